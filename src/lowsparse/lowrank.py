@@ -1,0 +1,239 @@
+"""A low-rank matrix kept as its factors."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+_Floats = NDArray[np.float64]
+_BLOCK = 2**18
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class LowRank:
+    """L = U V kept as its factors; no m x n array is formed unless asked.
+
+    Parameters
+    ----------
+    U : m x r array
+    V : r x n array
+        Any finite factors, orthonormal or not. Kept as float64, without a copy if they are:
+        do not modify them afterwards.
+
+    Examples
+    --------
+    >>> L = LowRank([[1.0], [2.0]], [[3.0, 4.0, 5.0]])
+    >>> L
+    LowRank(2 x 3, rank 1)
+    >>> float(L.at(1, 2))
+    10.0
+    """
+
+    U: _Floats
+    V: _Floats
+
+    def __post_init__(self) -> None:
+        for name in ("U", "V"):
+            factor = _real_matrix(name, getattr(self, name)).astype(np.float64, copy=False).view()
+            if not np.isfinite(factor).all():
+                raise ValueError(f"the factor {name} holds NaN or infinite numbers")
+            factor.flags.writeable = False
+            object.__setattr__(self, name, factor)
+        if self.U.shape[1] != self.V.shape[0]:
+            raise ValueError(f"U is m x r and V is r x n, but they are {self.U.shape} and {self.V.shape}")
+        if 0 in self.U.shape + self.V.shape:
+            raise ValueError(f"the factors must not be empty, they are {self.U.shape} and {self.V.shape}")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(m, n).
+
+        Examples
+        --------
+        >>> LowRank(np.ones((4, 2)), np.ones((2, 3))).shape
+        (4, 3)
+        """
+        return self.U.shape[0], self.V.shape[1]
+
+    @property
+    def rank(self) -> int:
+        """r, the number of columns of U; the rank of U V is at most this.
+
+        Examples
+        --------
+        >>> LowRank(np.ones((4, 2)), np.ones((2, 3))).rank
+        2
+        """
+        return int(self.U.shape[1])
+
+    @property
+    def T(self) -> "LowRank":  # noqa: N802
+        """The transposed matrix, of the same memory.
+
+        Examples
+        --------
+        >>> LowRank(np.ones((4, 2)), np.ones((2, 3))).T.shape
+        (3, 4)
+        """
+        return LowRank(self.V.T, self.U.T)
+
+    def at(self, i: ArrayLike, j: ArrayLike) -> Any:
+        """The entries (i, j): a number for two integers, else an array of the broadcast shape.
+
+        Examples
+        --------
+        >>> L = LowRank([[1.0], [2.0]], [[3.0, 4.0, 5.0]])
+        >>> L.at([0, 1], [2, -1]).tolist()
+        [5.0, 10.0]
+        """
+        m, n = self.shape
+        rows, columns = np.broadcast_arrays(_index("row", i, m), _index("column", j, n))
+        entries = np.empty(rows.shape)
+        flat, rows, columns = entries.reshape(-1), rows.reshape(-1), columns.reshape(-1)
+        step = max(1, _BLOCK // self.rank)
+        for start in range(0, flat.size, step):
+            part = slice(start, start + step)
+            flat[part] = np.einsum("kr,kr->k", self.U[rows[part]], self.V.T[columns[part]])
+        return entries[()]
+
+    def columns(self, j: Any) -> _Floats:
+        """The dense columns that the integer, slice or 1-D index j chooses, as NumPy would.
+
+        Examples
+        --------
+        >>> LowRank([[1.0], [2.0]], [[3.0, 4.0, 5.0]]).columns([0, 2]).tolist()
+        [[3.0, 5.0], [6.0, 10.0]]
+        """
+        part: _Floats = self.V[:, j]
+        if part.ndim > 2:
+            raise IndexError("columns are chosen by an integer, a slice or a 1-D index array")
+        return self.U @ part
+
+    def rows(self, i: Any) -> _Floats:
+        """The dense rows that the integer, slice or 1-D index i chooses, as NumPy would.
+
+        Examples
+        --------
+        >>> LowRank([[1.0], [2.0]], [[3.0, 4.0, 5.0]]).rows(1).tolist()
+        [6.0, 8.0, 10.0]
+        """
+        part: _Floats = self.U[i]
+        if part.ndim > 2:
+            raise IndexError("rows are chosen by an integer, a slice or a 1-D index array")
+        return part @ self.V
+
+    def to_dense(self) -> _Floats:
+        """The m x n array U V.
+
+        Examples
+        --------
+        >>> LowRank([[1.0], [2.0]], [[3.0, 4.0]]).to_dense().tolist()
+        [[3.0, 4.0], [6.0, 8.0]]
+        """
+        return self.U @ self.V
+
+    def singular_values(self) -> _Floats:
+        """The r largest singular values of U V, descending.
+
+        Examples
+        --------
+        >>> LowRank([[3.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 2.0]]).singular_values().round(12).tolist()
+        [3.0, 2.0]
+        """
+        sigma = np.zeros(self.rank)
+        found = np.linalg.svd(_core(self.U, self.V), compute_uv=False)
+        sigma[: found.size] = found
+        return sigma
+
+    def norm(self) -> float:
+        """The Frobenius norm ‖U V‖_F.
+
+        Examples
+        --------
+        >>> round(LowRank([[3.0], [4.0]], [[1.0]]).norm(), 12)
+        5.0
+        """
+        return _norm(self.U, self.V)
+
+    def error(self, other: "LowRank | ArrayLike", relative: bool = False) -> float:
+        """The distance ‖U V − X‖_F to another matrix X, accurate near 0.
+
+        Parameters
+        ----------
+        other : LowRank or 2-D array-like
+            X, as factors or dense.
+        relative : bool
+            Divide by ‖X‖_F.
+
+        Examples
+        --------
+        >>> L = LowRank([[1.0], [2.0]], [[3.0, 4.0]])
+        >>> round(L.error(LowRank([[1.0], [1.0]], [[3.0, 4.0]])), 12)
+        5.0
+        >>> L.error([[3.0, 4.0], [6.0, 8.0]])
+        0.0
+        """
+        X = other if isinstance(other, LowRank) else _real_matrix("other", other)
+        if X.shape != self.shape:
+            raise ValueError(f"the shapes differ: {self.shape} and {X.shape}")
+        size = 1.0
+        if isinstance(X, LowRank):
+            # U V − U* V* = [U, U*] [V; −V*]. Nothing is squared before the difference is taken:
+            # ‖L‖² + ‖X‖² − 2⟨L, X⟩ would lose every digit below the root of the machine precision.
+            distance = _norm(np.hstack([self.U, X.U]), np.vstack([self.V, -X.V]))
+            if relative:
+                size = X.norm()
+        else:
+            m, n = self.shape
+            width = max(1, _BLOCK // m)
+            blocks = [slice(j, j + width) for j in range(0, n, width)]
+            distance = float(np.linalg.norm([np.linalg.norm(self.columns(j) - X[:, j]) for j in blocks]))
+            if not np.isfinite(distance):
+                raise ValueError("other holds NaN or infinite numbers: compare with a complete matrix")
+            if relative:
+                size = float(np.linalg.norm([np.linalg.norm(X[:, j].astype(np.float64)) for j in blocks]))
+        if size == 0:
+            raise ValueError("other is zero: an error relative to it is not defined")
+        return distance / size
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Through the constructor, as NumPy forgets read-only flags in a pickle.
+        return type(self), (self.U, self.V)
+
+    def __repr__(self) -> str:
+        m, n = self.shape
+        return f"LowRank({m} x {n}, rank {self.rank})"
+
+
+def _core(U: _Floats, V: _Floats) -> _Floats:
+    """R₁R₂ᵀ, of at most r x r, with U = Q₁R₁ and Vᵀ = Q₂R₂: U V up to rotations of both sides."""
+    R1: Any = np.linalg.qr(U, mode="r")
+    R2: Any = np.linalg.qr(V.T, mode="r")
+    core: _Floats = R1 @ R2.T
+    return core
+
+
+def _norm(U: _Floats, V: _Floats) -> float:
+    return float(np.linalg.norm(_core(U, V)))
+
+
+def _real_matrix(name: str, X: ArrayLike) -> NDArray[Any]:
+    X = np.asarray(X)
+    if X.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, not {X.dtype}")
+    if X.ndim != 2:
+        raise ValueError(f"{name} must have 2 dimensions, it has {X.ndim}")
+    return X
+
+
+def _index(name: str, index: ArrayLike, size: int) -> NDArray[Any]:
+    index = np.asarray(index)
+    if not index.size:
+        return index.astype(np.intp)
+    if index.dtype.kind not in "iu":
+        raise IndexError(f"a {name} index must be integer, not {index.dtype}")
+    outside = (index < -size) | (index >= size)
+    if outside.any():
+        raise IndexError(f"{name} {index[outside][0]} is out of range for a matrix with {size} {name}s")
+    return index
