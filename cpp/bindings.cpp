@@ -1,0 +1,261 @@
+// The Python face of the compiled core: one object that holds the columns and the scratch memory of a solve.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+
+#include "kernels.hpp"
+#include "parallel.hpp"
+
+#if defined(LOWSPARSE_HAS_V3) && defined(_MSC_VER)
+#include <windows.h>
+#endif
+
+namespace nb = nanobind;
+using namespace lowsparse;
+
+namespace {
+
+using Input64 = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Input32 = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Entries = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using EntriesOut = nb::ndarray<nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Matrix = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Array = nb::ndarray<nb::numpy, double, nb::ndim<2>>;
+
+bool cpu_has_v3() {
+#if !defined(LOWSPARSE_HAS_V3)
+    return false;
+#elif defined(_MSC_VER)
+    return IsProcessorFeaturePresent(PF_AVX2_INSTRUCTIONS_AVAILABLE);
+#else
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+#endif
+}
+
+std::vector<std::string> instruction_sets() {
+    std::vector<std::string> found{"baseline"};
+    if (cpu_has_v3()) found.insert(found.begin(), "v3");
+    return found;
+}
+
+const Kernels& kernels_for(const std::string& isa) {
+    const auto found = instruction_sets();
+    if (std::find(found.begin(), found.end(), isa) == found.end())
+        throw std::invalid_argument("this build or this processor has no instruction set '" + isa + "'");
+#if defined(LOWSPARSE_HAS_V3)
+    if (isa == "v3") return v3::kernels;
+#endif
+    return baseline::kernels;
+}
+
+// Memory that starts on a cache line, kept between calls and grown when needed.
+class Scratch {
+    std::unique_ptr<double[]> memory_;
+    size_t size_ = 0;
+
+  public:
+    double* at_least(size_t doubles) {
+        if (doubles > size_) {
+            memory_.reset();
+            memory_.reset(new double[doubles + 8]);
+            size_ = doubles;
+        }
+        return reinterpret_cast<double*>((reinterpret_cast<uintptr_t>(memory_.get()) + 63) / 64 * 64);
+    }
+};
+
+Array new_array(size_t rows, size_t cols) {
+    double* data = new double[rows * cols + 1];
+    return Array(data, {rows, cols}, nb::capsule(data, [](void* p) noexcept { delete[] static_cast<double*>(p); }));
+}
+
+bool signalled() {
+    const nb::gil_scoped_acquire gil;
+    return PyErr_CheckSignals() != 0;
+}
+
+class ColumnSweep {
+    const Kernels& kernels_;
+    Input64 indptr_;
+    Input32 rows_;
+    Entries values_;
+    Columns columns_;
+    Scratch padded_, partial_, workers_;
+
+    // Every block has a gradient of its own (m x padded): as many blocks as keep those small against the data, at
+    // least four where there is enough to share.
+    std::vector<int64_t> blocks(int64_t padded) const {
+        int64_t count = columns_.nnz < 20000 ? 1 : 4;
+        while (count < 64 && 2 * count * 4 * columns_.m * padded <= columns_.nnz) count *= 2;
+        return split_columns(columns_.indptr, columns_.n, columns_.nnz, count);
+    }
+
+    // work(worker, begin, end) over a block's columns, in slices short enough to stop between.
+    template <class Work>
+    void over_columns(const std::vector<int64_t>& bounds, int threads, Work work) {
+        const auto block = [&](int worker, int64_t b, const std::atomic<bool>& stop) {
+            for (int64_t begin = bounds[b]; begin < bounds[b + 1] && !stop;) {
+                int64_t end = begin + 1;
+                while (end < bounds[b + 1] && columns_.indptr[end + 1] - columns_.indptr[begin] < 100000) ++end;
+                work(worker, b, begin, end, begin == bounds[b]);
+                begin = end;
+            }
+        };
+        run(int64_t(bounds.size()) - 1, threads, block);
+    }
+
+    template <class Work>
+    void run(int64_t blocks, int threads, Work work) {
+        if (blocks == 1 && columns_.nnz < 20000) {
+            work(0, 0, std::atomic<bool>{false});
+            return;
+        }
+        bool completed;
+        {
+            const nb::gil_scoped_release released;
+            completed = run_blocks(blocks, threads, work, signalled);
+        }
+        if (!completed) throw nb::python_error();
+    }
+
+    // out (m x width) = the sum of the blocks' parts (m + 1 rows of `padded` each), always in the blocks' order.
+    void add_parts(const double* parts, int64_t blocks, int64_t padded, int64_t width, double* out, int threads) {
+        const int64_t m = columns_.m, piece = std::max<int64_t>(4096, (m + 63) / 64);
+        run((m + piece - 1) / piece, threads, [&](int, int64_t b, const std::atomic<bool>&) {
+            for (int64_t i = b * piece; i < std::min(m, (b + 1) * piece); ++i)
+                for (int64_t a = 0; a < width; ++a) {
+                    double s = 0.0;
+                    for (int64_t part = 0; part < blocks; ++part) s += parts[(part * (m + 1) + i) * padded + a];
+                    out[i * width + a] = s;
+                }
+        });
+    }
+
+    // A copy of U with its rows padded by zeros and a row of zeros behind the last.
+    const double* padded_copy(const Matrix& U, int64_t padded) {
+        const int64_t m = columns_.m, r = int64_t(U.shape(1));
+        double* copy = padded_.at_least(size_t((m + 1) * padded));
+        for (int64_t i = 0; i < m; ++i) {
+            for (int64_t a = 0; a < r; ++a) copy[i * padded + a] = U.data()[i * r + a];
+            for (int64_t a = r; a < padded; ++a) copy[i * padded + a] = 0.0;
+        }
+        std::memset(copy + m * padded, 0, sizeof(double) * size_t(padded));
+        return copy;
+    }
+
+    void check_rows(const Matrix& U) const {
+        if (int64_t(U.shape(0)) != columns_.m || U.shape(1) < 1) throw std::invalid_argument("U has the wrong shape");
+    }
+    template <class T>
+    void check_entries(const T& S) const {
+        if (int64_t(S.shape(0)) != columns_.nnz || S.dtype() != values_.dtype())
+            throw std::invalid_argument("S must have one value per entry, of the type of the entries");
+    }
+
+  public:
+    ColumnSweep(int64_t m, Input64 indptr, Input32 rows, Entries values, const std::string& isa)
+        : kernels_(kernels_for(isa)), indptr_(indptr), rows_(rows), values_(values) {
+        const bool single = values.dtype() == nb::dtype<float>();
+        if (!single && values.dtype() != nb::dtype<double>()) throw std::invalid_argument("values must be float");
+        if (indptr.shape(0) < 1 || rows.shape(0) != values.shape(0) ||
+            indptr.data()[indptr.shape(0) - 1] != int64_t(rows.shape(0)))
+            throw std::invalid_argument("indptr, rows and values do not fit together");
+        columns_ = {m, int64_t(indptr.shape(0)) - 1, int64_t(rows.shape(0)), indptr.data(), rows.data(), values.data(),
+                    single};
+    }
+
+    // (V^T, G, V V^T, sums); G is the gradient without its regularising term l2 U V V^T.
+    nb::tuple sweep(Matrix U, Entries S, nb::object S_out, double gamma, double t_S, double lambda2, int rule,
+                    int threads) {
+        check_rows(U);
+        check_entries(S);
+        const int64_t m = columns_.m, r = int64_t(U.shape(1)), padded = kernels_.padded(int(r));
+        SweepArgs args{columns_, int(r),  int(padded), padded_copy(U, padded), S.data(), nullptr,
+                       nullptr,  gamma,   t_S,         lambda2,                Rule(rule)};
+        const bool moves = args.rule != Rule::fit;
+        EntriesOut out;
+        if (moves) {
+            out = nb::cast<EntriesOut>(S_out);
+            check_entries(out);
+            if (out.data() == S.data()) throw std::invalid_argument("S_out must not be S");
+            args.S_out = out.data();
+        }
+        Array V = new_array(size_t(columns_.n), size_t(r));
+        Array G = new_array(moves ? size_t(m) : 0, size_t(r));
+        Array VVt = new_array(size_t(r), size_t(r));
+        args.V = V.data();
+
+        const auto bounds = blocks(padded);
+        const int64_t count = int64_t(bounds.size()) - 1, part = (m + 1) * padded;
+        double* parts = moves ? partial_.at_least(size_t(count * part)) : nullptr;
+        const int64_t memory = (kernels_.sweep_memory(int(r)) + 7) / 8 * 8;
+        double* scratch = workers_.at_least(size_t(memory * std::min<int64_t>(threads, count)));
+        std::vector<SweepSums> sums(static_cast<size_t>(count));
+        std::vector<double> products(size_t(count * r * r), 0.0);
+        over_columns(bounds, threads, [&](int worker, int64_t b, int64_t begin, int64_t end, bool first) {
+            double* gradient = moves ? parts + b * part : nullptr;
+            if (moves && first) std::memset(gradient, 0, sizeof(double) * size_t(part));
+            kernels_.sweep(args, begin, end, gradient, products.data() + b * r * r, sums[size_t(b)],
+                           scratch + worker * memory);
+        });
+        if (moves) {
+            for (int64_t b = 0; b < count; ++b)
+                if (bounds[b] == bounds[b + 1]) std::memset(parts + b * part, 0, sizeof(double) * size_t(part));
+            add_parts(parts, count, padded, r, G.data(), threads);
+        }
+        SweepSums all;
+        std::fill(VVt.data(), VVt.data() + r * r, 0.0);
+        for (int64_t b = 0; b < count; ++b) {
+            const SweepSums& s = sums[size_t(b)];
+            all.smooth_in += s.smooth_in;
+            all.smooth_out += s.smooth_out;
+            all.l1 += s.l1;
+            all.dS2 += s.dS2;
+            for (int64_t a = 0; a < r; ++a)
+                for (int64_t c = 0; c <= a; ++c) VVt.data()[a * r + c] += products[size_t(b * r * r + a * r + c)];
+        }
+        for (int64_t a = 0; a < r; ++a)
+            for (int64_t c = 0; c < a; ++c) VVt.data()[c * r + a] = VVt.data()[a * r + c];
+        return nb::make_tuple(V, G, VVt,
+                              nb::make_tuple(all.smooth_in, all.smooth_out, all.l1, all.dS2));
+    }
+
+    // A A^T Q for the zero-filled matrix A.
+    Array gram_product(Matrix Q, int threads) {
+        check_rows(Q);
+        const int64_t m = columns_.m, width = int64_t(Q.shape(1)), padded = (width + 3) / 4 * 4;
+        const GramProductArgs args{columns_, int(padded), padded_copy(Q, padded)};
+        const auto bounds = blocks(padded);
+        const int64_t count = int64_t(bounds.size()) - 1, part = (m + 1) * padded;
+        double* parts = partial_.at_least(size_t(count * part));
+        std::memset(parts, 0, sizeof(double) * size_t(count * part));
+        over_columns(bounds, threads, [&](int, int64_t b, int64_t begin, int64_t end, bool) {
+            kernels_.gram_product(args, begin, end, parts + b * part);
+        });
+        Array Y = new_array(size_t(m), size_t(width));
+        add_parts(parts, count, padded, width, Y.data(), threads);
+        return Y;
+    }
+};
+
+}  // namespace
+
+NB_MODULE(_core, module) {
+    module.doc() = "The compiled core of lowsparse; lowsparse.sweeps.native is its user.";
+    module.def("instruction_sets", &instruction_sets, "Those this processor can run, best first.");
+    nb::class_<ColumnSweep>(module, "ColumnSweep")
+        .def(nb::init<int64_t, Input64, Input32, Entries, const std::string&>(), nb::arg("m"), nb::arg("indptr"),
+             nb::arg("rows"), nb::arg("values"), nb::arg("isa"))
+        .def("sweep", &ColumnSweep::sweep, nb::arg("U"), nb::arg("S"), nb::arg("S_out").none(), nb::arg("gamma"),
+             nb::arg("t_S"), nb::arg("lambda2"), nb::arg("rule"), nb::arg("threads"))
+        .def("gram_product", &ColumnSweep::gram_product, nb::arg("Q"), nb::arg("threads"));
+}

@@ -1,0 +1,64 @@
+// What the compiled core offers to its bindings: plain structs and one table of functions per instruction set.
+#pragma once
+#include <cstdint>
+
+namespace lowsparse {
+
+// What a sweep does with each column, given U.
+enum class Rule : int {
+    fit = 0,     // v only
+    manpg = 1,   // v, then S and the gradient both from v            (Algorithm 1)
+    amanpg = 2,  // v, S, then v again for the new S and the gradient (Algorithm 2)
+};
+
+// The observed entries by column.
+struct Columns {
+    int64_t m, n, nnz;
+    const int64_t* indptr;
+    const int32_t* rows;
+    const void* values;
+    bool single;  // values (and S) are float, else double
+};
+
+struct SweepArgs {
+    Columns columns;
+    int r, padded;         // padded: doubles from one row of U, G to the next
+    const double* U;       // (m + 1) x padded; the last row and the padding are zero
+    const void* S;         // nnz
+    void* S_out;           // nnz, not S itself; unused by Rule::fit
+    double* V;             // n x r
+    double gamma, t_S, lambda2;
+    Rule rule;
+};
+
+struct SweepSums {
+    double smooth_in = 0;   // f at (U, S)
+    double smooth_out = 0;  // f at (U, S_out), by Rule::amanpg alone
+    double l1 = 0;          // |S_out|_1
+    double dS2 = 0;         // |S_out - S|^2
+};
+
+struct GramProductArgs {
+    Columns columns;
+    int padded;       // columns of Q and Y, a multiple of four
+    const double* Q;  // m x padded
+};
+
+struct Kernels {
+    const char* isa;
+    int (*padded)(int r);
+    int64_t (*sweep_memory)(int r);  // doubles of scratch memory for one thread
+    // Columns begin..end-1: fills V and S_out there, adds to G ((m + 1) x padded), VVt (r x r) and the sums.
+    void (*sweep)(const SweepArgs&, int64_t begin, int64_t end, double* G, double* VVt, SweepSums&, double* memory);
+    // Y += A_block A_block^T Q over the columns begin..end-1 of the zero-filled matrix A.
+    void (*gram_product)(const GramProductArgs&, int64_t begin, int64_t end, double* Y);
+};
+
+namespace baseline {
+extern const Kernels kernels;
+}
+namespace v3 {
+extern const Kernels kernels;
+}
+
+}  // namespace lowsparse

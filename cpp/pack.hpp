@@ -1,0 +1,138 @@
+// Four doubles that travel together: the unit in which a column's entries are processed.
+#pragma once
+#include <cstdint>
+#include <cstring>
+
+#if defined(__clang__)
+#define LS_UNROLL _Pragma("unroll")
+#define LS_ALWAYS __attribute__((always_inline))
+#define LS_INLINE inline LS_ALWAYS
+#elif defined(__GNUC__)
+#define LS_UNROLL _Pragma("GCC unroll 16")
+#define LS_ALWAYS __attribute__((always_inline))
+#define LS_INLINE inline LS_ALWAYS
+#else
+#define LS_UNROLL
+#define LS_ALWAYS
+#define LS_INLINE __forceinline
+#endif
+
+#if defined(__GNUC__)
+#define LS_PREFETCH(p) __builtin_prefetch(p, 0, 2)  // into the second-level cache
+#else
+#define LS_PREFETCH(p) ((void)(p))
+#endif
+
+namespace lowsparse {
+namespace LOWSPARSE_ISA {
+
+constexpr int W = 4;
+
+#if defined(__GNUC__)
+
+typedef double pack __attribute__((vector_size(W * sizeof(double))));
+
+LS_INLINE pack splat(double x) { return pack{x, x, x, x}; }
+LS_INLINE pack clip(pack a, pack bound) {
+    a = a < -bound ? -bound : a;
+    return a > bound ? bound : a;
+}
+typedef int64_t bits __attribute__((vector_size(W * sizeof(int64_t))));
+LS_INLINE pack absolute(pack a) { return (pack)((bits)a & INT64_MAX); }
+
+#else
+
+struct pack {
+    double a[W];
+    double& operator[](int i) { return a[i]; }
+    double operator[](int i) const { return a[i]; }
+};
+LS_INLINE pack splat(double x) { return pack{{x, x, x, x}}; }
+#define LS_PACK_OPERATOR(op)                                  \
+    LS_INLINE pack operator op(pack x, pack y) {              \
+        for (int i = 0; i < W; ++i) x.a[i] = x.a[i] op y.a[i]; \
+        return x;                                             \
+    }                                                         \
+    LS_INLINE pack& operator op##=(pack& x, pack y) { return x = x op y; }
+LS_PACK_OPERATOR(+)
+LS_PACK_OPERATOR(-)
+LS_PACK_OPERATOR(*)
+#undef LS_PACK_OPERATOR
+LS_INLINE pack clip(pack a, pack bound) {
+    for (int i = 0; i < W; ++i) {
+        if (a.a[i] < -bound.a[i]) a.a[i] = -bound.a[i];
+        if (a.a[i] > bound.a[i]) a.a[i] = bound.a[i];
+    }
+    return a;
+}
+LS_INLINE pack absolute(pack a) {
+    for (int i = 0; i < W; ++i) a.a[i] = a.a[i] < 0.0 ? -a.a[i] : a.a[i];
+    return a;
+}
+
+#endif
+
+LS_INLINE pack load(const double* p) {
+    pack v;
+    std::memcpy(&v, p, sizeof v);
+    return v;
+}
+LS_INLINE void store(double* p, pack v) { std::memcpy(p, &v, sizeof v); }
+
+// Entries may be stored as float; as_stored gives what a value has become once it has been stored.
+#if defined(__GNUC__)
+typedef float single_pack __attribute__((vector_size(W * sizeof(float))));
+LS_INLINE pack load(const float* p) {
+    single_pack v;
+    std::memcpy(&v, p, sizeof v);
+    return __builtin_convertvector(v, pack);
+}
+LS_INLINE void store(float* p, pack v) {
+    const single_pack s = __builtin_convertvector(v, single_pack);
+    std::memcpy(p, &s, sizeof s);
+}
+#else
+LS_INLINE pack load(const float* p) { return pack{{p[0], p[1], p[2], p[3]}}; }
+LS_INLINE void store(float* p, pack v) {
+    for (int i = 0; i < W; ++i) p[i] = static_cast<float>(v[i]);
+}
+#endif
+LS_INLINE pack as_stored(pack v, const double*) { return v; }
+LS_INLINE pack as_stored(pack v, const float*) {
+    float stored[W];
+    store(stored, v);
+    return load(stored);
+}
+
+LS_INLINE double sum(pack v) { return (v[0] + v[2]) + (v[1] + v[3]); }
+
+#if defined(__GNUC__)
+typedef double half_pack __attribute__((vector_size(W / 2 * sizeof(double))));
+LS_INLINE pack join(const double* low, const double* high) {
+    half_pack a, b;
+    std::memcpy(&a, low, sizeof a);
+    std::memcpy(&b, high, sizeof b);
+    return __builtin_shufflevector(a, b, 0, 1, 2, 3);
+}
+LS_INLINE pack interleave_low(pack a, pack b) { return __builtin_shufflevector(a, b, 0, 4, 2, 6); }
+LS_INLINE pack interleave_high(pack a, pack b) { return __builtin_shufflevector(a, b, 1, 5, 3, 7); }
+#else
+LS_INLINE pack join(const double* low, const double* high) { return pack{{low[0], low[1], high[0], high[1]}}; }
+LS_INLINE pack interleave_low(pack a, pack b) { return pack{{a[0], b[0], a[2], b[2]}}; }
+LS_INLINE pack interleave_high(pack a, pack b) { return pack{{a[1], b[1], a[3], b[3]}}; }
+#endif
+
+// Four rows of two become two columns of four.
+LS_INLINE void transpose_pairs(const double* r0, const double* r1, const double* r2, const double* r3, pack* out) {
+    const pack even = join(r0, r2), odd = join(r1, r3);
+    out[0] = interleave_low(even, odd);
+    out[1] = interleave_high(even, odd);
+}
+// Four rows of four become four columns of four.
+LS_INLINE void transpose(const double* r0, const double* r1, const double* r2, const double* r3, pack* out) {
+    transpose_pairs(r0, r1, r2, r3, out);
+    transpose_pairs(r0 + 2, r1 + 2, r2 + 2, r3 + 2, out + 2);
+}
+
+}  // namespace LOWSPARSE_ISA
+}  // namespace lowsparse

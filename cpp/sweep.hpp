@@ -1,0 +1,218 @@
+// The proximal sweep over columns, given U: for each column solve for v, shrink S, solve again, add to the gradient.
+// While a column's part of U is in cache, everything that is asked of that column is done.
+#pragma once
+#include "normal.hpp"
+#include "kernels.hpp"
+#include "panel.hpp"
+
+namespace lowsparse {
+namespace LOWSPARSE_ISA {
+
+constexpr int64_t gram_piece = 16;  // groups gathered and multiplied while they are in the first-level cache
+
+// Entries of a panel: as many as keep it within half of a common second-level cache; a longer column is gathered in
+// pieces, once for every pass over it.
+constexpr int64_t panel_capacity(int padded) {
+    const int64_t pieces = 65536 / padded / (4 * gram_piece);
+    return (pieces < 2 ? 2 : pieces) * 4 * gram_piece;
+}
+
+inline int64_t scratch_vector(int r) { return (r + 15) / 8 * 8; }
+
+// Doubles from one row of U, and of G, to the next.
+constexpr int padded_rank(int r) { return r <= 2 ? r : row_length(r); }
+
+inline int64_t sweep_memory(int r) {
+    const int64_t length = row_length(r), padded = padded_rank(r);
+    const int64_t system = (r * length + 7) / 8 * 8 + 6 * scratch_vector(r);
+    const int64_t gram = length * (length + 2) + 8;
+    return system + gram + (panel_capacity(int(padded)) + 4) * (padded + 1);
+}
+
+// Four entries of a column: where they are, in U and in the arrays of entries.
+template <class T>
+struct Group {
+    const int32_t* rows;
+    const T *x, *s;
+    T* out;
+};
+
+// A column's entries in groups of four. What the last group lacks is filled up with zeros in the row m, a row of zeros
+// in U and a row nobody reads in G, so that every loop runs over whole groups.
+template <class T>
+struct Column {
+    Group<T> start;
+    int64_t count, full;
+    int32_t last_rows[4];
+    T last_x[4], last_s[4], last_out[4];
+
+    Column(const Columns& columns, int64_t j, const T* S, T* S_out) {
+        const int64_t first = columns.indptr[j];
+        count = columns.indptr[j + 1] - first;
+        full = count / 4;
+        start = {columns.rows + first, static_cast<const T*>(columns.values) + first, S + first, S_out + first};
+    }
+    void fill_last(int32_t empty_row) {
+        for (int64_t k = 4 * full; k < 4 * full + 4; ++k) {
+            const bool there = k < count;
+            last_rows[k % 4] = there ? start.rows[k] : empty_row;
+            last_x[k % 4] = there ? start.x[k] : T(0);
+            last_s[k % 4] = there ? start.s[k] : T(0);
+        }
+    }
+    int64_t groups() const { return (count + 3) / 4; }
+
+    // body(group, its place in the panel) for the groups first .. end-1; the panel starts at group `base`.
+    template <class Body>
+    LS_INLINE void over(int64_t first, int64_t end, int64_t base, Body body) {
+        const int64_t whole = end < full ? end : full;
+        int64_t g = first;
+        for (; g < whole; ++g) body(Group<T>{start.rows + 4 * g, start.x + 4 * g, start.s + 4 * g, start.out + 4 * g}, g - base);
+        if (g < end) body(Group<T>{last_rows, last_x, last_s, last_out}, g - base);
+    }
+    // The entries are read in bursts, a column's share of each array in turn, which the hardware does not foresee.
+    LS_INLINE static void prefetch(const Group<T>& group) {
+        constexpr int64_t ahead = 320;
+        LS_PREFETCH(group.rows + ahead);
+        LS_PREFETCH(group.x + ahead);
+        LS_PREFETCH(group.s + ahead);
+        LS_PREFETCH(group.out + ahead);
+    }
+    void finish_out() const {
+        for (int64_t k = 4 * full; k < count; ++k) start.out[k] = last_out[k % 4];
+    }
+};
+
+template <class Panel, int R, class T>
+void sweep_columns(const SweepArgs& args, int64_t begin, int64_t end, double* G, double* VVt, SweepSums& sums,
+                   double* memory) {
+    const int r = R ? R : args.r, length = row_length(r), padded = args.padded;
+    const int64_t vector = scratch_vector(r);
+    double* A = memory;
+    double* inverse = memory + (r * length + 7) / 8 * 8;
+    double* v = inverse + vector;
+    double* v_new = v + vector;
+    double* b = v_new + vector;
+    double* b_new = b + vector;
+    double* moments = b_new + vector;
+    Panel panel(moments + vector, r);
+    for (int k = 0; k < r * length; ++k) A[k] = 0.0;
+    for (int a = r; a < vector; ++a) v[a] = v_new[a] = 0.0;
+    const int64_t capacity = panel_capacity(padded) / 4;  // groups, a multiple of gram_piece
+    const double l2 = args.lambda2;
+    const pack threshold = splat(args.gamma * args.t_S), step = splat(args.t_S), keep = splat(1.0 - args.t_S);
+    const pack on_omega = splat(1.0 - l2), off_omega = splat(l2);
+    const Rule rule = args.rule;
+
+    for (int64_t j = begin; j < end; ++j) {
+        Column<T> column(args.columns, j, static_cast<const T*>(args.S), static_cast<T*>(args.S_out));
+        const int64_t groups = column.groups();
+        const bool whole = groups <= capacity;
+
+        const auto gather = [&](int64_t first, int64_t end, int64_t base) {
+            if (end > column.full) column.fill_last(int32_t(args.columns.m));
+            column.over(first, end, base, [&](const Group<T>& group, int64_t at) LS_ALWAYS {
+                if (at % 2 == 0) Column<T>::prefetch(group);
+                panel.gather(at, args.U, group);
+            });
+        };
+        // body(group, its place in the panel) over all groups; a long column passes through the panel in pieces,
+        // gathered anew for every such loop.
+        const auto over_groups = [&](auto body) LS_ALWAYS {
+            for (int64_t chunk = 0; chunk < groups; chunk += capacity) {
+                const int64_t end = groups - chunk < capacity ? groups : chunk + capacity;
+                if (!whole) gather(chunk, end, chunk);
+                column.over(chunk, end, chunk, body);
+            }
+        };
+
+        // [(1 - l2) U_j^T U_j + l2 I] v = U_j^T (x - s)
+        panel.clear_normal();
+        for (int64_t first = 0; first < groups; first += gram_piece) {
+            const int64_t end = groups - first < gram_piece ? groups : first + gram_piece;
+            const int64_t base = first / capacity * capacity;
+            gather(first, end, base);
+            panel.add_normal(first - base, end - first);
+        }
+        panel.read_normal(A, b);
+        for (int a = 0; a < r; ++a) {
+            for (int c = a; c < r; ++c) A[a * length + c] *= 1.0 - l2;
+            A[a * length + a] += l2;
+            v[a] = b[a];
+        }
+        factor<R>(A, inverse, r);
+        solve<R>(A, inverse, v, r);
+        // l2/2 |P_rest(U v)|^2 = l2/2 (|v|^2 - |U_j v|^2), where |U_j v|^2 follows from A v = b
+        const auto regulariser = [&](const double* v_at, const double* b_at) {
+            double vv = 0.0, vb = 0.0;
+            for (int a = 0; a < r; ++a) {
+                vv += v_at[a] * v_at[a];
+                vb += v_at[a] * b_at[a];
+            }
+            return 0.5 * l2 * (vv - (vb - l2 * vv) / (1.0 - l2));
+        };
+
+        pack misfit = splat(0.0);
+        const double* v_final = v;
+        const typename Panel::Coefficients coefficients(v, r);
+        if (rule == Rule::fit) {
+            over_groups([&](const Group<T>& group, int64_t g) LS_ALWAYS {
+                const pack d = panel.times(g, coefficients) - (load(group.x) - load(group.s));
+                misfit += d * d;
+            });
+        } else {
+            pack l1 = splat(0.0), dS2 = splat(0.0);
+            // S+ = soft(S - t_S grad_S f, gamma t_S) with grad_S f = e - x + S; gives back x - S+
+            const auto shrink = [&](T* out, pack e, pack x, pack s) LS_ALWAYS {
+                const pack at = keep * s + step * (x - e);
+                const pack s_new = as_stored(at - clip(at, threshold), out), change = s_new - s;
+                store(out, s_new);
+                l1 += absolute(s_new);
+                dS2 += change * change;
+                return x - s_new;
+            };
+            if (rule == Rule::manpg) {
+                const typename Panel::Row row(v, padded);
+                over_groups([&](const Group<T>& group, int64_t g) LS_ALWAYS {
+                    const pack e = panel.times(g, coefficients), x = load(group.x), s = load(group.s), d = e - (x - s);
+                    misfit += d * d;
+                    shrink(group.out, e, x, s);
+                    Panel::scatter(G, group.rows, on_omega * d - off_omega * (x - s), row, padded);
+                });
+            } else {
+                typename Panel::Moments right_side(moments, r);
+                over_groups([&](const Group<T>& group, int64_t g) LS_ALWAYS {
+                    const pack e = panel.times(g, coefficients), x = load(group.x), s = load(group.s), d = e - (x - s);
+                    misfit += d * d;
+                    panel.add_moments(g, shrink(group.out, e, x, s), right_side);
+                });
+                right_side.read(v_new);
+                for (int a = 0; a < r; ++a) b_new[a] = v_new[a];
+                solve<R>(A, inverse, v_new, r);
+                v_final = v_new;
+                pack misfit_out = splat(0.0);
+                const typename Panel::Coefficients again(v_new, r);
+                const typename Panel::Row row(v_new, padded);
+                over_groups([&](const Group<T>& group, int64_t g) LS_ALWAYS {
+                    // R = (1 - l2) (e - x + S) - l2 (x - S), and G += R v^T
+                    const pack y = load(group.x) - load(group.out), d = panel.times(g, again) - y;
+                    misfit_out += d * d;
+                    Panel::scatter(G, group.rows, on_omega * d - off_omega * y, row, padded);
+                });
+                sums.smooth_out += 0.5 * sum(misfit_out) + regulariser(v_new, b_new);
+            }
+            column.finish_out();
+            sums.l1 += sum(l1);
+            sums.dS2 += sum(dS2);
+        }
+        sums.smooth_in += 0.5 * sum(misfit) + regulariser(v, b);
+        double* out = args.V + j * r;
+        for (int a = 0; a < r; ++a) {
+            out[a] = v_final[a];
+            for (int b = 0; b <= a; ++b) VVt[a * r + b] += v_final[a] * v_final[b];
+        }
+    }
+}
+
+}  // namespace LOWSPARSE_ISA
+}  // namespace lowsparse

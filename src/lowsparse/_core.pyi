@@ -1,0 +1,25 @@
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float = NDArray[np.float64]
+
+def instruction_sets() -> list[str]: ...
+
+class ColumnSweep:
+    def __init__(
+        self, m: int, indptr: NDArray[np.int64], rows: NDArray[np.int32], values: NDArray[Any], isa: str
+    ) -> None: ...
+    def sweep(
+        self,
+        U: Float,
+        S: NDArray[Any],
+        S_out: NDArray[Any] | None,
+        gamma: float,
+        t_S: float,
+        lambda2: float,
+        rule: int,
+        threads: int,
+    ) -> tuple[Float, Float, Float, tuple[float, float, float, float]]: ...
+    def gram_product(self, Q: Float, threads: int) -> Float: ...

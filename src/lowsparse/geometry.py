@@ -1,0 +1,57 @@
+"""The Grassmann manifold of r-dimensional subspaces of R^m, each held as an orthonormal basis U (m x r)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["project", "qf", "retract"]
+
+Float = NDArray[np.float64]
+
+
+def qf(A: Float) -> Float:
+    """The Q factor of the thin QR factorisation A = QR whose R has a positive diagonal.
+
+    The sign matters: without it U jumps between iterations and differences of U mean nothing.
+
+    >>> Q = qf(np.array([[3.0, 1.0], [4.0, 1.0], [0.0, 2.0]]))
+    >>> bool(np.allclose(Q.T @ Q, np.eye(2)) and np.allclose(Q[:, 0], [0.6, 0.8, 0.0]))
+    True
+    """
+    # R is the Cholesky factor of AᵀA, and Q = A R⁻¹ is as orthonormal as cond(A)² allows: enough close to the
+    # manifold, where A has been almost orthonormal already; else Householder.
+    try:
+        R = np.linalg.cholesky(A.T @ A).T
+    except np.linalg.LinAlgError:
+        pass
+    else:
+        diagonal = np.diag(R)
+        if np.min(diagonal) > 0.1 * np.max(diagonal):
+            Q: Float = A @ np.linalg.inv(R)
+            return Q
+    Q, R = np.linalg.qr(A)
+    return np.ascontiguousarray(Q * np.where(np.diag(R) < 0, -1.0, 1.0))
+
+
+def project(U: Float, H: Float) -> Float:
+    """The part of H in the tangent space at U: (I - U Uᵀ) H.
+
+    >>> U = np.eye(3)[:, :1]
+    >>> project(U, np.array([[5.0], [1.0], [2.0]])).ravel().tolist()
+    [0.0, 1.0, 2.0]
+    """
+    tangent: Float = H - U @ (U.T @ H)
+    return tangent
+
+
+def retract(U: Float, H: Float) -> Float:
+    """Move from U along the tangent vector H: qf(U + H).
+
+    (The paper writes Retr_U(U + H) with the same formula, which would be qf(2U + H), half the step.)
+
+    >>> U = np.eye(2)[:, :1]
+    >>> retract(U, np.array([[0.0], [1.0]])).ravel().round(4).tolist()
+    [0.7071, 0.7071]
+    """
+    return qf(U + H)

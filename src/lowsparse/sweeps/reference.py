@@ -1,0 +1,143 @@
+"""The sweep in plain NumPy: the oracle every other backend is tested against, and what runs without a compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ..observed import ObservedMatrix
+from . import Float, Rule, Swept
+
+PIVOT_TOLERANCE = 1e-13  # a pivot below this share of its diagonal entry is rounding: that direction is dropped
+
+
+def reason_unavailable() -> str | None:
+    """NumPy is always there."""
+    return None
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive columns: their part of the entries, the rows of U they see, and sums over each column."""
+
+    columns: slice
+    entries: slice
+    rows: NDArray[np.int32]
+    owner: NDArray[np.int64]  # of each entry, the column within the block
+    indicator: sparse.csr_array  # columns x entries, ones: indicator @ a sums a over each column
+
+
+def blocks(M: ObservedMatrix, entries_at_once: int) -> Iterator[Block]:
+    """Split the columns so that the temporaries of a block stay small."""
+    n = M.shape[1]
+    first = 0
+    while first < n:
+        limit = M.indptr[first] + entries_at_once
+        last = max(first + 1, int(np.searchsorted(M.indptr, limit, side="right")) - 1)
+        entries = slice(int(M.indptr[first]), int(M.indptr[last]))
+        indptr = M.indptr[first : last + 1] - M.indptr[first]
+        k = entries.stop - entries.start
+        indicator = sparse.csr_array((np.ones(k), np.arange(k), indptr), shape=(last - first, k))
+        owner = np.repeat(np.arange(last - first), np.diff(indptr))
+        yield Block(slice(first, last), entries, M.rows[entries], owner, indicator)
+        first = last
+
+
+def cholesky(A: Float) -> tuple[Float, Float]:
+    """Factor a stack of r x r matrices as L Lᵀ; directions without a pivot are dropped (their 1/L_kk is 0)."""
+    L = np.zeros_like(A)
+    inverse = np.zeros(A.shape[:2])
+    for k in range(A.shape[1]):
+        pivot = A[:, k, k] - np.sum(L[:, k, :k] ** 2, axis=1)
+        kept = pivot > PIVOT_TOLERANCE * A[:, k, k]
+        inverse[kept, k] = 1 / np.sqrt(pivot[kept])
+        below = A[:, k + 1 :, k] - np.einsum("cji,ci->cj", L[:, k + 1 :, :k], L[:, k, :k])
+        L[:, k + 1 :, k] = below * inverse[:, k, None]
+    return L, inverse
+
+
+def cholesky_solve(factor: tuple[Float, Float], b: Float) -> Float:
+    """Solve L Lᵀ v = b for a stack of right-hand sides."""
+    L, inverse = factor
+    v = b.copy()
+    r = b.shape[1]
+    for k in range(r):
+        v[:, k] = (v[:, k] - np.sum(L[:, k, :k] * v[:, :k], axis=1)) * inverse[:, k]
+    for k in reversed(range(r)):
+        v[:, k] = (v[:, k] - np.sum(L[:, k + 1 :, k] * v[:, k + 1 :], axis=1)) * inverse[:, k]
+    return v
+
+
+class ColumnSweep:
+    """One pass over the columns of M, in blocks (see `lowsparse.sweeps.Sweep`)."""
+
+    name = "numpy"
+
+    def __init__(self, M: ObservedMatrix) -> None:
+        self.M = M
+
+    def sweep(
+        self,
+        U: Float,
+        S: NDArray[Any],
+        S_out: NDArray[Any] | None,
+        *,
+        rule: Rule,
+        gamma: float = 0.0,
+        t_S: float = 1.0,
+        lambda2: float = 0.0,
+    ) -> Swept:
+        """Solve, shrink, solve again and sum up the gradient; the mathematics of Algorithms 1 and 2, block by block."""
+        M, l2 = self.M, lambda2
+        m, n = M.shape
+        r = U.shape[1]
+        V = np.zeros((n, r))
+        G = np.zeros((m if rule != Rule.FIT else 0, r))
+        smooth_in = smooth_out = l1 = dS2 = 0.0
+
+        def smooth(e: Float, y: Float, v: Float) -> float:
+            return float(0.5 * np.sum((e - y) ** 2) + 0.5 * l2 * (np.sum(v**2) - np.sum(e**2)))
+
+        for block in blocks(M, entries_at_once=2_000_000 // r):
+            x = M.values[block.entries].astype(np.float64)
+            s = S[block.entries].astype(np.float64)
+            y = x - s
+            B = U[block.rows]
+            bounds = block.indicator.indptr
+            gram = np.stack([B[a:b].T @ B[a:b] for a, b in pairwise(bounds)])
+            factor = cholesky((1 - l2) * gram + l2 * np.eye(r))
+
+            # V(U, S): [(1 - λ²) U_jᵀU_j + λ² I] v_j = U_jᵀ (x - S)_j
+            v = cholesky_solve(factor, block.indicator @ (B * y[:, None]))
+            e = np.einsum("kr,kr->k", B, v[block.owner])
+            smooth_in += smooth(e, y, v)
+            if S_out is not None and rule != Rule.FIT:
+                # S+ = soft(S - t_S ∇_S f, γ t_S) with ∇_S f = e - x + S
+                at = (1 - t_S) * s + t_S * (x - e)
+                S_out[block.entries] = at - np.clip(at, -gamma * t_S, gamma * t_S)
+                s_new = S_out[block.entries].astype(np.float64)
+                dS2 += float(np.sum((s_new - s) ** 2))
+                l1 += float(np.sum(np.abs(s_new)))
+                if rule == Rule.AMANPG:
+                    y = x - s_new
+                    v = cholesky_solve(factor, block.indicator @ (B * y[:, None]))
+                    e = np.einsum("kr,kr->k", B, v[block.owner])
+                    smooth_out += smooth(e, y, v)
+                R = (1 - l2) * (e - y) - l2 * y
+                G += sparse.csc_array((R, block.rows, bounds), shape=(m, len(v))) @ v
+            V[block.columns] = v
+        VVt = V.T @ V
+        if rule != Rule.FIT:
+            G += l2 * (U @ VVt)
+        return Swept(V.T, G, VVt, smooth_in, smooth_out, l1, float(np.sqrt(dS2)))
+
+    def gram_product(self, Q: Float) -> Float:
+        """Return A Aᵀ Q through scipy.sparse."""
+        A = self.M.to_scipy()
+        return np.asarray(A @ (A.T @ Q), dtype=np.float64)
