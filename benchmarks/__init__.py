@@ -1,0 +1,1 @@
+"""Benchmarks: everything compared runs in the same run, and ratios are printed."""

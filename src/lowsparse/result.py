@@ -1,0 +1,122 @@
+"""What a solve gives back: `Result`, its `Status`, and its `Trace`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from .lowrank import LowRank
+
+__all__ = ["Result", "Stationarity", "Status", "Trace"]
+
+
+class Status(Enum):
+    """How a solve ended.
+
+    >>> Status.CONVERGED.value
+    'converged'
+    """
+
+    CONVERGED = "converged"
+    MAX_ITER = "max_iter"
+    MAX_TIME = "max_time"
+    STALLED = "stalled"
+    DIVERGED = "diverged"
+    STOPPED_BY_CALLBACK = "stopped_by_callback"
+
+
+class Trace(Mapping[str, NDArray[np.float64]]):
+    """The history of a solve as columns, one row per iteration.
+
+    Always there: iteration, seconds (of solving; the time spent in callbacks is not counted), objective, gamma, dS,
+    dU, change. A method may add its own.
+
+    >>> trace = Trace()
+    >>> trace.append(iteration=1, objective=2.5)
+    >>> trace.append(iteration=2, objective=1.5)
+    >>> trace["objective"].tolist(), len(trace.rows())
+    ([2.5, 1.5], 2)
+    """
+
+    def __init__(self, columns: Mapping[str, Any] | None = None) -> None:
+        self._columns: dict[str, list[float]] = {k: np.asarray(v).tolist() for k, v in (columns or {}).items()}
+
+    def append(self, **row: float) -> None:
+        """Add an iteration; every one has the same columns."""
+        if self._columns and self._columns.keys() != row.keys():
+            raise ValueError(f"a row must have the columns {list(self._columns)}")
+        for name, value in row.items():
+            self._columns.setdefault(name, []).append(float(value))
+
+    def __getitem__(self, name: str) -> NDArray[np.float64]:
+        if name not in self._columns:
+            raise KeyError(f"no column {name!r}; there are {list(self._columns)}")
+        return np.array(self._columns[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def rows(self) -> list[dict[str, float]]:
+        """The iterations as dictionaries, ready for a table or `pandas.DataFrame`."""
+        return [dict(zip(self._columns, values, strict=True)) for values in zip(*self._columns.values(), strict=True)]
+
+    def __repr__(self) -> str:
+        n = len(next(iter(self._columns.values()), []))
+        return f"Trace({n} iterations: {', '.join(self._columns)})"
+
+
+@dataclass(frozen=True)
+class Stationarity:
+    """How far (U, S) is from a stationary point of its problem, separately for U and for S.
+
+    >>> Stationarity(U=1e-9, S=1e-8).U
+    1e-09
+    """
+
+    U: float  # ‖grad_U f(U, S)‖_F
+    S: float  # ‖S - prox(S - ∇_S f(U, S))‖_F
+
+
+@dataclass(frozen=True)
+class Result:
+    """M = L + S on Ω: the low-rank part, the outliers, and how they were found.
+
+    >>> import lowsparse as ls
+    >>> r = ls.solve([[1.0, 2.0, 3.0], [2.0, 4.0, 6.0], [1.0, 2.0, float("nan")]], rank=1)
+    >>> r.converged, round(float(r.L.at(2, 2)), 4)
+    (True, 3.0)
+    """
+
+    L: LowRank  # L.U is orthonormal
+    S: sparse.csc_array  # only on Ω, only non-zeros
+    status: Status
+    message: str  # what happened, and what to do if it was not convergence
+    method: str
+    n_iter: int
+    objective: float  # of the method's own problem, at its last parameters
+    stationarity: Stationarity
+    seconds: float
+    backend: str
+    trace: Trace = field(repr=False)
+    notes: tuple[str, ...] = ()  # what the data lacks: lines too empty to determine
+
+    @property
+    def converged(self) -> bool:
+        """Whether the method met its own test."""
+        return self.status is Status.CONVERGED
+
+    def __repr__(self) -> str:
+        m, n = self.L.shape
+        return (
+            f"Result({m} x {n}, rank {self.L.rank}, {self.S.nnz} outliers, {self.method} on {self.backend}: "
+            f"{self.status.value} after {self.n_iter} iterations, {self.seconds:.3g} s)"
+        )

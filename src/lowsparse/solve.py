@@ -1,0 +1,278 @@
+"""`solve`: the functional entry, and the only iteration loop (stopping, trace, callback, checkpoint)."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from threadpoolctl import threadpool_limits
+
+from . import checkpoint as checkpoints
+from .lowrank import LowRank
+from .observed import ObservedMatrix
+from .result import Result, Status, Trace
+from .solvers import Problem, Solver, State, from_name
+from .start import generator, starting_subspace
+from .sweeps import open_sweep
+
+__all__ = ["Progress", "solve"]
+
+ADVICE = {
+    Status.MAX_ITER: "not converged after {n} iterations: raise max_iter, loosen tol, or try precondition=True "
+    "(slow progress often means a badly conditioned low-rank part)",
+    Status.MAX_TIME: "not converged after {s:.3g} s: raise max_time, or go on from a checkpoint",
+    Status.STALLED: "no step decreases the objective any more, though the method is not done: the result is as good as "
+    "the arithmetic allows, or the rank is too high for the data",
+    Status.DIVERGED: "the iteration ran into numbers that are not finite: give a smaller t_U or step, or leave "
+    "backtracking on",
+    Status.STOPPED_BY_CALLBACK: "the callback asked to stop",
+}
+CHECKPOINT_SECONDS = 30.0  # between two writes of a checkpoint
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a callback is given after every iteration; valid during the call.
+
+    >>> import lowsparse as ls
+    >>> seen = []
+    >>> def watch(progress):
+    ...     seen.append(progress["objective"])
+    ...     return progress.iteration == 3  # True stops
+    >>> ls.solve([[1.0, 2.0], [3.0, 4.1], [2.0, 3.0]], rank=1, callback=watch).status.value, len(seen)
+    ('stopped_by_callback', 3)
+    """
+
+    iteration: int
+    seconds: float
+    max_iter: int
+    row: dict[str, float]  # of the trace: objective, gamma, dS, dU, change, ...
+    _lowrank: Callable[[], LowRank]
+
+    def __getitem__(self, name: str) -> float:
+        return self.row[name]
+
+    def lowrank(self) -> LowRank:
+        """The low-rank part at this point; costs one pass over the data."""
+        return self._lowrank()
+
+
+def solve(
+    M: ObservedMatrix | ArrayLike | Any,
+    rank: int,
+    *,
+    method: str | Solver = "auto",
+    max_iter: int = 500,
+    max_time: float | None = None,
+    tol: float = 1e-8,
+    backend: str = "auto",
+    start: str | ArrayLike | LowRank | Result = "svd",
+    random_state: int | np.random.Generator | None = 0,
+    callback: Callable[[Progress], object] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: str | os.PathLike[str] | None = None,
+) -> Result:
+    """Recover a low-rank matrix from entries that are partly missing and partly wrong: M = L + S on Ω.
+
+    Parameters
+    ----------
+    M
+        An `ObservedMatrix` or anything one can be made from: a dense array with NaN where nothing is known, a masked
+        array, a scipy.sparse matrix (its stored entries are the observed ones).
+    rank
+        Of L, from 1 to min(m, n).
+    method
+        A name (`lowsparse.solvers.names()`), or a configured solver such as ``AManPGC(gamma0=10)``.
+    max_iter, max_time, tol
+        Where to stop: iterations, seconds, and the accuracy relative to the size of the data. ``tol=0`` runs to
+        `max_iter`.
+    backend
+        "auto", "native" (the compiled core) or "numpy".
+    start
+        U⁰: "svd" (of the observed entries, zeros elsewhere), "random", an m x rank matrix, a `LowRank` or a `Result`.
+    random_state
+        A seed or a generator. The same input and seed give the same bits, whatever the number of threads.
+    callback
+        Called with a `Progress` after every iteration; returning True stops.
+    checkpoint, resume
+        A file to save the state to (every half minute, at the end, and on Ctrl-C), and one to go on from.
+
+    Returns
+    -------
+    Result
+        With ``L`` (a `LowRank`), ``S`` (a sparse array of the outliers), ``status``, ``message``, ``trace`` and more.
+
+    Examples
+    --------
+    >>> import numpy as np, lowsparse as ls
+    >>> rng = np.random.default_rng(7)
+    >>> truth = rng.standard_normal((60, 3)) @ rng.standard_normal((3, 50))
+    >>> X = truth.copy()
+    >>> X[rng.random(X.shape) < 0.3] = np.nan  # holes
+    >>> X[rng.random(X.shape) < 0.05] += 10.0  # gross errors
+    >>> r = ls.solve(X, rank=3)
+    >>> r.converged, bool(np.allclose(r.L.to_dense(), truth, atol=1e-5))
+    (True, True)
+    """
+    M = ObservedMatrix.from_any(M)
+    rank = M.check_rank(rank)
+    solver = from_name(method) if isinstance(method, str) else method
+    if not isinstance(solver, Solver):
+        raise TypeError(f"method must be a name or a solver object, not {type(method).__name__}")
+    if isinstance(max_iter, bool) or not isinstance(max_iter, int | np.integer) or max_iter < 1:
+        raise ValueError(f"max_iter must be a whole number of 1 or more, not {max_iter!r}")
+    if max_time is not None and not max_time > 0:
+        raise ValueError(f"max_time must be positive seconds, or None, not {max_time!r}")
+    if not (np.isfinite(tol) and tol >= 0):
+        raise ValueError(f"tol must be 0 or more, not {tol!r}")
+    if callback is not None and not callable(callback):
+        raise TypeError("callback must be a function of one argument")
+
+    began = time.perf_counter()
+    # The dense algebra above the waist is small. One thread makes it independent of their number, and leaves the
+    # cores to the sweep (OpenBLAS threads spin between calls).
+    with threadpool_limits(1, user_api="blas"):
+        sweep = open_sweep(M, backend)
+        size, largest = _sizes(M.values)
+        U = starting_subspace(start, sweep, M.shape[0], rank, generator(random_state))
+        problem = Problem(M, rank, sweep, U, float(tol), size or 1.0, largest)
+        solver.check(problem)
+        loop = _Loop(problem, solver, int(max_iter), max_time, callback, checkpoint, began)
+        if resume is not None:
+            loop.resume(resume)
+        status, reason = loop.run()
+        outcome = solver.finish(problem, loop.state)
+    n_iter, seconds = loop.state.iteration, loop.seconds()
+    return Result(
+        L=outcome.L,
+        S=_outliers(M, outcome.S),
+        status=status,
+        message=reason or ADVICE[status].format(n=n_iter, s=seconds),
+        method=solver.name,
+        n_iter=n_iter,
+        objective=outcome.objective,
+        stationarity=outcome.stationarity,
+        seconds=seconds,
+        backend=sweep.name,
+        trace=loop.trace,
+        notes=_notes(M, rank),
+    )
+
+
+class _Loop:
+    """The iteration: it owns the clock, the trace, the callback and the checkpoint; the solver owns the state."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        solver: Solver,
+        max_iter: int,
+        max_time: float | None,
+        callback: Callable[[Progress], object] | None,
+        checkpoint: str | os.PathLike[str] | None,
+        began: float,
+    ) -> None:
+        self.problem, self.solver = problem, solver
+        self.max_iter, self.max_time = max_iter, max_time
+        self.callback, self.checkpoint = callback, checkpoint
+        self.began = self.saved = began
+        self.elsewhere = 0.0  # seconds spent in callbacks
+        self.state: State = solver.init(problem)
+        self.trace = Trace()
+
+    def resume(self, path: str | os.PathLike[str]) -> None:
+        self.state, self.trace = checkpoints.load(path, self.problem, self.solver, self.state)
+        if self.state.iteration:
+            self.began -= float(self.trace["seconds"][-1])
+
+    def seconds(self) -> float:
+        return time.perf_counter() - self.began - self.elsewhere
+
+    def run(self) -> tuple[Status, str]:
+        try:
+            ended = self.ended()
+            while ended is None:
+                self.state = self.solver.advance(self.problem, self.state)
+                self.trace.append(iteration=self.state.iteration, seconds=self.seconds(), **self.state.row)
+                stop = self.call_back()
+                ended = self.ended() or ((Status.STOPPED_BY_CALLBACK, "") if stop else None)
+                if self.checkpoint is not None and time.perf_counter() - self.saved > CHECKPOINT_SECONDS:
+                    self.save()
+            return ended
+        finally:  # also on Ctrl-C: the state is that of the last whole iteration
+            if self.checkpoint is not None:
+                self.save()
+
+    def ended(self) -> tuple[Status, str] | None:
+        state, tol = self.state, self.problem.tol
+        if state.failure:
+            return Status(state.failure), ""
+        if tol > 0 and state.finished:
+            return Status.CONVERGED, state.finished
+        if tol > 0 and state.accuracy <= tol:
+            return Status.CONVERGED, f"the accuracy {state.accuracy:.2g} is at most tol = {tol:g}"
+        if state.iteration >= self.max_iter:
+            return Status.MAX_ITER, ""
+        if self.max_time is not None and time.perf_counter() - self.began >= self.max_time:
+            return Status.MAX_TIME, ""
+        return None
+
+    def call_back(self) -> bool:
+        if self.callback is None:
+            return False
+        called = time.perf_counter()
+        state = self.state
+        stop = self.callback(
+            Progress(
+                state.iteration,
+                self.seconds(),
+                self.max_iter,
+                state.row,
+                lambda: self.solver.lowrank(self.problem, state),
+            )
+        )
+        self.elsewhere += time.perf_counter() - called
+        return bool(stop)
+
+    def save(self) -> None:
+        assert self.checkpoint is not None
+        checkpoints.save(self.checkpoint, self.problem, self.solver, self.state, self.trace)
+        self.saved = time.perf_counter()
+
+
+def _sizes(values: NDArray[Any]) -> tuple[float, float]:
+    """The root mean square and the largest magnitude, in float64, without a copy of all the values."""
+    squares = largest = 0.0
+    for first in range(0, values.size, 1 << 20):
+        part = values[first : first + (1 << 20)].astype(np.float64)
+        squares += float(part @ part)
+        largest = max(largest, float(np.max(np.abs(part))))
+    return float(np.sqrt(squares / values.size)), largest
+
+
+def _outliers(M: ObservedMatrix, S: NDArray[Any]) -> sparse.csc_array:
+    """S as a sparse array of its non-zeros."""
+    kept = np.flatnonzero(S)
+    rows, indptr = M.rows[kept], np.searchsorted(kept, M.indptr)
+    if kept.size <= np.iinfo(np.int32).max:
+        return sparse.csc_array((S[kept], rows, indptr.astype(np.int32)), shape=M.shape)
+    return sparse.csc_array((S[kept], rows.astype(np.int64), indptr), shape=M.shape)
+
+
+def _notes(M: ObservedMatrix, rank: int) -> tuple[str, ...]:
+    """What the data lacks to determine L."""
+    few_columns, few_rows = len(M.thin_columns(rank)), int(np.count_nonzero(M.row_counts < rank))
+    return tuple(
+        f"{count} of {total} {lines} have fewer than {rank} observed entries: L is not determined there"
+        for count, total, lines in (
+            (few_rows, M.shape[0], "rows"),
+            (few_columns, M.shape[1], "columns"),
+        )
+        if count
+    )

@@ -1,0 +1,102 @@
+"""What every method is made of: parameters, a state, and one step from a state to the next."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..lowrank import LowRank
+from ..observed import ObservedMatrix
+from ..result import Stationarity
+from ..sweeps import Float, Sweep
+
+__all__ = ["Outcome", "Problem", "Solver", "State", "require"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is to be solved, and the waist that runs over it; solvers read it and never change it."""
+
+    M: ObservedMatrix
+    rank: int
+    sweep: Sweep
+    start: Float  # U⁰, orthonormal
+    tol: float  # 0: never converged
+    scale: float  # the root mean square of the entries; 1 if all are zero
+    largest: float  # max |x|
+
+
+@dataclass(kw_only=True)
+class State:
+    """A point of an iteration: everything the next step depends on, so that it can be saved and resumed.
+
+    Fields are arrays, numbers, strings or None. Those named in `scratch` are memory to write to, and are not saved.
+    """
+
+    scratch: ClassVar[tuple[str, ...]] = ()
+
+    iteration: int = 0
+    accuracy: float = np.inf  # what `tol` is compared with
+    finished: str = ""  # why the method itself is done, though `tol` is not met
+    failure: str = ""  # "stalled" or "diverged"
+    row: dict[str, float] = dataclasses.field(default_factory=dict)  # of the trace, for this iteration
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What is made of the last state."""
+
+    L: LowRank
+    S: NDArray[Any]  # on Ω
+    objective: float
+    stationarity: Stationarity
+
+
+@dataclass(kw_only=True)
+class Solver(ABC):
+    """A method is its parameters: keyword-only, unchanged by solving, understood by scikit-learn's ``clone``."""
+
+    name: ClassVar[str]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters by name."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change parameters; unknown names raise."""
+        for name, value in params.items():
+            if name not in self.get_params():
+                raise ValueError(f"{type(self).__name__} has no parameter {name!r}; it has {list(self.get_params())}")
+            setattr(self, name, value)
+        return self
+
+    @abstractmethod
+    def check(self, problem: Problem) -> None:
+        """Raise before the first iteration if the parameters or the data do not fit the method."""
+
+    @abstractmethod
+    def init(self, problem: Problem) -> Any:
+        """The state before the first iteration."""
+
+    @abstractmethod
+    def advance(self, problem: Problem, state: Any) -> Any:
+        """One iteration. The state passed in must not be used afterwards: its memory is reused."""
+
+    @abstractmethod
+    def lowrank(self, problem: Problem, state: Any) -> LowRank:
+        """The low-rank matrix of a state, for those who watch."""
+
+    @abstractmethod
+    def finish(self, problem: Problem, state: Any) -> Outcome:
+        """What is handed back for the last state."""
+
+
+def require(condition: bool, name: str, value: Any, what: str) -> None:
+    """Raise a ValueError that names the parameter, its value and what it must be."""
+    if not condition:
+        raise ValueError(f"{name} must be {what}, not {value!r}")

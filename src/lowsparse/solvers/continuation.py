@@ -1,0 +1,121 @@
+"""ManPGC and AManPGC: the threshold γ is lowered in stages, each started where the last one ended (Algorithm 3)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from .base import Problem, require
+from .manpg import ProximalGradient, ProximalState
+
+__all__ = ["AManPGC", "ManPGC"]
+
+
+@dataclass(kw_only=True)
+class ManPGC(ProximalGradient):
+    """Manifold proximal gradient with continuation (Algorithm 3 around Algorithm 1).
+
+    Solves min f(U, S) + γ‖P_Ω(S)‖₁ (see `ManPG`) for γ = γ₀, μ₁γ₀, μ₁²γ₀, ...: the last ones are, up to a factor, the
+    ℓ1 problem min ‖P_Ω(UV - M)‖₁, and on data without noise the error is proportional to γ. A stage ends when
+    (‖ΔU‖², in units of the data, + ‖ΔS‖²)^½ is at most ε = ε₀, μ₂ε₀, μ₂²ε₀, ... The continuation ends when the stage
+    with γ <= tol times the size of the data is done, or at the noise: when more than half of the entries are farther
+    from UV than γ, a smaller γ would take inliers for outliers.
+
+    Everything is scale-free by default. To run the paper's own constants, give them: for its cases
+    ``AManPGC(gamma0=10, epsilon0=30, mu1=0.1, mu2=0.1, t_U=1/M.nnz, lam=1e-8)`` (its t_U = 2/|Ω| belongs to a
+    retraction of half the length).
+
+    >>> import lowsparse as ls
+    >>> problem = ls.datasets.synthetic(80, 90, rank=2, density=0.7, outliers=0.1, random_state=1)
+    >>> r = ls.solve(problem.M, rank=2, method=ManPGC())
+    >>> r.converged and r.L.error(problem.L, relative=True) < 1e-6
+    True
+    """
+
+    name: ClassVar[str] = "manpgc"
+    alternating: ClassVar[bool] = False
+    default_step: ClassVar[float] = 0.7
+
+    gamma0: float | None = None  # None: ten times the root mean square of the entries, at most their largest
+    gamma_min: float | None = None  # the last stage is the first with γ <= gamma_min; None: from tol
+    mu1: float = 0.1  # γ shrinks by
+    mu2: float | None = None  # ε shrinks by; None: as γ
+    epsilon0: float | None = None  # None: epsilon_factor γ₀ √|Ω|
+    epsilon_factor: float = 0.001
+    stages: int | None = None  # how many γ there are; None: from gamma_min
+    stage_iter: int = 50  # at most, in every stage but the last
+    noise_stop: bool = True  # end at the noise level of the inliers
+
+    def check(self, problem: Problem) -> None:
+        """Check the schedule too."""
+        super().check(problem)
+        for name in ("gamma0", "gamma_min", "epsilon0"):
+            value = getattr(self, name)
+            require(value is None or value > 0, name, value, "positive, or None")
+        require(0 < self.mu1 < 1, "mu1", self.mu1, "in (0, 1)")
+        require(self.mu2 is None or 0 < self.mu2 < 1, "mu2", self.mu2, "in (0, 1), or None")
+        require(self.epsilon_factor > 0, "epsilon_factor", self.epsilon_factor, "positive")
+        require(self.stages is None or self.stages >= 1, "stages", self.stages, "1 or more, or None")
+        require(self.stage_iter >= 1, "stage_iter", self.stage_iter, "1 or more")
+
+    def schedule(self, problem: Problem) -> tuple[float, int]:
+        """γ₀ and the number of stages, a whole number so that no rounding adds or drops one."""
+        gamma0 = min(10 * problem.scale, problem.largest) if self.gamma0 is None else self.gamma0
+        gamma0 = gamma0 or problem.scale  # data that are all zero
+        if self.stages is not None:
+            return gamma0, self.stages
+        # below this, S = x - UV -+ γ does not show γ any more
+        resolution = 8 * float(np.finfo(problem.M.dtype).eps)
+        gamma_min = self.gamma_min or max(problem.tol, resolution) * problem.scale
+        return gamma0, 1 + max(0, math.ceil(math.log(gamma_min / gamma0) / math.log(self.mu1) - 1e-9))
+
+    def init(self, problem: Problem) -> ProximalState:
+        """(U⁰, 0) with γ₀."""
+        return self.begin(problem, self.schedule(problem)[0])
+
+    def advance(self, problem: Problem, state: ProximalState) -> ProximalState:
+        """One iteration with the stage's γ, and on to the next stage if this one is done."""
+        gamma0, stages = self.schedule(problem)
+        state = self.iterate(problem, state)
+        epsilon0 = self.epsilon0 or self.epsilon_factor * gamma0 * math.sqrt(problem.M.nnz)
+        epsilon = epsilon0 * (self.mu2 or self.mu1) ** state.stage
+        solved = state.accuracy * problem.scale * math.sqrt(problem.M.nnz) <= epsilon
+        capped = state.iteration - state.stage_start >= self.stage_iter
+        last = state.stage == stages - 1
+        state.accuracy = state.gamma / problem.scale if solved else math.inf
+        # Once most entries are farther from UV than γ, it is below the noise, or this stage is far from its solution:
+        # end there, but only after solving it.
+        crowded = self.noise_stop and (solved or capped) and np.count_nonzero(state.S) > problem.M.nnz / 2
+        if solved and crowded:
+            state.finished = f"gamma = {state.gamma:.2g} is at the noise of the inliers"
+        elif solved and last:
+            state.finished = f"the last stage, gamma = {state.gamma:.2g}, is solved"
+        elif not last and (solved or (capped and not crowded)):
+            state.stage += 1
+            state.stage_start = state.iteration
+            state.gamma = gamma0 * self.mu1**state.stage
+            if not self.alternating:
+                # S came from the old γ, the reference from the S before it: their objectives do not compare
+                state.U_from = None
+        return state
+
+
+@dataclass(kw_only=True)
+class AManPGC(ManPGC):
+    """Alternating manifold proximal gradient with continuation (Algorithm 3), the paper's method.
+
+    The problem and the parameters are those of `ManPGC`; the iteration is that of `AManPG`.
+
+    >>> import lowsparse as ls
+    >>> problem = ls.datasets.synthetic(80, 90, rank=2, density=0.7, outliers=0.1, random_state=1)
+    >>> r = ls.solve(problem.M, rank=2, method=AManPGC())
+    >>> r.converged and r.L.error(problem.L, relative=True) < 1e-6
+    True
+    """
+
+    name: ClassVar[str] = "amanpgc"
+    alternating: ClassVar[bool] = True
+    default_step: ClassVar[float] = 1.1

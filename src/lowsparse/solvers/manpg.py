@@ -1,0 +1,267 @@
+"""ManPG and AManPG: manifold proximal gradient for robust matrix completion (Algorithms 1 and 2).
+
+For a fixed threshold γ they solve, over subspaces U, coefficients V and outliers S,
+
+    min  ½‖P_Ω(UV - M + S)‖² + λ²/2 ‖P_Ω̄(UV)‖² + γ‖P_Ω(S)‖₁ ,
+
+which, once S is minimised out, is completion under the Huber loss with threshold γ.
+
+M. Huang, S. Ma, L. Lai: Robust Low-rank Matrix Completion via an Alternating Manifold Proximal Gradient Continuation
+Method. Equation names below are those of the paper.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..geometry import retract
+from ..lowrank import LowRank
+from ..result import Stationarity
+from ..sweeps import Float, Rule, Swept
+from .base import Outcome, Problem, Solver, State, require
+
+__all__ = ["AManPG", "ManPG", "ProximalGradient", "ProximalState"]
+
+ARMIJO = 1e-4  # share of the decrease promised by the gradient that a step must keep
+SMALLEST_STEP = 1e-10  # against the nominal one: below it nothing decreases the objective any more
+
+
+@dataclass(kw_only=True)
+class ProximalState(State):
+    """The point (U, S), where U came from (to go back if it was too far), and what the sums said of it."""
+
+    scratch: ClassVar[tuple[str, ...]] = ("spare",)
+
+    U: Float
+    S: NDArray[Any]
+    spare: NDArray[Any]  # as large as S; the next S is written here
+    l1: float = 0.0  # ‖S‖₁
+    gamma: float
+    shortening: float = 1.0  # of the nominal step, after backtracking
+    # U = Retr(U_from + t D), to be accepted if F(U, S) has come down from its reference; None: nothing to compare with
+    U_from: Float | None = None
+    D: Float | None = None
+    t: float = 0.0
+    slope: float = 0.0  # ⟨grad, D⟩ < 0
+    reference: tuple[float, float] = (0.0, 0.0)  # smooth part and l1 norm of F there
+    V_last: Float | None = None  # V of the last sweep, with U_from
+    # of the continuation
+    stage: int = 0
+    stage_start: int = 0  # the iteration before its first
+
+
+@dataclass(kw_only=True)
+class ProximalGradient(Solver):
+    """What ManPG, AManPG and their continuations share: one iteration at a fixed γ."""
+
+    alternating: ClassVar[bool]  # Gauss-Seidel (AManPG) or Jacobi (ManPG)
+    default_step: ClassVar[float]
+
+    t_S: float = 1.0  # step in S; 1 is exact, as the Lipschitz constant of ∇_S f is 1
+    t_U: float | None = None  # fixed step in U; None: step / (p ‖V‖₂²), anew in each iteration
+    step: float | None = None  # None: 1 (AManPG), 0.7 (ManPG)
+    lam: float = 1e-5  # λ: how surely unobserved entries are zero; its square is what regularises
+    delta: float | None = None  # end when UV changes by less than this, relatively (video: 0.01)
+    precondition: bool = False  # step along -G (V Vᵀ + damping ‖V‖₂² I)⁻¹ / p: insensitive to the condition of L
+    damping: float = 0.1
+    backtracking: bool = True  # shorten a step in U after which the objective would rise
+
+    def check(self, problem: Problem) -> None:
+        """Check the steps and weights."""
+        require(0 < self.t_S <= 1, "t_S", self.t_S, "in (0, 1]")
+        require(self.t_U is None or self.t_U > 0, "t_U", self.t_U, "positive, or None for an automatic step")
+        require(self.step is None or self.step > 0, "step", self.step, "positive, or None")
+        require(0 <= self.lam < 1, "lam", self.lam, "in [0, 1)")
+        require(self.delta is None or self.delta > 0, "delta", self.delta, "positive, or None")
+        require(self.damping >= 0, "damping", self.damping, "0 or more")
+
+    def begin(self, problem: Problem, gamma: float) -> ProximalState:
+        """(U⁰, S⁰ = 0) with the threshold γ."""
+        S = np.zeros(problem.M.nnz, problem.M.dtype)
+        return ProximalState(U=problem.start, S=S, spare=np.empty_like(S), gamma=gamma)
+
+    def sweep(self, problem: Problem, state: ProximalState, U: Float, rule: Rule) -> Swept:
+        """One pass over the data at (U, S)."""
+        return problem.sweep.sweep(
+            U, state.S, state.spare, rule=rule, gamma=state.gamma, t_S=self.t_S, lambda2=self.lam**2
+        )
+
+    def accepted(self, problem: Problem, state: ProximalState, rule: Rule) -> tuple[Float, Swept, int]:
+        """Sweep at state.U, or at a point closer to where it came from if the objective rose on the way.
+
+        The sweep evaluates F(U, S) on its way, so an accepted step costs nothing extra.
+        """
+        U, shortened = state.U, 0
+        while True:
+            swept = self.sweep(problem, state, U, rule)
+            if not self.backtracking or state.U_from is None or state.D is None:
+                return U, swept, shortened
+            smooth, l1 = state.reference
+            bound = smooth + state.gamma * l1
+            F = swept.smooth_in + state.gamma * state.l1
+            if bound + ARMIJO * state.t * state.slope + 1e-13 * abs(bound) >= F:
+                return U, swept, shortened
+            if state.shortening < SMALLEST_STEP or not np.isfinite(bound):
+                state.failure = "stalled" if np.isfinite(bound) else "diverged"
+                return U, swept, shortened
+            shortened += 1
+            state.shortening /= 2
+            state.t /= 2
+            U = retract(state.U_from, state.t * state.D)
+
+    def direction(self, problem: Problem, swept: Swept) -> tuple[Float, float]:
+        """The direction in U and the nominal step along it."""
+        largest = float(np.linalg.eigvalsh(swept.VVt)[-1])  # ‖V‖₂²
+        p = problem.M.density
+        c = self.default_step if self.step is None else self.step
+        if largest <= 0.0:  # V = 0, and so is the gradient
+            return np.zeros_like(swept.G), 1.0
+        if self.precondition:
+            damped = swept.VVt + max(self.damping, 1e-12) * largest * np.eye(problem.rank)
+            return -(swept.G @ np.linalg.inv(damped)), self.t_U or c / p
+        return -swept.G, self.t_U or c / (p * largest)
+
+    def iterate(self, problem: Problem, state: ProximalState) -> ProximalState:
+        """One iteration of Algorithm 1 or 2 with the state's γ."""
+        U, swept, shortened = self.accepted(problem, state, Rule.AMANPG if self.alternating else Rule.MANPG)
+        gamma = state.gamma
+        reference = (swept.smooth_out, swept.l1) if self.alternating else (swept.smooth_in, state.l1)
+        objective = reference[0] + gamma * reference[1]
+
+        # ΔU = -t_U grad_U f, U⁺ = Retr_U(ΔU)
+        D, nominal = self.direction(problem, swept)
+        shortening = state.shortening if shortened else min(1.0, 1.25 * state.shortening)
+        t = nominal * shortening
+        dU = t * float(np.linalg.norm(D))
+        failure = state.failure or ("" if np.isfinite(objective) and np.isfinite(dU) else "diverged")
+        change = _relative_change(U, swept.V, state.U_from, state.V_last)
+        # ‖ΔU‖ has no unit, ‖ΔS‖ that of the data
+        movement = float(np.hypot(problem.scale * dU, swept.dS))
+        return ProximalState(
+            iteration=state.iteration + 1,
+            U=state.U if failure else retract(U, t * D),
+            S=state.spare,
+            spare=state.S,
+            l1=swept.l1,
+            gamma=gamma,
+            shortening=shortening,
+            U_from=U,
+            D=D,
+            t=t,
+            slope=float(np.vdot(swept.G, D)),
+            reference=reference,
+            V_last=swept.V,
+            stage=state.stage,
+            stage_start=state.stage_start,
+            accuracy=movement / (problem.scale * np.sqrt(problem.M.nnz)),
+            finished=self._settled(problem, gamma, change),
+            failure=failure,
+            row={
+                "objective": objective,
+                "gamma": gamma,
+                "dS": swept.dS,
+                "dU": dU,
+                "change": change,
+                "grad_U": float(np.linalg.norm(swept.G)),
+                "t_U": t,
+                "shortened": shortened,
+            },
+        )
+
+    def _settled(self, problem: Problem, gamma: float, change: float) -> str:
+        """The stopping rule of the paper's video section, once γ has come below what it has to tell apart (S22)."""
+        if self.delta is not None and change <= self.delta and gamma < 0.1 * problem.largest:
+            return f"UV changed by {change:.2g} relatively, at most delta = {self.delta:g}"
+        return ""
+
+    def lowrank(self, problem: Problem, state: ProximalState) -> LowRank:
+        """U and V(U, S)."""
+        return LowRank(state.U, self.sweep(problem, state, state.U, Rule.FIT).V)
+
+    def finish(self, problem: Problem, state: ProximalState) -> Outcome:
+        """(U, S) with V(U, S), and how stationary they are: one sweep of ManPG at (U, S) measures both."""
+        U, swept, _ = self.accepted(problem, state, Rule.MANPG)
+        return Outcome(
+            L=LowRank(U, swept.V),
+            S=state.S,
+            objective=swept.smooth_in + state.gamma * state.l1,
+            stationarity=Stationarity(U=float(np.linalg.norm(swept.G)), S=swept.dS / self.t_S),
+        )
+
+
+def _relative_change(U: Float, V: Float, U_last: Float | None, V_last: Float | None) -> float:
+    """‖UV - U'V'‖ / ‖U'V'‖ for orthonormal U, U': the parts of U'V' within and outside of span(U), no cancellation."""
+    if U_last is None or V_last is None:
+        return np.inf
+    C = U.T @ U_last
+    W = U_last - U @ C
+    inside = float(np.linalg.norm(V - C @ V_last))
+    outside = max(float(np.vdot(W.T @ W, V_last @ V_last.T)), 0.0) ** 0.5
+    return float(np.hypot(inside, outside)) / max(float(np.linalg.norm(V_last)), np.finfo(float).tiny)
+
+
+@dataclass(kw_only=True)
+class ManPG(ProximalGradient):
+    """Manifold proximal gradient for a fixed γ (Algorithm 1): S and U move together, both from the same V.
+
+    Problem (ourRMC-noV): min over U in Gr(m, r), S of f(U, S) + γ‖P_Ω(S)‖₁. One iteration:
+
+        V = V(U, S);  S⁺ = soft(S - t_S ∇_S f, γ t_S);  U⁺ = qf(U - t_U grad_U f(U, S)).
+
+    It ends when (‖ΔU‖², in units of the data, + ‖ΔS‖²)^½ is at most `epsilon`.
+
+    >>> import lowsparse as ls
+    >>> problem = ls.datasets.synthetic(60, 50, rank=2, density=0.8, outliers=0.05, random_state=1)
+    >>> r = ls.solve(problem.M, rank=2, method=ManPG(gamma=0.05))
+    >>> r.converged and r.L.error(problem.L, relative=True) < 0.02
+    True
+    """
+
+    name: ClassVar[str] = "manpg"
+    alternating: ClassVar[bool] = False
+    default_step: ClassVar[float] = 0.7
+
+    gamma: float | None = None  # threshold, in units of the data; None: a hundredth of their root mean square
+    epsilon: float | None = None  # None: tol √|Ω| times the root mean square of the entries
+
+    def check(self, problem: Problem) -> None:
+        """Check γ and ε too."""
+        super().check(problem)
+        require(self.gamma is None or self.gamma > 0, "gamma", self.gamma, "positive, or None")
+        require(self.epsilon is None or self.epsilon > 0, "epsilon", self.epsilon, "positive, or None")
+
+    def init(self, problem: Problem) -> ProximalState:
+        """(U⁰, 0)."""
+        return self.begin(problem, 0.01 * problem.scale if self.gamma is None else self.gamma)
+
+    def advance(self, problem: Problem, state: ProximalState) -> ProximalState:
+        """One iteration, and the test with `epsilon` if it was given."""
+        state = self.iterate(problem, state)
+        movement = state.accuracy * problem.scale * np.sqrt(problem.M.nnz)
+        if self.epsilon is not None and movement <= self.epsilon:
+            state.finished = f"the step {movement:.2g} is at most epsilon = {self.epsilon:g}"
+        return state
+
+
+@dataclass(kw_only=True)
+class AManPG(ManPG):
+    """Alternating manifold proximal gradient for a fixed γ (Algorithm 2): U moves with the new S.
+
+    The problem and the parameters are those of `ManPG`. One iteration:
+
+        V = V(U, S);  S⁺ = soft(S - t_S ∇_S f, γ t_S);  V⁺ = V(U, S⁺);  U⁺ = qf(U - t_U grad_U f(U, S⁺)).
+
+    >>> import lowsparse as ls
+    >>> problem = ls.datasets.synthetic(60, 50, rank=2, density=0.8, outliers=0.05, random_state=1)
+    >>> r = ls.solve(problem.M, rank=2, method=AManPG(gamma=0.05))
+    >>> r.converged and r.L.error(problem.L, relative=True) < 0.02
+    True
+    """
+
+    name: ClassVar[str] = "amanpg"
+    alternating: ClassVar[bool] = True
+    default_step: ClassVar[float] = 1.0
