@@ -99,45 +99,51 @@ class ColumnSweep {
         return split_columns(columns_.indptr, columns_.n, columns_.nnz, count);
     }
 
-    // work(worker, begin, end) over a block's columns, in slices short enough to stop between.
+    // work(worker, block, begin, end) over each block's columns, in slices short enough to stop between.
     template <class Work>
-    void over_columns(const std::vector<int64_t>& bounds, int threads, Work work) {
-        const auto block = [&](int worker, int64_t b, const std::atomic<bool>& stop) {
-            for (int64_t begin = bounds[b]; begin < bounds[b + 1] && !stop;) {
-                int64_t end = begin + 1;
-                while (end < bounds[b + 1] && columns_.indptr[end + 1] - columns_.indptr[begin] < 100000) ++end;
-                work(worker, b, begin, end, begin == bounds[b]);
-                begin = end;
-            }
-        };
-        run(int64_t(bounds.size()) - 1, threads, block);
+    Phase over_columns(const std::vector<int64_t>& bounds, Work work) const {
+        return {int64_t(bounds.size()) - 1, [this, &bounds, work](int worker, int64_t b, const std::atomic<bool>& stop) {
+                    for (int64_t begin = bounds[b]; begin < bounds[b + 1] && !stop;) {
+                        int64_t end = begin + 1;
+                        while (end < bounds[b + 1] && columns_.indptr[end + 1] - columns_.indptr[begin] < 100000) ++end;
+                        work(worker, b, begin, end);
+                        begin = end;
+                    }
+                }};
     }
 
-    template <class Work>
-    void run(int64_t blocks, int threads, Work work) {
-        if (blocks == 1 && columns_.nnz < 20000) {
-            work(0, 0, std::atomic<bool>{false});
+    // out (m x width) = the sum of the blocks' parts (m + 1 rows of `padded` each), always in the blocks' order.
+    Phase add_parts(double* parts, int64_t blocks, int64_t padded, int64_t width, double* out) const {
+        const int64_t m = columns_.m, piece = 512, size = (m + 1) * padded;
+        return {(m + piece - 1) / piece, [=](int, int64_t b, const std::atomic<bool>&) {
+                    const int64_t first = b * piece, last = std::min(m, first + piece);
+                    double* sum = parts + first * padded;
+                    for (int64_t part = 1; part < blocks; ++part)
+                        for (int64_t k = 0; k < (last - first) * padded; ++k) sum[k] += sum[part * size + k];
+                    for (int64_t i = first; i < last; ++i)
+                        for (int64_t a = 0; a < width; ++a) out[i * width + a] = parts[i * padded + a];
+                }};
+    }
+
+    static Phase cleared(double* parts, int64_t blocks, int64_t size) {
+        return {blocks, [=](int, int64_t b, const std::atomic<bool>&) {
+                    std::memset(parts + b * size, 0, sizeof(double) * size_t(size));
+                }};
+    }
+
+    void run(const std::vector<Phase>& phases, int threads) const {
+        if (columns_.nnz < 20000) {  // not worth a thread
+            const std::atomic<bool> never{false};
+            for (const Phase& phase : phases)
+                for (int64_t b = 0; b < phase.blocks; ++b) phase.work(0, b, never);
             return;
         }
         bool completed;
         {
             const nb::gil_scoped_release released;
-            completed = run_blocks(blocks, threads, work, signalled);
+            completed = run_phases(phases, threads, signalled);
         }
         if (!completed) throw nb::python_error();
-    }
-
-    // out (m x width) = the sum of the blocks' parts (m + 1 rows of `padded` each), always in the blocks' order.
-    void add_parts(const double* parts, int64_t blocks, int64_t padded, int64_t width, double* out, int threads) {
-        const int64_t m = columns_.m, piece = std::max<int64_t>(4096, (m + 63) / 64);
-        run((m + piece - 1) / piece, threads, [&](int, int64_t b, const std::atomic<bool>&) {
-            for (int64_t i = b * piece; i < std::min(m, (b + 1) * piece); ++i)
-                for (int64_t a = 0; a < width; ++a) {
-                    double s = 0.0;
-                    for (int64_t part = 0; part < blocks; ++part) s += parts[(part * (m + 1) + i) * padded + a];
-                    out[i * width + a] = s;
-                }
-        });
     }
 
     // A copy of U with its rows padded by zeros and a row of zeros behind the last.
@@ -198,20 +204,19 @@ class ColumnSweep {
         const int64_t count = int64_t(bounds.size()) - 1, part = (m + 1) * padded;
         double* parts = moves ? partial_.at_least(size_t(count * part)) : nullptr;
         const int64_t memory = (kernels_.sweep_memory(int(r)) + 7) / 8 * 8;
-        double* scratch = workers_.at_least(size_t(memory * std::min<int64_t>(threads, count)));
+        double* scratch = workers_.at_least(size_t(memory * threads));
         std::vector<SweepSums> sums(static_cast<size_t>(count));
-        std::vector<double> products(size_t(count * r * r), 0.0);
-        over_columns(bounds, threads, [&](int worker, int64_t b, int64_t begin, int64_t end, bool first) {
-            double* gradient = moves ? parts + b * part : nullptr;
-            if (moves && first) std::memset(gradient, 0, sizeof(double) * size_t(part));
-            kernels_.sweep(args, begin, end, gradient, products.data() + b * r * r, sums[size_t(b)],
-                           scratch + worker * memory);
-        });
+        const int64_t length = kernels_.row_length(int(r));
+        std::vector<double> products(size_t(count * r * length), 0.0);
+        std::vector<Phase> phases{over_columns(bounds, [&](int worker, int64_t b, int64_t begin, int64_t end) {
+            kernels_.sweep(args, begin, end, moves ? parts + b * part : nullptr, products.data() + b * r * length,
+                           sums[size_t(b)], scratch + worker * memory);
+        })};
         if (moves) {
-            for (int64_t b = 0; b < count; ++b)
-                if (bounds[b] == bounds[b + 1]) std::memset(parts + b * part, 0, sizeof(double) * size_t(part));
-            add_parts(parts, count, padded, r, G.data(), threads);
+            phases.insert(phases.begin(), cleared(parts, count, part));
+            phases.push_back(add_parts(parts, count, padded, r, G.data()));
         }
+        run(phases, threads);
         SweepSums all;
         std::fill(VVt.data(), VVt.data() + r * r, 0.0);
         for (int64_t b = 0; b < count; ++b) {
@@ -221,10 +226,8 @@ class ColumnSweep {
             all.l1 += s.l1;
             all.dS2 += s.dS2;
             for (int64_t a = 0; a < r; ++a)
-                for (int64_t c = 0; c <= a; ++c) VVt.data()[a * r + c] += products[size_t(b * r * r + a * r + c)];
+                for (int64_t c = 0; c < r; ++c) VVt.data()[a * r + c] += products[size_t((b * r + a) * length + c)];
         }
-        for (int64_t a = 0; a < r; ++a)
-            for (int64_t c = 0; c < a; ++c) VVt.data()[c * r + a] = VVt.data()[a * r + c];
         return nb::make_tuple(V, G, VVt,
                               nb::make_tuple(all.smooth_in, all.smooth_out, all.l1, all.dS2));
     }
@@ -237,12 +240,12 @@ class ColumnSweep {
         const auto bounds = blocks(padded);
         const int64_t count = int64_t(bounds.size()) - 1, part = (m + 1) * padded;
         double* parts = partial_.at_least(size_t(count * part));
-        std::memset(parts, 0, sizeof(double) * size_t(count * part));
-        over_columns(bounds, threads, [&](int, int64_t b, int64_t begin, int64_t end, bool) {
-            kernels_.gram_product(args, begin, end, parts + b * part);
-        });
         Array Y = new_array(size_t(m), size_t(width));
-        add_parts(parts, count, padded, width, Y.data(), threads);
+        const auto product = [&](int, int64_t b, int64_t begin, int64_t end) {
+            kernels_.gram_product(args, begin, end, parts + b * part);
+        };
+        run({cleared(parts, count, part), over_columns(bounds, product), add_parts(parts, count, padded, width, Y.data())},
+            threads);
         return Y;
     }
 };

@@ -41,7 +41,7 @@ void gram_product(const GramProductArgs& args, int64_t begin, int64_t end, doubl
 
 }  // namespace
 
-extern const Kernels kernels = {LS_TEXT(LOWSPARSE_ISA), padded_rank, sweep_memory, sweep, gram_product};
+extern const Kernels kernels = {LS_TEXT(LOWSPARSE_ISA), padded_rank, row_length, sweep_memory, sweep, gram_product};
 
 }  // namespace LOWSPARSE_ISA
 }  // namespace lowsparse

@@ -47,8 +47,9 @@ struct GramProductArgs {
 struct Kernels {
     const char* isa;
     int (*padded)(int r);
+    int (*row_length)(int r);
     int64_t (*sweep_memory)(int r);  // doubles of scratch memory for one thread
-    // Columns begin..end-1: fills V and S_out there, adds to G ((m + 1) x padded), VVt (r x r) and the sums.
+    // Columns begin..end-1: fills V and S_out there, adds to G ((m + 1) x padded), VVt (r rows of row_length) and the sums.
     void (*sweep)(const SweepArgs&, int64_t begin, int64_t end, double* G, double* VVt, SweepSums&, double* memory);
     // Y += A_block A_block^T Q over the columns begin..end-1 of the zero-filled matrix A.
     void (*gram_product)(const GramProductArgs&, int64_t begin, int64_t end, double* Y);

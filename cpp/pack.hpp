@@ -114,13 +114,32 @@ LS_INLINE pack join(const double* low, const double* high) {
     std::memcpy(&b, high, sizeof b);
     return __builtin_shufflevector(a, b, 0, 1, 2, 3);
 }
+LS_INLINE void add_pair(double* g, double y, const double* v) {
+    half_pack a, b;
+    std::memcpy(&a, g, sizeof a);
+    std::memcpy(&b, v, sizeof b);
+    a += y * b;
+    std::memcpy(g, &a, sizeof a);
+}
 LS_INLINE pack interleave_low(pack a, pack b) { return __builtin_shufflevector(a, b, 0, 4, 2, 6); }
 LS_INLINE pack interleave_high(pack a, pack b) { return __builtin_shufflevector(a, b, 1, 5, 3, 7); }
 #else
 LS_INLINE pack join(const double* low, const double* high) { return pack{{low[0], low[1], high[0], high[1]}}; }
+LS_INLINE void add_pair(double* g, double y, const double* v) {
+    g[0] += y * v[0];
+    g[1] += y * v[1];
+}
 LS_INLINE pack interleave_low(pack a, pack b) { return pack{{a[0], b[0], a[2], b[2]}}; }
 LS_INLINE pack interleave_high(pack a, pack b) { return pack{{a[1], b[1], a[3], b[3]}}; }
 #endif
+
+// The sums of four packs.
+LS_INLINE pack sums(pack a, pack b, pack c, pack d) {
+    double halves[8];
+    store(halves, interleave_low(a, b) + interleave_high(a, b));
+    store(halves + 4, interleave_low(c, d) + interleave_high(c, d));
+    return join(halves, halves + 4) + join(halves + 2, halves + 6);
+}
 
 // Four rows of two become two columns of four.
 LS_INLINE void transpose_pairs(const double* r0, const double* r1, const double* r2, const double* r3, pack* out) {

@@ -12,10 +12,12 @@ template <int R>
 struct SmallPanel {
     static constexpr int padded = R <= 2 ? R : row_length(R);  // doubles from one row of U to the next
     static constexpr int stride = R + 1;                         // packs from one group to the next
-    static constexpr int products = R * (R + 3) / 2;
+    static constexpr int products = SmallSystem<R>::size;
+    static constexpr int row_start(int a) { return SmallSystem<R>::row_start(a); }
 
     pack* buffer;
-    pack normal[products];  // row a: the products of component a with a, a+1, ..., R-1 and the right-hand side
+    pack normal[(products + 3) / 4 * 4];  // row a: the products of component a with a, ..., R-1 and the right-hand side
+    SmallSystem<R> system;
 
     SmallPanel(double* memory, int) : buffer(reinterpret_cast<pack*>(memory)) {}
 
@@ -35,9 +37,6 @@ struct SmallPanel {
         pack total[R];
         Moments(double*, int) {
             for (int a = 0; a < R; ++a) total[a] = splat(0.0);
-        }
-        void read(double* b) const {
-            for (int a = 0; a < R; ++a) b[a] = sum(total[a]);
         }
     };
 
@@ -65,20 +64,31 @@ struct SmallPanel {
     template <class Group>
     LS_INLINE void gather(int64_t at, const double* U, const Group& group) {
         transpose_rows(U, group.rows, buffer + at * stride);
-        buffer[at * stride + R] = load(group.x) - load(group.s);
     }
 
     void clear_normal() {
         for (pack& p : normal) p = splat(0.0);
     }
 
-    // The rows of `normal` in tiles that fit in the registers.
-    static constexpr int row_start(int a) { return a * (R + 1) - a * (a - 1) / 2; }
-    static constexpr int tile_end(int first) {
-        constexpr int tiles = (products + 11) / 12, target = (products + tiles - 1) / tiles;
-        int a = first, used = 0;
-        while (a < R && (a == first || (used < target && used + R - a + 1 <= 12))) used += R - a++ + 1;
+    // The rows of `normal` in tiles whose sums fit in the registers: the first while the groups are gathered, as far as
+    // there is room beside the gathered components, the others in loops of their own.
+    static constexpr int first_tile_end() {
+        int a = 0;
+        while (a < R && row_start(a + 1) + R + 1 <= 11) ++a;
         return a;
+    }
+    static constexpr int tile_end(int first) {
+        const int left = products - row_start(first), tiles = (left + 13) / 14, target = (left + tiles - 1) / tiles;
+        int a = first;
+        while (a < R && (a == first || (row_start(a) - row_start(first) < target &&
+                                        row_start(a + 1) - row_start(first) <= 14)))
+            ++a;
+        return a;
+    }
+    template <int First, int Last>
+    LS_INLINE static void add_products(pack* s, const pack* p) {
+        LS_UNROLL for (int a = First; a < Last; ++a)
+            LS_UNROLL for (int b = a; b <= R; ++b) s[row_start(a) - row_start(First) + b - a] += p[a] * p[b];
     }
     template <int First>
     LS_INLINE void add_tiles(const pack* piece, int64_t groups) {
@@ -86,23 +96,42 @@ struct SmallPanel {
             constexpr int last = tile_end(First), start = row_start(First), size = row_start(last) - start;
             pack s[size];
             LS_UNROLL for (int t = 0; t < size; ++t) s[t] = normal[start + t];
-            const pack* p = piece;
-            for (int64_t g = 0; g < groups; ++g, p += stride) {
-                LS_UNROLL for (int a = First; a < last; ++a)
-                    LS_UNROLL for (int b = a; b <= R; ++b) s[row_start(a) - start + b - a] += p[a] * p[b];
-            }
+            for (int64_t g = 0; g < groups; ++g) add_products<First, last>(s, piece + g * stride);
             LS_UNROLL for (int t = 0; t < size; ++t) normal[start + t] = s[t];
             add_tiles<last>(piece, groups);
         }
     }
-    void add_normal(int64_t first, int64_t groups) { add_tiles<0>(buffer + first * stride, groups); }
+    // Gathers the column's groups first .. end-1 and adds their products with each other and with x - s.
+    template <class Column>
+    LS_INLINE void add_normal(Column& column, int64_t first, int64_t end, int64_t base, const double* U) {
+        constexpr int last = first_tile_end(), size = row_start(last);
+        pack s[size + 1];
+        LS_UNROLL for (int t = 0; t < size; ++t) s[t] = normal[t];
+        column.over(first, end, base, [&](const auto& group, int64_t at) LS_ALWAYS {
+            if (at % 2 == 0) column.prefetch(group);
+            pack p[stride];
+            transpose_rows(U, group.rows, p);
+            p[R] = load(group.x) - load(group.s);
+            LS_UNROLL for (int a = 0; a < stride; ++a) buffer[at * stride + a] = p[a];
+            add_products<0, last>(s, p);
+        });
+        LS_UNROLL for (int t = 0; t < size; ++t) normal[t] = s[t];
+        add_tiles<last>(buffer + (first - base) * stride, end - first);
+    }
 
-    // A: the upper triangle of the Gram matrix, in rows of row_length(R); b: the right-hand side.
-    void read_normal(double* A, double* b) const {
-        for (int a = 0; a < R; ++a) {
-            for (int c = a; c < R; ++c) A[a * row_length(R) + c] = sum(normal[row_start(a) + c - a]);
-            b[a] = sum(normal[row_start(a) + R - a]);
-        }
+    // v = [(1 - l2) U_j^T U_j + l2 I]^-1 b with b = U_j^T (x - s), respectively another b; gives back v . b
+    LS_INLINE double solve(double l2, double* v) {
+        double a[(products + 3) / 4 * 4], b[R];
+        LS_UNROLL for (int t = 0; t < products; t += 4)
+            store(a + t, sums(normal[t], normal[t + 1], normal[t + 2], normal[t + 3]));
+        LS_UNROLL for (int k = 0; k < R; ++k) b[k] = a[system.at(k, R)];
+        system.factor(a, l2);
+        return system.solve(b, v);
+    }
+    LS_INLINE double solve_again(const Moments& moments, double* v) const {
+        double b[R];
+        LS_UNROLL for (int k = 0; k < R; ++k) b[k] = sum(moments.total[k]);
+        return system.solve(b, v);
     }
 
     LS_INLINE pack times(int64_t group, const Coefficients& v) const {
@@ -120,11 +149,13 @@ struct SmallPanel {
     LS_INLINE static void scatter(double* G, const int32_t* rows, pack y, const Row& v, int) {
         LS_UNROLL for (int i = 0; i < 4; ++i) {
             double* g = G + int64_t(rows[i]) * padded;
-            const double yi = y[i];
-            if constexpr (padded % 4 == 0) {
-                LS_UNROLL for (int a = 0; a < padded; a += 4) store(g + a, load(g + a) + splat(yi) * load(v.c + a));
+            if constexpr (padded == 1) {
+                *g += y[i] * v.c[0];
+            } else if constexpr (padded == 2) {
+                add_pair(g, y[i], v.c);
             } else {
-                LS_UNROLL for (int a = 0; a < padded; ++a) g[a] += yi * v.c[a];
+                const pack yi = splat(y[i]);
+                LS_UNROLL for (int a = 0; a < padded; a += 4) store(g + a, load(g + a) + yi * load(v.c + a));
             }
         }
     }
@@ -133,13 +164,16 @@ struct SmallPanel {
 // Any number of columns: entry k holds its row of U as it is, padded with zeros to a multiple of four, and the
 // right-hand side in a vector of its own.
 struct LargePanel {
-    int r, padded;
+    int padded;
     double *gram, *right_side, *buffer;  // padded x padded, padded, entries x padded
+    LargeSystem system;                  // made from gram, in its place
 
-    LargePanel(double* memory, int rank) : r(rank), padded((rank + 3) / 4 * 4) {
+    LargePanel(double* memory, int rank) : padded(row_length(rank)) {
         gram = memory;
-        right_side = gram + int64_t(padded) * padded;
-        buffer = right_side + (padded + 7) / 8 * 8;
+        right_side = gram + padded * padded;
+        double* inverse = right_side + padded;
+        buffer = inverse + padded;
+        system = {rank, padded, gram, inverse};
     }
 
     struct Coefficients {
@@ -149,11 +183,9 @@ struct LargePanel {
     using Row = Coefficients;
     struct Moments {
         double* total;
-        int padded;
-        Moments(double* memory, int rank) : total(memory), padded((rank + 3) / 4 * 4) {
-            std::memset(total, 0, sizeof(double) * size_t(padded));
+        Moments(double* memory, int rank) : total(memory) {
+            std::memset(total, 0, sizeof(double) * size_t(row_length(rank)));
         }
-        void read(double* b) const { std::memcpy(b, total, sizeof(double) * size_t(padded)); }
     };
 
     template <class Group>
@@ -163,10 +195,9 @@ struct LargePanel {
             const double* u = U + int64_t(group.rows[i]) * padded;
             for (int a = 0; a < padded; a += 4) store(out + i * padded + a, load(u + a));
         }
-        add_weighted(out, load(group.x) - load(group.s), right_side);
     }
 
-    void clear_normal() { std::memset(gram, 0, sizeof(double) * size_t(padded) * size_t(padded + 1)); }
+    void clear_normal() { std::memset(gram, 0, sizeof(double) * size_t(padded * (padded + 1))); }
 
     // A tile of four rows and up to 3*4 columns of the Gram matrix stays in registers over the whole piece.
     template <int Packs>
@@ -186,21 +217,27 @@ struct LargePanel {
         LS_UNROLL for (int i = 0; i < 4; ++i)
             LS_UNROLL for (int j = 0; j < Packs; ++j) store(gram + int64_t(a0 + i) * padded + b0 + 4 * j, s[i][j]);
     }
-    void add_normal(int64_t first, int64_t groups) {
-        const double* piece = buffer + first * 4 * padded;
+    template <class Column>
+    LS_INLINE void add_normal(Column& column, int64_t first, int64_t end, int64_t base, const double* U) {
+        column.over(first, end, base, [&](const auto& group, int64_t at) LS_ALWAYS {
+            if (at % 2 == 0) column.prefetch(group);
+            gather(at, U, group);
+            add_weighted(buffer + at * 4 * padded, load(group.x) - load(group.s), right_side);
+        });
+        const double* piece = buffer + (first - base) * 4 * padded;
+        const int64_t entries = (end - first) * 4;
         for (int a0 = 0; a0 < padded; a0 += 4) {
             int b0 = a0;
-            for (; b0 + 12 <= padded; b0 += 12) add_gram_tile<3>(piece, groups * 4, a0, b0);
-            if (b0 + 8 == padded) add_gram_tile<2>(piece, groups * 4, a0, b0);
-            if (b0 + 4 == padded) add_gram_tile<1>(piece, groups * 4, a0, b0);
+            for (; b0 + 12 <= padded; b0 += 12) add_gram_tile<3>(piece, entries, a0, b0);
+            if (b0 + 8 == padded) add_gram_tile<2>(piece, entries, a0, b0);
+            if (b0 + 4 == padded) add_gram_tile<1>(piece, entries, a0, b0);
         }
     }
-    void read_normal(double* A, double* b) const {
-        for (int a = 0; a < r; ++a) {
-            for (int c = a; c < r; ++c) A[a * padded + c] = gram[a * padded + c];
-            b[a] = right_side[a];
-        }
+    LS_INLINE double solve(double l2, double* v) {
+        system.factor(l2);
+        return system.solve(right_side, v);
     }
+    LS_INLINE double solve_again(const Moments& moments, double* v) const { return system.solve(moments.total, v); }
 
     LS_INLINE pack times(int64_t group, const Coefficients& v) const {
         const double* u = buffer + group * 4 * padded;

@@ -6,6 +6,8 @@
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -17,8 +19,7 @@ inline std::vector<int64_t> split_columns(const int64_t* indptr, int64_t n, int6
     std::vector<int64_t> bounds{0};
     for (int64_t b = 1; b < blocks; ++b) {
         const int64_t target = nnz / blocks * b;
-        int64_t j = bounds.back();
-        int64_t low = j, high = n;
+        int64_t low = bounds.back(), high = n;
         while (low < high) {
             const int64_t middle = (low + high) / 2;
             if (indptr[middle] < target) low = middle + 1; else high = middle;
@@ -29,48 +30,61 @@ inline std::vector<int64_t> split_columns(const int64_t* indptr, int64_t n, int6
     return bounds;
 }
 
-// Runs work(worker, block) for every block on up to `threads` threads. While they run, the calling thread only waits,
-// and calls interrupted() ten times a second; once that returns true the workers are told to stop (the flag they are
-// given) and false is returned.
-template <class Work, class Interrupted>
-bool run_blocks(int64_t blocks, int threads, Work work, Interrupted interrupted) {
-    std::atomic<bool> stop{false};
-    std::atomic<int64_t> next{0};
-    std::exception_ptr failure;
+// Work that is done in any order: work(worker, block, stop) for every block; it should return soon once stop is true.
+struct Phase {
+    int64_t blocks;
+    std::function<void(int, int64_t, const std::atomic<bool>&)> work;
+};
+
+// Runs the phases one after the other on a team of threads. The calling thread only waits, and calls interrupted()
+// ten times a second; if that returns true the team is told to stop and false is returned.
+template <class Interrupted>
+bool run_phases(const std::vector<Phase>& phases, int threads, Interrupted interrupted) {
     std::mutex mutex;
-    std::condition_variable finished;
-    if (threads > blocks) threads = int(blocks);
-    int running = threads;
+    std::condition_variable changed;
+    std::atomic<bool> stop{false};
+    std::exception_ptr failure;
+    const std::unique_ptr<std::atomic<int64_t>[]> next(new std::atomic<int64_t>[phases.size()]());
+    std::vector<int> arrived(phases.size(), 0);  // workers that are through with a phase
+    int finished = 0;
 
     const auto worker = [&](int id) {
-        try {
-            for (int64_t b; !stop && (b = next++) < blocks;) work(id, b, stop);
-        } catch (...) {
-            const std::lock_guard<std::mutex> lock(mutex);
-            failure = std::current_exception();
-            stop = true;
+        for (size_t p = 0; p < phases.size(); ++p) {
+            try {
+                for (int64_t b; !stop && (b = next[p]++) < phases[p].blocks;) phases[p].work(id, b, stop);
+            } catch (...) {
+                const std::lock_guard<std::mutex> lock(mutex);
+                failure = std::current_exception();
+                stop = true;
+            }
+            std::unique_lock<std::mutex> lock(mutex);
+            if (++arrived[p] == threads || stop) changed.notify_all();
+            changed.wait(lock, [&] { return arrived[p] >= threads || stop; });
         }
         const std::lock_guard<std::mutex> lock(mutex);
-        if (--running == 0) finished.notify_one();
+        ++finished;
+        changed.notify_all();
     };
     std::vector<std::thread> team;
     try {
         for (int id = 0; id < threads; ++id) team.emplace_back(worker, id);
     } catch (...) {  // the system gives no more threads: those that run do the work
         const std::lock_guard<std::mutex> lock(mutex);
-        running -= threads - int(team.size());
+        threads = int(team.size());
+        changed.notify_all();
         if (team.empty()) throw;
     }
     bool was_interrupted = false;
     {
         std::unique_lock<std::mutex> lock(mutex);
-        while (!finished.wait_for(lock, std::chrono::milliseconds(100), [&] { return running == 0; })) {
+        while (!changed.wait_for(lock, std::chrono::milliseconds(100), [&] { return finished == threads; })) {
             lock.unlock();
             if (!was_interrupted && interrupted()) was_interrupted = stop = true;
             lock.lock();
+            if (stop) changed.notify_all();
         }
     }
-    for (std::thread& t : team) t.join();
+    for (std::thread& member : team) member.join();
     if (failure) std::rethrow_exception(failure);
     return !was_interrupted;
 }

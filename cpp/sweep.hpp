@@ -17,16 +17,12 @@ constexpr int64_t panel_capacity(int padded) {
     return (pieces < 2 ? 2 : pieces) * 4 * gram_piece;
 }
 
-inline int64_t scratch_vector(int r) { return (r + 15) / 8 * 8; }
-
 // Doubles from one row of U, and of G, to the next.
 constexpr int padded_rank(int r) { return r <= 2 ? r : row_length(r); }
 
 inline int64_t sweep_memory(int r) {
     const int64_t length = row_length(r), padded = padded_rank(r);
-    const int64_t system = (r * length + 7) / 8 * 8 + 6 * scratch_vector(r);
-    const int64_t gram = length * (length + 2) + 8;
-    return system + gram + (panel_capacity(int(padded)) + 4) * (padded + 1);
+    return 3 * length + length * (length + 2) + (panel_capacity(int(padded)) + 4) * (padded + 1);
 }
 
 // Four entries of a column: where they are, in U and in the arrays of entries.
@@ -53,11 +49,11 @@ struct Column {
         start = {columns.rows + first, static_cast<const T*>(columns.values) + first, S + first, S_out + first};
     }
     void fill_last(int32_t empty_row) {
-        for (int64_t k = 4 * full; k < 4 * full + 4; ++k) {
-            const bool there = k < count;
-            last_rows[k % 4] = there ? start.rows[k] : empty_row;
-            last_x[k % 4] = there ? start.x[k] : T(0);
-            last_s[k % 4] = there ? start.s[k] : T(0);
+        for (int i = 0; i < 4; ++i) {
+            const bool there = 4 * full + i < count;
+            last_rows[i] = there ? start.rows[4 * full + i] : empty_row;
+            last_x[i] = there ? start.x[4 * full + i] : T(0);
+            last_s[i] = there ? start.s[4 * full + i] : T(0);
         }
     }
     int64_t groups() const { return (count + 3) / 4; }
@@ -72,7 +68,7 @@ struct Column {
     }
     // The entries are read in bursts, a column's share of each array in turn, which the hardware does not foresee.
     LS_INLINE static void prefetch(const Group<T>& group) {
-        constexpr int64_t ahead = 320;
+        constexpr int64_t ahead = 512;
         LS_PREFETCH(group.rows + ahead);
         LS_PREFETCH(group.x + ahead);
         LS_PREFETCH(group.s + ahead);
@@ -87,41 +83,38 @@ template <class Panel, int R, class T>
 void sweep_columns(const SweepArgs& args, int64_t begin, int64_t end, double* G, double* VVt, SweepSums& sums,
                    double* memory) {
     const int r = R ? R : args.r, length = row_length(r), padded = args.padded;
-    const int64_t vector = scratch_vector(r);
-    double* A = memory;
-    double* inverse = memory + (r * length + 7) / 8 * 8;
-    double* v = inverse + vector;
-    double* v_new = v + vector;
-    double* b = v_new + vector;
-    double* b_new = b + vector;
-    double* moments = b_new + vector;
-    Panel panel(moments + vector, r);
-    for (int k = 0; k < r * length; ++k) A[k] = 0.0;
-    for (int a = r; a < vector; ++a) v[a] = v_new[a] = 0.0;
+    double* v = memory;
+    double* v_new = v + length;
+    double* moments = v_new + length;
+    Panel panel(moments + length, r);
+    for (int a = 0; a < length; ++a) v[a] = v_new[a] = 0.0;
     const int64_t capacity = panel_capacity(padded) / 4;  // groups, a multiple of gram_piece
     const double l2 = args.lambda2;
     const pack threshold = splat(args.gamma * args.t_S), step = splat(args.t_S), keep = splat(1.0 - args.t_S);
     const pack on_omega = splat(1.0 - l2), off_omega = splat(l2);
     const Rule rule = args.rule;
+    // l2/2 |P_rest(U v)|^2 = l2/2 (|v|^2 - |U_j v|^2), where |U_j v|^2 follows from A v = b
+    const double share = l2 / (1.0 - l2);
+    const auto regulariser = [&](const double* v, double vb) {
+        double vv = 0.0;
+        for (int a = 0; a < r; ++a) vv += v[a] * v[a];
+        return 0.5 * share * (vv - vb);
+    };
 
     for (int64_t j = begin; j < end; ++j) {
         Column<T> column(args.columns, j, static_cast<const T*>(args.S), static_cast<T*>(args.S_out));
         const int64_t groups = column.groups();
         const bool whole = groups <= capacity;
 
-        const auto gather = [&](int64_t first, int64_t end, int64_t base) {
-            if (end > column.full) column.fill_last(int32_t(args.columns.m));
-            column.over(first, end, base, [&](const Group<T>& group, int64_t at) LS_ALWAYS {
-                if (at % 2 == 0) Column<T>::prefetch(group);
-                panel.gather(at, args.U, group);
-            });
-        };
         // body(group, its place in the panel) over all groups; a long column passes through the panel in pieces,
         // gathered anew for every such loop.
         const auto over_groups = [&](auto body) LS_ALWAYS {
             for (int64_t chunk = 0; chunk < groups; chunk += capacity) {
                 const int64_t end = groups - chunk < capacity ? groups : chunk + capacity;
-                if (!whole) gather(chunk, end, chunk);
+                if (!whole)
+                    column.over(chunk, end, chunk, [&](const Group<T>& group, int64_t at) LS_ALWAYS {
+                        panel.gather(at, args.U, group);
+                    });
                 column.over(chunk, end, chunk, body);
             }
         };
@@ -131,26 +124,10 @@ void sweep_columns(const SweepArgs& args, int64_t begin, int64_t end, double* G,
         for (int64_t first = 0; first < groups; first += gram_piece) {
             const int64_t end = groups - first < gram_piece ? groups : first + gram_piece;
             const int64_t base = first / capacity * capacity;
-            gather(first, end, base);
-            panel.add_normal(first - base, end - first);
+            if (end > column.full) column.fill_last(int32_t(args.columns.m));
+            panel.add_normal(column, first, end, base, args.U);
         }
-        panel.read_normal(A, b);
-        for (int a = 0; a < r; ++a) {
-            for (int c = a; c < r; ++c) A[a * length + c] *= 1.0 - l2;
-            A[a * length + a] += l2;
-            v[a] = b[a];
-        }
-        factor<R>(A, inverse, r);
-        solve<R>(A, inverse, v, r);
-        // l2/2 |P_rest(U v)|^2 = l2/2 (|v|^2 - |U_j v|^2), where |U_j v|^2 follows from A v = b
-        const auto regulariser = [&](const double* v_at, const double* b_at) {
-            double vv = 0.0, vb = 0.0;
-            for (int a = 0; a < r; ++a) {
-                vv += v_at[a] * v_at[a];
-                vb += v_at[a] * b_at[a];
-            }
-            return 0.5 * l2 * (vv - (vb - l2 * vv) / (1.0 - l2));
-        };
+        const double vb = panel.solve(l2, v);
 
         pack misfit = splat(0.0);
         const double* v_final = v;
@@ -186,9 +163,7 @@ void sweep_columns(const SweepArgs& args, int64_t begin, int64_t end, double* G,
                     misfit += d * d;
                     panel.add_moments(g, shrink(group.out, e, x, s), right_side);
                 });
-                right_side.read(v_new);
-                for (int a = 0; a < r; ++a) b_new[a] = v_new[a];
-                solve<R>(A, inverse, v_new, r);
+                const double vb_new = panel.solve_again(right_side, v_new);
                 v_final = v_new;
                 pack misfit_out = splat(0.0);
                 const typename Panel::Coefficients again(v_new, r);
@@ -199,17 +174,20 @@ void sweep_columns(const SweepArgs& args, int64_t begin, int64_t end, double* G,
                     misfit_out += d * d;
                     Panel::scatter(G, group.rows, on_omega * d - off_omega * y, row, padded);
                 });
-                sums.smooth_out += 0.5 * sum(misfit_out) + regulariser(v_new, b_new);
+                sums.smooth_out += 0.5 * sum(misfit_out) + regulariser(v_new, vb_new);
             }
             column.finish_out();
             sums.l1 += sum(l1);
             sums.dS2 += sum(dS2);
         }
-        sums.smooth_in += 0.5 * sum(misfit) + regulariser(v, b);
-        double* out = args.V + j * r;
+        sums.smooth_in += 0.5 * sum(misfit) + regulariser(v, vb);
         for (int a = 0; a < r; ++a) {
-            out[a] = v_final[a];
-            for (int b = 0; b <= a; ++b) VVt[a * r + b] += v_final[a] * v_final[b];
+            args.V[j * r + a] = v_final[a];
+            const pack va = splat(v_final[a]);
+            for (int b = 0; b < length; b += 4) {
+                double* products = VVt + a * length + b;
+                store(products, load(products) + va * load(v_final + b));
+            }
         }
     }
 }

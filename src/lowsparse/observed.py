@@ -365,7 +365,10 @@ class ObservedMatrix:
         >>> ObservedMatrix.from_coo([0, 2], [1, 1], [5.0, 6.0]).row_counts.tolist()
         [1, 0, 1]
         """
-        return np.bincount(self.rows, minlength=self.shape[0]).astype(np.int64, copy=False)
+        counts = np.zeros(self.shape[0], np.int64)
+        for first in range(0, self.nnz, 2**20):  # bincount takes a copy as int64
+            counts += np.bincount(self.rows[first : first + 2**20], minlength=self.shape[0])
+        return counts
 
     @property
     def empty_columns(self) -> NDArray[np.intp]:

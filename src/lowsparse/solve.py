@@ -140,6 +140,8 @@ def solve(
     with threadpool_limits(1, user_api="blas"):
         sweep = open_sweep(M, backend)
         size, largest = _sizes(M.values)
+        if resume is not None:
+            start = "random"  # the checkpoint has a better one
         U = starting_subspace(start, sweep, M.shape[0], rank, generator(random_state))
         problem = Problem(M, rank, sweep, U, float(tol), size or 1.0, largest)
         solver.check(problem)
@@ -251,9 +253,16 @@ def _sizes(values: NDArray[Any]) -> tuple[float, float]:
     squares = largest = 0.0
     for first in range(0, values.size, 1 << 20):
         part = values[first : first + (1 << 20)].astype(np.float64)
-        squares += float(part @ part)
+        with np.errstate(over="ignore"):
+            squares += float(part @ part)
         largest = max(largest, float(np.max(np.abs(part))))
-    return float(np.sqrt(squares / values.size)), largest
+    size = float(np.sqrt(squares / values.size))
+    if largest > 0 and not (1e-70 < largest < 1e70 and size > 0):
+        raise ValueError(
+            f"the largest magnitude in the data is {largest:.2g}: its powers leave the range of floating-point "
+            "numbers; divide the data by it first"
+        )
+    return size, largest
 
 
 def _outliers(M: ObservedMatrix, S: NDArray[Any]) -> sparse.csc_array:

@@ -1,0 +1,5 @@
+"""`python -m lowsparse`: the command line without the script."""
+
+from .cli import main
+
+main()
