@@ -99,51 +99,45 @@ class ColumnSweep {
         return split_columns(columns_.indptr, columns_.n, columns_.nnz, count);
     }
 
-    // work(worker, block, begin, end) over each block's columns, in slices short enough to stop between.
+    // work(worker, block, begin, end) over each block's columns, in slices short enough to stop between; the part of
+    // memory a block adds to is cleared first.
     template <class Work>
-    Phase over_columns(const std::vector<int64_t>& bounds, Work work) const {
-        return {int64_t(bounds.size()) - 1, [this, &bounds, work](int worker, int64_t b, const std::atomic<bool>& stop) {
-                    for (int64_t begin = bounds[b]; begin < bounds[b + 1] && !stop;) {
+    Phase over_columns(const std::vector<int64_t>& bounds, double* parts, int64_t part, Stop& stop, Work work) const {
+        return {int64_t(bounds.size()) - 1, [=, this_ = this, &bounds, &stop](int worker, int64_t b) {
+                    if (parts) std::memset(parts + b * part, 0, sizeof(double) * size_t(part));
+                    const int64_t* indptr = this_->columns_.indptr;
+                    for (int64_t begin = bounds[b]; begin < bounds[b + 1] && !stop(worker);) {
                         int64_t end = begin + 1;
-                        while (end < bounds[b + 1] && columns_.indptr[end + 1] - columns_.indptr[begin] < 100000) ++end;
+                        while (end < bounds[b + 1] && indptr[end + 1] - indptr[begin] < 100000) ++end;
                         work(worker, b, begin, end);
                         begin = end;
                     }
                 }};
     }
 
-    // out (m x width) = the sum of the blocks' parts (m + 1 rows of `padded` each), always in the blocks' order.
-    Phase add_parts(double* parts, int64_t blocks, int64_t padded, int64_t width, double* out) const {
+    // out (m x width) = the sum of the blocks' parts (m + 1 rows of `padded` each), always in the blocks' order;
+    // finish(row, out row) may add to each.
+    template <class Finish>
+    Phase add_parts(double* parts, int64_t blocks, int64_t padded, int64_t width, double* out, Finish finish) const {
         const int64_t m = columns_.m, piece = 512, size = (m + 1) * padded;
-        return {(m + piece - 1) / piece, [=](int, int64_t b, const std::atomic<bool>&) {
+        return {(m + piece - 1) / piece, [=](int, int64_t b) {
                     const int64_t first = b * piece, last = std::min(m, first + piece);
                     double* sum = parts + first * padded;
                     for (int64_t part = 1; part < blocks; ++part)
                         for (int64_t k = 0; k < (last - first) * padded; ++k) sum[k] += sum[part * size + k];
-                    for (int64_t i = first; i < last; ++i)
+                    for (int64_t i = first; i < last; ++i) {
                         for (int64_t a = 0; a < width; ++a) out[i * width + a] = parts[i * padded + a];
+                        finish(i, out + i * width);
+                    }
                 }};
     }
 
-    static Phase cleared(double* parts, int64_t blocks, int64_t size) {
-        return {blocks, [=](int, int64_t b, const std::atomic<bool>&) {
-                    std::memset(parts + b * size, 0, sizeof(double) * size_t(size));
-                }};
-    }
-
-    void run(const std::vector<Phase>& phases, int threads) const {
-        if (columns_.nnz < 20000) {  // not worth a thread
-            const std::atomic<bool> never{false};
-            for (const Phase& phase : phases)
-                for (int64_t b = 0; b < phase.blocks; ++b) phase.work(0, b, never);
-            return;
-        }
-        bool completed;
+    void run(const std::vector<Phase>& phases, int threads, Stop& stop) const {
         {
             const nb::gil_scoped_release released;
-            completed = run_phases(phases, threads, signalled);
+            run_phases(phases, columns_.nnz < 20000 ? 1 : threads, stop);  // little data are not worth a thread
         }
-        if (!completed) throw nb::python_error();
+        if (stop.was_interrupted) throw nb::python_error();
     }
 
     // A copy of U with its rows padded by zeros and a row of zeros behind the last.
@@ -179,7 +173,7 @@ class ColumnSweep {
                     single};
     }
 
-    // (V^T, G, V V^T, sums); G is the gradient without its regularising term l2 U V V^T.
+    // (V^T, G, V V^T, sums), where G is the whole gradient.
     nb::tuple sweep(Matrix U, Entries S, nb::object S_out, double gamma, double t_S, double lambda2, int rule,
                     int threads) {
         check_rows(U);
@@ -208,28 +202,33 @@ class ColumnSweep {
         std::vector<SweepSums> sums(static_cast<size_t>(count));
         const int64_t length = kernels_.row_length(int(r));
         std::vector<double> products(size_t(count * r * length), 0.0);
-        std::vector<Phase> phases{over_columns(bounds, [&](int worker, int64_t b, int64_t begin, int64_t end) {
-            kernels_.sweep(args, begin, end, moves ? parts + b * part : nullptr, products.data() + b * r * length,
-                           sums[size_t(b)], scratch + worker * memory);
-        })};
-        if (moves) {
-            phases.insert(phases.begin(), cleared(parts, count, part));
-            phases.push_back(add_parts(parts, count, padded, r, G.data()));
-        }
-        run(phases, threads);
         SweepSums all;
         std::fill(VVt.data(), VVt.data() + r * r, 0.0);
-        for (int64_t b = 0; b < count; ++b) {
-            const SweepSums& s = sums[size_t(b)];
-            all.smooth_in += s.smooth_in;
-            all.smooth_out += s.smooth_out;
-            all.l1 += s.l1;
-            all.dS2 += s.dS2;
-            for (int64_t a = 0; a < r; ++a)
-                for (int64_t c = 0; c < r; ++c) VVt.data()[a * r + c] += products[size_t((b * r + a) * length + c)];
-        }
-        return nb::make_tuple(V, G, VVt,
-                              nb::make_tuple(all.smooth_in, all.smooth_out, all.l1, all.dS2));
+        Stop stop(signalled);
+        Phase columns = over_columns(bounds, parts, part, stop, [&](int worker, int64_t b, int64_t begin, int64_t end) {
+            kernels_.sweep(args, begin, end, moves ? parts + b * part : nullptr, products.data() + b * r * length,
+                           sums[size_t(b)], scratch + worker * memory);
+        });
+        columns.then = [&] {
+            for (int64_t b = 0; b < count; ++b) {
+                const SweepSums& s = sums[size_t(b)];
+                all.smooth_in += s.smooth_in;
+                all.smooth_out += s.smooth_out;
+                all.l1 += s.l1;
+                all.dS2 += s.dS2;
+                for (int64_t a = 0; a < r; ++a)
+                    for (int64_t c = 0; c < r; ++c) VVt.data()[a * r + c] += products[size_t((b * r + a) * length + c)];
+            }
+        };
+        std::vector<Phase> phases{columns};
+        if (moves)
+            phases.push_back(add_parts(parts, count, padded, r, G.data(), [&](int64_t i, double* g) {
+                const double* u = args.U + i * padded;  // + l2 U V V^T
+                for (int64_t c = 0; c < r; ++c)
+                    for (int64_t a = 0; a < r; ++a) g[a] += lambda2 * u[c] * VVt.data()[c * r + a];
+            }));
+        run(phases, threads, stop);
+        return nb::make_tuple(V, G, VVt, nb::make_tuple(all.smooth_in, all.smooth_out, all.l1, all.dS2));
     }
 
     // A A^T Q for the zero-filled matrix A.
@@ -241,11 +240,13 @@ class ColumnSweep {
         const int64_t count = int64_t(bounds.size()) - 1, part = (m + 1) * padded;
         double* parts = partial_.at_least(size_t(count * part));
         Array Y = new_array(size_t(m), size_t(width));
-        const auto product = [&](int, int64_t b, int64_t begin, int64_t end) {
-            kernels_.gram_product(args, begin, end, parts + b * part);
-        };
-        run({cleared(parts, count, part), over_columns(bounds, product), add_parts(parts, count, padded, width, Y.data())},
-            threads);
+        Stop stop(signalled);
+        run({over_columns(bounds, parts, part, stop,
+                          [&](int, int64_t b, int64_t begin, int64_t end) {
+                              kernels_.gram_product(args, begin, end, parts + b * part);
+                          }),
+             add_parts(parts, count, padded, width, Y.data(), [](int64_t, double*) {})},
+            threads, stop);
         return Y;
     }
 };

@@ -123,6 +123,8 @@ LS_INLINE void add_pair(double* g, double y, const double* v) {
 }
 LS_INLINE pack interleave_low(pack a, pack b) { return __builtin_shufflevector(a, b, 0, 4, 2, 6); }
 LS_INLINE pack interleave_high(pack a, pack b) { return __builtin_shufflevector(a, b, 1, 5, 3, 7); }
+LS_INLINE pack low_halves(pack a, pack b) { return __builtin_shufflevector(a, b, 0, 1, 4, 5); }
+LS_INLINE pack high_halves(pack a, pack b) { return __builtin_shufflevector(a, b, 2, 3, 6, 7); }
 #else
 LS_INLINE pack join(const double* low, const double* high) { return pack{{low[0], low[1], high[0], high[1]}}; }
 LS_INLINE void add_pair(double* g, double y, const double* v) {
@@ -131,14 +133,14 @@ LS_INLINE void add_pair(double* g, double y, const double* v) {
 }
 LS_INLINE pack interleave_low(pack a, pack b) { return pack{{a[0], b[0], a[2], b[2]}}; }
 LS_INLINE pack interleave_high(pack a, pack b) { return pack{{a[1], b[1], a[3], b[3]}}; }
+LS_INLINE pack low_halves(pack a, pack b) { return pack{{a[0], a[1], b[0], b[1]}}; }
+LS_INLINE pack high_halves(pack a, pack b) { return pack{{a[2], a[3], b[2], b[3]}}; }
 #endif
 
 // The sums of four packs.
 LS_INLINE pack sums(pack a, pack b, pack c, pack d) {
-    double halves[8];
-    store(halves, interleave_low(a, b) + interleave_high(a, b));
-    store(halves + 4, interleave_low(c, d) + interleave_high(c, d));
-    return join(halves, halves + 4) + join(halves + 2, halves + 6);
+    const pack ab = interleave_low(a, b) + interleave_high(a, b), cd = interleave_low(c, d) + interleave_high(c, d);
+    return low_halves(ab, cd) + high_halves(ab, cd);
 }
 
 // Four rows of two become two columns of four.

@@ -1,5 +1,5 @@
-// Panel: the rows of U that a column observes, gathered into a buffer that stays in cache, and the products the sweep
-// needs of it: its Gram matrix, itself times coefficients, and its transpose times a vector.
+// Panel: the rows of U that a column observes and what they are to explain (y = x - s), gathered into a buffer that
+// stays in cache, and what the sweep needs of them: the normal equations, products with coefficients, moments.
 #pragma once
 #include "normal.hpp"
 #include "pack.hpp"
@@ -7,7 +7,7 @@
 namespace lowsparse {
 namespace LOWSPARSE_ISA {
 
-// Up to 16 columns of U. Four entries form a group, stored by component: R packs of U and one of the right-hand side.
+// Up to 16 columns of U. Four entries form a group, stored by component: R packs of U and one of y.
 template <int R>
 struct SmallPanel {
     static constexpr int padded = R <= 2 ? R : row_length(R);  // doubles from one row of U to the next
@@ -19,7 +19,7 @@ struct SmallPanel {
     pack normal[(products + 3) / 4 * 4];  // row a: the products of component a with a, ..., R-1 and the right-hand side
     SmallSystem<R> system;
 
-    SmallPanel(double* memory, int) : buffer(reinterpret_cast<pack*>(memory)) {}
+    SmallPanel(double* memory, int, int64_t) : buffer(reinterpret_cast<pack*>(memory)) {}
 
     struct Coefficients {
         pack c[R];
@@ -61,10 +61,13 @@ struct SmallPanel {
         }
     }
 
-    template <class Group>
-    LS_INLINE void gather(int64_t at, const double* U, const Group& group) {
+    template <class Group, class T>
+    LS_INLINE void gather(int64_t at, const double* U, const Group& group, const T* s) {
         transpose_rows(U, group.rows, buffer + at * stride);
+        set_y(at, load(group.x) - load(s));
     }
+    LS_INLINE pack y(int64_t group) const { return buffer[group * stride + R]; }
+    LS_INLINE void set_y(int64_t group, pack y) { buffer[group * stride + R] = y; }
 
     void clear_normal() {
         for (pack& p : normal) p = splat(0.0);
@@ -101,7 +104,7 @@ struct SmallPanel {
             add_tiles<last>(piece, groups);
         }
     }
-    // Gathers the column's groups first .. end-1 and adds their products with each other and with x - s.
+    // Gathers the column's groups first .. end-1 and adds their products with each other and with y.
     template <class Column>
     LS_INLINE void add_normal(Column& column, int64_t first, int64_t end, int64_t base, const double* U) {
         constexpr int last = first_tile_end(), size = row_start(last);
@@ -161,18 +164,18 @@ struct SmallPanel {
     }
 };
 
-// Any number of columns: entry k holds its row of U as it is, padded with zeros to a multiple of four, and the
-// right-hand side in a vector of its own.
+// Any number of columns: entry k holds its row of U as it is, padded with zeros to a multiple of four; y is apart.
 struct LargePanel {
     int padded;
-    double *gram, *right_side, *buffer;  // padded x padded, padded, entries x padded
+    double *gram, *right_side, *buffer, *y_;  // padded x padded, padded, entries x padded, entries
     LargeSystem system;                  // made from gram, in its place
 
-    LargePanel(double* memory, int rank) : padded(row_length(rank)) {
+    LargePanel(double* memory, int rank, int64_t capacity) : padded(row_length(rank)) {
         gram = memory;
         right_side = gram + padded * padded;
         double* inverse = right_side + padded;
-        buffer = inverse + padded;
+        y_ = inverse + padded;
+        buffer = y_ + capacity;
         system = {rank, padded, gram, inverse};
     }
 
@@ -188,14 +191,17 @@ struct LargePanel {
         }
     };
 
-    template <class Group>
-    LS_INLINE void gather(int64_t at, const double* U, const Group& group) {
+    template <class Group, class T>
+    LS_INLINE void gather(int64_t at, const double* U, const Group& group, const T* s) {
         double* out = buffer + at * 4 * padded;
         for (int i = 0; i < 4; ++i) {
             const double* u = U + int64_t(group.rows[i]) * padded;
             for (int a = 0; a < padded; a += 4) store(out + i * padded + a, load(u + a));
         }
+        set_y(at, load(group.x) - load(s));
     }
+    LS_INLINE pack y(int64_t group) const { return load(y_ + 4 * group); }
+    LS_INLINE void set_y(int64_t group, pack y) { store(y_ + 4 * group, y); }
 
     void clear_normal() { std::memset(gram, 0, sizeof(double) * size_t(padded * (padded + 1))); }
 
@@ -221,8 +227,8 @@ struct LargePanel {
     LS_INLINE void add_normal(Column& column, int64_t first, int64_t end, int64_t base, const double* U) {
         column.over(first, end, base, [&](const auto& group, int64_t at) LS_ALWAYS {
             if (at % 2 == 0) column.prefetch(group);
-            gather(at, U, group);
-            add_weighted(buffer + at * 4 * padded, load(group.x) - load(group.s), right_side);
+            gather(at, U, group, group.s);
+            add_weighted(buffer + at * 4 * padded, y(at), right_side);
         });
         const double* piece = buffer + (first - base) * 4 * padded;
         const int64_t entries = (end - first) * 4;
@@ -246,11 +252,7 @@ struct LargePanel {
             const pack c = load(v.c + a);
             LS_UNROLL for (int i = 0; i < 4; ++i) e[i] += load(u + i * padded + a) * c;
         }
-        double rows[16];
-        LS_UNROLL for (int i = 0; i < 4; ++i) store(rows + 4 * i, e[i]);
-        pack t[4];
-        transpose(rows, rows + 4, rows + 8, rows + 12, t);
-        return (t[0] + t[2]) + (t[1] + t[3]);
+        return sums(e[0], e[1], e[2], e[3]);
     }
     // total += the four rows at u, weighted by y
     LS_INLINE void add_weighted(const double* u, pack y, double* total) const {

@@ -9,7 +9,9 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace lowsparse {
@@ -30,63 +32,84 @@ inline std::vector<int64_t> split_columns(const int64_t* indptr, int64_t n, int6
     return bounds;
 }
 
-// Work that is done in any order: work(worker, block, stop) for every block; it should return soon once stop is true.
-struct Phase {
-    int64_t blocks;
-    std::function<void(int, int64_t, const std::atomic<bool>&)> work;
+// Says whether to stop: asked by every worker between two pieces of work. The worker on the calling thread looks for an
+// interruption itself, ten times a second; what it finds is for all.
+class Stop {
+    using Clock = std::chrono::steady_clock;
+    std::function<bool()> interrupted_;
+    std::atomic<bool> flag_{false};
+    Clock::time_point next_look_ = Clock::now() + interval;
+
+  public:
+    static constexpr std::chrono::milliseconds interval{100};
+    bool was_interrupted = false;
+
+    explicit Stop(std::function<bool()> interrupted) : interrupted_(std::move(interrupted)) {}
+    void set() { flag_ = true; }
+    bool is_set() const { return flag_; }
+    bool operator()(int worker) {
+        if (worker == 0 && !flag_ && Clock::now() >= next_look_) {
+            if (interrupted_()) flag_ = was_interrupted = true;
+            next_look_ = Clock::now() + interval;
+        }
+        return flag_;
+    }
 };
 
-// Runs the phases one after the other on a team of threads. The calling thread only waits, and calls interrupted()
-// ten times a second; if that returns true the team is told to stop and false is returned.
-template <class Interrupted>
-bool run_phases(const std::vector<Phase>& phases, int threads, Interrupted interrupted) {
+// Work in any order, work(worker, block) for every block, and what is to be done once when all of it is.
+struct Phase {
+    int64_t blocks;
+    std::function<void(int, int64_t)> work;
+    std::function<void()> then = [] {};
+};
+
+// Runs the phases one after the other on `threads` threads, the calling one among them.
+inline void run_phases(const std::vector<Phase>& phases, int threads, Stop& stop) {
     std::mutex mutex;
     std::condition_variable changed;
-    std::atomic<bool> stop{false};
     std::exception_ptr failure;
     const std::unique_ptr<std::atomic<int64_t>[]> next(new std::atomic<int64_t>[phases.size()]());
     std::vector<int> arrived(phases.size(), 0);  // workers that are through with a phase
-    int finished = 0;
+    std::vector<bool> done(phases.size(), false);
 
     const auto worker = [&](int id) {
-        for (size_t p = 0; p < phases.size(); ++p) {
+        for (size_t p = 0; p < phases.size() && !stop.is_set(); ++p) {
             try {
-                for (int64_t b; !stop && (b = next[p]++) < phases[p].blocks;) phases[p].work(id, b, stop);
+                for (int64_t b; !stop(id) && (b = next[p]++) < phases[p].blocks;) phases[p].work(id, b);
+                std::unique_lock<std::mutex> lock(mutex);
+                ++arrived[p];
+                while (!done[p] && !stop.is_set()) {
+                    if (arrived[p] == threads) {
+                        phases[p].then();
+                        done[p] = true;
+                        changed.notify_all();
+                    } else {
+                        changed.wait_for(lock, Stop::interval);
+                        if (id == 0) {
+                            lock.unlock();
+                            stop(id);
+                            lock.lock();
+                        }
+                    }
+                }
             } catch (...) {
                 const std::lock_guard<std::mutex> lock(mutex);
                 failure = std::current_exception();
-                stop = true;
+                stop.set();
             }
-            std::unique_lock<std::mutex> lock(mutex);
-            if (++arrived[p] == threads || stop) changed.notify_all();
-            changed.wait(lock, [&] { return arrived[p] >= threads || stop; });
         }
-        const std::lock_guard<std::mutex> lock(mutex);
-        ++finished;
-        changed.notify_all();
+        if (stop.is_set()) changed.notify_all();
     };
     std::vector<std::thread> team;
     try {
-        for (int id = 0; id < threads; ++id) team.emplace_back(worker, id);
-    } catch (...) {  // the system gives no more threads: those that run do the work
+        for (int id = 1; id < threads; ++id) team.emplace_back(worker, id);
+    } catch (const std::system_error&) {  // the system gives no more threads: those that run do the work
         const std::lock_guard<std::mutex> lock(mutex);
-        threads = int(team.size());
-        changed.notify_all();
-        if (team.empty()) throw;
+        threads = 1 + int(team.size());
     }
-    bool was_interrupted = false;
-    {
-        std::unique_lock<std::mutex> lock(mutex);
-        while (!changed.wait_for(lock, std::chrono::milliseconds(100), [&] { return finished == threads; })) {
-            lock.unlock();
-            if (!was_interrupted && interrupted()) was_interrupted = stop = true;
-            lock.lock();
-            if (stop) changed.notify_all();
-        }
-    }
+    worker(0);
     for (std::thread& member : team) member.join();
     if (failure) std::rethrow_exception(failure);
-    return !was_interrupted;
 }
 
 }  // namespace lowsparse

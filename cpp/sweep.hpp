@@ -86,11 +86,11 @@ void sweep_columns(const SweepArgs& args, int64_t begin, int64_t end, double* G,
     double* v = memory;
     double* v_new = v + length;
     double* moments = v_new + length;
-    Panel panel(moments + length, r);
+    Panel panel(moments + length, r, panel_capacity(padded));
     for (int a = 0; a < length; ++a) v[a] = v_new[a] = 0.0;
     const int64_t capacity = panel_capacity(padded) / 4;  // groups, a multiple of gram_piece
     const double l2 = args.lambda2;
-    const pack threshold = splat(args.gamma * args.t_S), step = splat(args.t_S), keep = splat(1.0 - args.t_S);
+    const pack threshold = splat(args.gamma * args.t_S), step = splat(args.t_S);
     const pack on_omega = splat(1.0 - l2), off_omega = splat(l2);
     const Rule rule = args.rule;
     // l2/2 |P_rest(U v)|^2 = l2/2 (|v|^2 - |U_j v|^2), where |U_j v|^2 follows from A v = b
@@ -106,14 +106,14 @@ void sweep_columns(const SweepArgs& args, int64_t begin, int64_t end, double* G,
         const int64_t groups = column.groups();
         const bool whole = groups <= capacity;
 
-        // body(group, its place in the panel) over all groups; a long column passes through the panel in pieces,
-        // gathered anew for every such loop.
-        const auto over_groups = [&](auto body) LS_ALWAYS {
+        // body(group, its place in the panel) over all groups. A long column passes through the panel in pieces, gathered
+        // anew for every such loop, y from the s that holds by then.
+        const auto over_groups = [&](auto newest, auto body) LS_ALWAYS {
             for (int64_t chunk = 0; chunk < groups; chunk += capacity) {
                 const int64_t end = groups - chunk < capacity ? groups : chunk + capacity;
                 if (!whole)
                     column.over(chunk, end, chunk, [&](const Group<T>& group, int64_t at) LS_ALWAYS {
-                        panel.gather(at, args.U, group);
+                        panel.gather(at, args.U, group, newest(group));
                     });
                 column.over(chunk, end, chunk, body);
             }
@@ -132,45 +132,47 @@ void sweep_columns(const SweepArgs& args, int64_t begin, int64_t end, double* G,
         pack misfit = splat(0.0);
         const double* v_final = v;
         const typename Panel::Coefficients coefficients(v, r);
+        const auto old_s = [](const Group<T>& group) LS_ALWAYS { return group.s; };
+        const auto new_s = [](const Group<T>& group) LS_ALWAYS { return group.out; };
         if (rule == Rule::fit) {
-            over_groups([&](const Group<T>& group, int64_t g) LS_ALWAYS {
-                const pack d = panel.times(g, coefficients) - (load(group.x) - load(group.s));
+            over_groups(old_s, [&](const Group<T>&, int64_t g) LS_ALWAYS {
+                const pack d = panel.times(g, coefficients) - panel.y(g);
                 misfit += d * d;
             });
         } else {
             pack l1 = splat(0.0), dS2 = splat(0.0);
-            // S+ = soft(S - t_S grad_S f, gamma t_S) with grad_S f = e - x + S; gives back x - S+
-            const auto shrink = [&](T* out, pack e, pack x, pack s) LS_ALWAYS {
-                const pack at = keep * s + step * (x - e);
-                const pack s_new = as_stored(at - clip(at, threshold), out), change = s_new - s;
-                store(out, s_new);
+            // S+ = soft(S - t_S d, gamma t_S), where d = e - x + S = grad_S f; gives back S+ - S
+            const auto shrink = [&](const Group<T>& group, pack d) LS_ALWAYS {
+                const pack s = load(group.s), at = s - step * d;
+                const pack s_new = as_stored(at - clip(at, threshold), group.out), change = s_new - s;
+                store(group.out, s_new);
+                misfit += d * d;
                 l1 += absolute(s_new);
                 dS2 += change * change;
-                return x - s_new;
+                return change;
             };
             if (rule == Rule::manpg) {
                 const typename Panel::Row row(v, padded);
-                over_groups([&](const Group<T>& group, int64_t g) LS_ALWAYS {
-                    const pack e = panel.times(g, coefficients), x = load(group.x), s = load(group.s), d = e - (x - s);
-                    misfit += d * d;
-                    shrink(group.out, e, x, s);
-                    Panel::scatter(G, group.rows, on_omega * d - off_omega * (x - s), row, padded);
+                over_groups(old_s, [&](const Group<T>& group, int64_t g) LS_ALWAYS {
+                    const pack y = panel.y(g), d = panel.times(g, coefficients) - y;
+                    shrink(group, d);
+                    Panel::scatter(G, group.rows, on_omega * d - off_omega * y, row, padded);
                 });
             } else {
                 typename Panel::Moments right_side(moments, r);
-                over_groups([&](const Group<T>& group, int64_t g) LS_ALWAYS {
-                    const pack e = panel.times(g, coefficients), x = load(group.x), s = load(group.s), d = e - (x - s);
-                    misfit += d * d;
-                    panel.add_moments(g, shrink(group.out, e, x, s), right_side);
+                over_groups(old_s, [&](const Group<T>& group, int64_t g) LS_ALWAYS {
+                    const pack y = panel.y(g), d = panel.times(g, coefficients) - y, y_new = y - shrink(group, d);
+                    panel.set_y(g, y_new);
+                    panel.add_moments(g, y_new, right_side);
                 });
                 const double vb_new = panel.solve_again(right_side, v_new);
                 v_final = v_new;
                 pack misfit_out = splat(0.0);
                 const typename Panel::Coefficients again(v_new, r);
                 const typename Panel::Row row(v_new, padded);
-                over_groups([&](const Group<T>& group, int64_t g) LS_ALWAYS {
+                over_groups(new_s, [&](const Group<T>& group, int64_t g) LS_ALWAYS {
                     // R = (1 - l2) (e - x + S) - l2 (x - S), and G += R v^T
-                    const pack y = load(group.x) - load(group.out), d = panel.times(g, again) - y;
+                    const pack y = panel.y(g), d = panel.times(g, again) - y;
                     misfit_out += d * d;
                     Panel::scatter(G, group.rows, on_omega * d - off_omega * y, row, padded);
                 });

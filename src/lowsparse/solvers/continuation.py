@@ -97,9 +97,8 @@ class ManPGC(ProximalGradient):
             state.stage += 1
             state.stage_start = state.iteration
             state.gamma = gamma0 * self.mu1**state.stage
-            if not self.alternating:
-                # S came from the old γ, the reference from the S before it: their objectives do not compare
-                state.U_from = None
+            # ManPG: S came from the old γ, the reference from the S before it; their objectives do not compare
+            state.guarded = self.alternating
         return state
 
 

@@ -42,13 +42,15 @@ class ProximalState(State):
     l1: float = 0.0  # ‖S‖₁
     gamma: float
     shortening: float = 1.0  # of the nominal step, after backtracking
-    # U = Retr(U_from + t D), to be accepted if F(U, S) has come down from its reference; None: nothing to compare with
+    # U = Retr(U_from + t D), to be accepted if F(U, S) has come down from its reference
+    guarded: bool = False  # whether there is one
     U_from: Float | None = None
     D: Float | None = None
     t: float = 0.0
     slope: float = 0.0  # ⟨grad, D⟩ < 0
     reference: tuple[float, float] = (0.0, 0.0)  # smooth part and l1 norm of F there
-    V_last: Float | None = None  # V of the last sweep, with U_from
+    V_last: Float | None = None  # V of the last sweep, at U_from
+    VVt_last: Float | None = None
     # of the continuation
     stage: int = 0
     stage_start: int = 0  # the iteration before its first
@@ -98,7 +100,7 @@ class ProximalGradient(Solver):
         U, shortened = state.U, 0
         while True:
             swept = self.sweep(problem, state, U, rule)
-            if not self.backtracking or state.U_from is None or state.D is None:
+            if not (self.backtracking and state.guarded) or state.U_from is None or state.D is None:
                 return U, swept, shortened
             smooth, l1 = state.reference
             bound = smooth + state.gamma * l1
@@ -136,9 +138,10 @@ class ProximalGradient(Solver):
         D, nominal = self.direction(problem, swept)
         shortening = state.shortening if shortened else min(1.0, 1.25 * state.shortening)
         t = nominal * shortening
-        dU = t * float(np.linalg.norm(D))
+        grad = float(np.linalg.norm(swept.G))
+        dU = t * (float(np.linalg.norm(D)) if self.precondition else grad)
         failure = state.failure or ("" if np.isfinite(objective) and np.isfinite(dU) else "diverged")
-        change = _relative_change(U, swept.V, state.U_from, state.V_last)
+        change = _relative_change(U, swept.V, state)
         # ‖ΔU‖ has no unit, ‖ΔS‖ that of the data
         movement = float(np.hypot(problem.scale * dU, swept.dS))
         return ProximalState(
@@ -149,12 +152,14 @@ class ProximalGradient(Solver):
             l1=swept.l1,
             gamma=gamma,
             shortening=shortening,
+            guarded=True,
             U_from=U,
             D=D,
             t=t,
-            slope=float(np.vdot(swept.G, D)),
+            slope=float(np.vdot(swept.G, D)) if self.precondition else -(grad**2),
             reference=reference,
             V_last=swept.V,
+            VVt_last=swept.VVt,
             stage=state.stage,
             stage_start=state.stage_start,
             accuracy=movement / (problem.scale * np.sqrt(problem.M.nnz)),
@@ -166,7 +171,7 @@ class ProximalGradient(Solver):
                 "dS": swept.dS,
                 "dU": dU,
                 "change": change,
-                "grad_U": float(np.linalg.norm(swept.G)),
+                "grad_U": grad,
                 "t_U": t,
                 "shortened": shortened,
             },
@@ -193,15 +198,16 @@ class ProximalGradient(Solver):
         )
 
 
-def _relative_change(U: Float, V: Float, U_last: Float | None, V_last: Float | None) -> float:
+def _relative_change(U: Float, V: Float, last: ProximalState) -> float:
     """‖UV - U'V'‖ / ‖U'V'‖ for orthonormal U, U': the parts of U'V' within and outside of span(U), no cancellation."""
-    if U_last is None or V_last is None:
+    if last.U_from is None or last.V_last is None or last.VVt_last is None:
         return np.inf
-    C = U.T @ U_last
-    W = U_last - U @ C
-    inside = float(np.linalg.norm(V - C @ V_last))
-    outside = max(float(np.vdot(W.T @ W, V_last @ V_last.T)), 0.0) ** 0.5
-    return float(np.hypot(inside, outside)) / max(float(np.linalg.norm(V_last)), np.finfo(float).tiny)
+    C = U.T @ last.U_from
+    W = last.U_from - U @ C
+    inside = float(np.linalg.norm(V - C @ last.V_last))
+    outside = max(float(np.vdot(W.T @ W, last.VVt_last)), 0.0) ** 0.5
+    size = float(np.sqrt(np.trace(last.VVt_last)))
+    return float(np.hypot(inside, outside)) / max(size, np.finfo(float).tiny)
 
 
 @dataclass(kw_only=True)

@@ -70,8 +70,6 @@ class ColumnSweep:
         V, G, VVt, sums = self.core.sweep(
             np.ascontiguousarray(U), S, S_out, gamma, t_S, lambda2, int(rule), self.threads
         )
-        if rule != Rule.FIT:
-            G += lambda2 * (U @ VVt)
         smooth_in, smooth_out, l1, dS2 = sums
         return Swept(V.T, G, VVt, smooth_in, smooth_out, l1, float(np.sqrt(dS2)))
 

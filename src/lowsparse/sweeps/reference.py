@@ -119,7 +119,7 @@ class ColumnSweep:
             smooth_in += smooth(e, y, v)
             if S_out is not None and rule != Rule.FIT:
                 # S+ = soft(S - t_S ∇_S f, γ t_S) with ∇_S f = e - x + S
-                at = (1 - t_S) * s + t_S * (x - e)
+                at = s - t_S * (e - y)
                 S_out[block.entries] = at - np.clip(at, -gamma * t_S, gamma * t_S)
                 s_new = S_out[block.entries].astype(np.float64)
                 dS2 += float(np.sum((s_new - s) ** 2))
