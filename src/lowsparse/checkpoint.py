@@ -31,6 +31,10 @@ def _identity(problem: Problem, solver: Solver) -> dict[str, Any]:
     }
 
 
+def _to_json(header: dict[str, Any]) -> str:
+    return json.dumps(header, default=lambda scalar: scalar.item())  # parameters may be NumPy's numbers
+
+
 def save(path: str | os.PathLike[str], problem: Problem, solver: Solver, state: State, trace: Trace) -> None:
     """Write the state beside `path`, then rename: a file of that name is always whole."""
     arrays: dict[str, Any] = {f"trace.{name}": trace[name] for name in trace}
@@ -47,7 +51,7 @@ def save(path: str | os.PathLike[str], problem: Problem, solver: Solver, state: 
     beside = target.with_name(target.name + ".part")
     try:
         with open(beside, "wb") as file:
-            np.savez(file, header=np.array(json.dumps(header)), **arrays)
+            np.savez(file, header=np.array(_to_json(header)), **arrays)
         os.replace(beside, target)
     finally:
         beside.unlink(missing_ok=True)
@@ -55,26 +59,29 @@ def save(path: str | os.PathLike[str], problem: Problem, solver: Solver, state: 
 
 def load(path: str | os.PathLike[str], problem: Problem, solver: Solver, fresh: AnyState) -> tuple[AnyState, Trace]:
     """The saved state and trace; `fresh`, a state of the same problem, lends its scratch memory."""
+    name = os.fspath(path)
+    expected = json.loads(_to_json(_identity(problem, solver)))  # as the saved one has been
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
             header = json.loads(str(file["header"]))
-            arrays = {name: file[name] for name in file.files if name != "header"}
+            arrays = {key: file[key] for key in file.files if key != "header"}
+        version, identity = header["format"], header["identity"]
+        values = {key.removeprefix("state."): array for key, array in arrays.items() if key.startswith("state.")}
+        values |= {key: tuple(value) if isinstance(value, list) else value for key, value in header["state"].items()}
+        values |= {key: getattr(fresh, key) for key in fresh.scratch}
+        state = type(fresh)(**values)
+        trace = Trace({key.removeprefix("trace."): a for key, a in arrays.items() if key.startswith("trace.")})
+        found = {key: identity[key] for key in expected}
     except FileNotFoundError:
         raise
-    except (BadZipFile, ValueError, KeyError, EOFError, OSError) as error:
-        raise ValueError(f"{os.fspath(path)} is not a checkpoint of lowsparse, or is damaged: {error}") from error
-    if header.get("format") != FORMAT:
-        raise ValueError(f"{os.fspath(path)} has format {header.get('format')}, this version reads {FORMAT}")
-    # through JSON, as the saved one has been
-    expected = json.loads(json.dumps(_identity(problem, solver)))
-    for name, value in expected.items():
-        if header["identity"].get(name) != value:
+    except (BadZipFile, ValueError, TypeError, KeyError, AttributeError, EOFError, OSError) as error:
+        raise ValueError(f"{name} is not a checkpoint of lowsparse, or is damaged: {error}") from error
+    if version != FORMAT:
+        raise ValueError(f"{name} has format {version}, this version reads {FORMAT}")
+    for key, value in expected.items():
+        if found[key] != value:
             raise ValueError(
-                f"{os.fspath(path)} was saved with other {name}: {header['identity'].get(name)!r}, now {value!r}; "
-                "resume with what it was started with, or solve anew"
+                f"{name} was saved with other {key}: {found[key]!r}, now {value!r}; resume with what it was started "
+                "with, or solve anew"
             )
-    saved = {name.removeprefix("state."): a for name, a in arrays.items() if name.startswith("state.")}
-    saved |= {name: tuple(v) if isinstance(v, list) else v for name, v in header["state"].items()}
-    saved |= {name: getattr(fresh, name) for name in fresh.scratch}
-    trace = Trace({name.removeprefix("trace."): a for name, a in arrays.items() if name.startswith("trace.")})
-    return type(fresh)(**saved), trace
+    return state, trace

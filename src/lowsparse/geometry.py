@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,14 +23,11 @@ def qf(A: Float) -> Float:
     """
     # R is the Cholesky factor of AᵀA, and Q = A R⁻¹ is as orthonormal as cond(A)² allows: enough close to the
     # manifold, where A has been almost orthonormal already; else Householder.
-    try:
+    with contextlib.suppress(np.linalg.LinAlgError), np.errstate(over="ignore", invalid="ignore"):
         R = np.linalg.cholesky(A.T @ A).T
-    except np.linalg.LinAlgError:
-        pass
-    else:
-        diagonal = np.diag(R)
-        if np.min(diagonal) > 0.1 * np.max(diagonal):
-            Q: Float = A @ np.linalg.inv(R)
+        inverse = np.linalg.inv(R)
+        if np.linalg.norm(R) * np.linalg.norm(inverse) <= 2 * len(R):  # r for orthonormal A
+            Q: Float = A @ inverse
             return Q
     Q, R = np.linalg.qr(A)
     return np.ascontiguousarray(Q * np.where(np.diag(R) < 0, -1.0, 1.0))

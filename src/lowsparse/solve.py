@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +26,7 @@ __all__ = ["Progress", "solve"]
 
 ADVICE = {
     Status.MAX_ITER: "not converged after {n} iterations: raise max_iter, loosen tol, or try precondition=True "
-    "(slow progress often means a badly conditioned low-rank part)",
+    "(slow progress often means a low-rank part whose singular values differ much)",
     Status.MAX_TIME: "not converged after {s:.3g} s: raise max_time, or go on from a checkpoint",
     Status.STALLED: "no step decreases the objective any more, though the method is not done: the result is as good as "
     "the arithmetic allows, or the rank is too high for the data",
@@ -197,6 +198,8 @@ class _Loop:
         return time.perf_counter() - self.began - self.elsewhere
 
     def run(self) -> tuple[Status, str]:
+        if self.checkpoint is not None:  # before any work: a file that cannot be written is an error now
+            checkpoints.save(self.checkpoint, self.problem, self.solver, self.state, self.trace)
         try:
             ended = self.ended()
             while ended is None:
@@ -204,12 +207,11 @@ class _Loop:
                 self.trace.append(iteration=self.state.iteration, seconds=self.seconds(), **self.state.row)
                 stop = self.call_back()
                 ended = self.ended() or ((Status.STOPPED_BY_CALLBACK, "") if stop else None)
-                if self.checkpoint is not None and time.perf_counter() - self.saved > CHECKPOINT_SECONDS:
+                if time.perf_counter() - self.saved > CHECKPOINT_SECONDS:
                     self.save()
             return ended
         finally:  # also on Ctrl-C: the state is that of the last whole iteration
-            if self.checkpoint is not None:
-                self.save()
+            self.save()
 
     def ended(self) -> tuple[Status, str] | None:
         state, tol = self.state, self.problem.tol
@@ -243,8 +245,11 @@ class _Loop:
         return bool(stop)
 
     def save(self) -> None:
-        assert self.checkpoint is not None
-        checkpoints.save(self.checkpoint, self.problem, self.solver, self.state, self.trace)
+        if self.checkpoint is not None:
+            try:
+                checkpoints.save(self.checkpoint, self.problem, self.solver, self.state, self.trace)
+            except OSError as error:  # a full disk must not cost the result
+                warnings.warn(f"the checkpoint could not be written: {error}", RuntimeWarning, stacklevel=4)
         self.saved = time.perf_counter()
 
 

@@ -15,7 +15,7 @@ from ..observed import ObservedMatrix
 from ..result import Stationarity
 from ..sweeps import Float, Sweep
 
-__all__ = ["Outcome", "Problem", "Solver", "State", "require"]
+__all__ = ["Outcome", "Problem", "Solver", "State", "require", "require_positive"]
 
 
 @dataclass(frozen=True)
@@ -100,3 +100,10 @@ def require(condition: bool, name: str, value: Any, what: str) -> None:
     """Raise a ValueError that names the parameter, its value and what it must be."""
     if not condition:
         raise ValueError(f"{name} must be {what}, not {value!r}")
+
+
+def require_positive(solver: Solver, *names: str) -> None:
+    """Raise unless each of these parameters is None or a positive, finite number."""
+    for name in names:
+        value = getattr(solver, name)
+        require(value is None or 0 < value < np.inf, name, value, "positive and finite, or None")

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from .base import Problem, require
+from .base import Problem, require, require_positive
 from .manpg import ProximalGradient, ProximalState
 
 __all__ = ["AManPGC", "ManPGC"]
@@ -46,18 +46,15 @@ class ManPGC(ProximalGradient):
     epsilon0: float | None = None  # None: epsilon_factor γ₀ √|Ω|
     epsilon_factor: float = 0.001
     stages: int | None = None  # how many γ there are; None: from gamma_min
-    stage_iter: int = 50  # at most, in every stage but the last
+    stage_iter: int = 200  # at most, in every stage but the last; one left unsolved spoils those after it
     noise_stop: bool = True  # end at the noise level of the inliers
 
     def check(self, problem: Problem) -> None:
         """Check the schedule too."""
         super().check(problem)
-        for name in ("gamma0", "gamma_min", "epsilon0"):
-            value = getattr(self, name)
-            require(value is None or value > 0, name, value, "positive, or None")
+        require_positive(self, "gamma0", "gamma_min", "epsilon0", "epsilon_factor")
         require(0 < self.mu1 < 1, "mu1", self.mu1, "in (0, 1)")
         require(self.mu2 is None or 0 < self.mu2 < 1, "mu2", self.mu2, "in (0, 1), or None")
-        require(self.epsilon_factor > 0, "epsilon_factor", self.epsilon_factor, "positive")
         require(self.stages is None or self.stages >= 1, "stages", self.stages, "1 or more, or None")
         require(self.stage_iter >= 1, "stage_iter", self.stage_iter, "1 or more")
 
@@ -85,6 +82,7 @@ class ManPGC(ProximalGradient):
         solved = state.accuracy * problem.scale * math.sqrt(problem.M.nnz) <= epsilon
         capped = state.iteration - state.stage_start >= self.stage_iter
         last = state.stage == stages - 1
+        # the loop ends when this is at most tol; tol = 0 never is, and the last γ then stays
         state.accuracy = state.gamma / problem.scale if solved else math.inf
         # Once most entries are farther from UV than γ, it is below the noise, or this stage is far from its solution:
         # end there, but only after solving it.
@@ -93,7 +91,7 @@ class ManPGC(ProximalGradient):
             state.finished = f"gamma = {state.gamma:.2g} is at the noise of the inliers"
         elif solved and last:
             state.finished = f"the last stage, gamma = {state.gamma:.2g}, is solved"
-        elif not last and (solved or (capped and not crowded)):
+        elif not last and state.accuracy > problem.tol and (solved or (capped and not crowded)):
             state.stage += 1
             state.stage_start = state.iteration
             state.gamma = gamma0 * self.mu1**state.stage

@@ -12,8 +12,8 @@ Method. Equation names below are those of the paper.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +22,16 @@ from ..geometry import retract
 from ..lowrank import LowRank
 from ..result import Stationarity
 from ..sweeps import Float, Rule, Swept
-from .base import Outcome, Problem, Solver, State, require
+from .base import Outcome, Problem, Solver, State, require, require_positive
 
 __all__ = ["AManPG", "ManPG", "ProximalGradient", "ProximalState"]
 
 ARMIJO = 1e-4  # share of the decrease promised by the gradient that a step must keep
 SMALLEST_STEP = 1e-10  # against the nominal one: below it nothing decreases the objective any more
+
+
+def _nothing() -> Float:
+    return np.empty((0, 0))
 
 
 @dataclass(kw_only=True)
@@ -44,16 +48,26 @@ class ProximalState(State):
     shortening: float = 1.0  # of the nominal step, after backtracking
     # U = Retr(U_from + t D), to be accepted if F(U, S) has come down from its reference
     guarded: bool = False  # whether there is one
-    U_from: Float | None = None
-    D: Float | None = None
+    U_from: Float = field(default_factory=_nothing)
+    D: Float = field(default_factory=_nothing)
     t: float = 0.0
     slope: float = 0.0  # ⟨grad, D⟩ < 0
     reference: tuple[float, float] = (0.0, 0.0)  # smooth part and l1 norm of F there
-    V_last: Float | None = None  # V of the last sweep, at U_from
-    VVt_last: Float | None = None
+    V_last: Float = field(default_factory=_nothing)  # V of the last sweep, at U_from
+    VVt_last: Float = field(default_factory=_nothing)
     # of the continuation
     stage: int = 0
     stage_start: int = 0  # the iteration before its first
+
+
+class Accepted(NamedTuple):
+    """The point at which the objective had not risen, and its sweep."""
+
+    U: Float
+    swept: Swept
+    shortened: int  # how often the step was halved
+    shortening: float
+    failure: str = ""
 
 
 @dataclass(kw_only=True)
@@ -69,17 +83,15 @@ class ProximalGradient(Solver):
     lam: float = 1e-5  # λ: how surely unobserved entries are zero; its square is what regularises
     delta: float | None = None  # end when UV changes by less than this, relatively (video: 0.01)
     precondition: bool = False  # step along -G (V Vᵀ + damping ‖V‖₂² I)⁻¹ / p: insensitive to the condition of L
-    damping: float = 0.1
+    damping: float = 0.01  # 0.1 for video, where a better fit of a second component is a worse background
     backtracking: bool = True  # shorten a step in U after which the objective would rise
 
     def check(self, problem: Problem) -> None:
         """Check the steps and weights."""
         require(0 < self.t_S <= 1, "t_S", self.t_S, "in (0, 1]")
-        require(self.t_U is None or self.t_U > 0, "t_U", self.t_U, "positive, or None for an automatic step")
-        require(self.step is None or self.step > 0, "step", self.step, "positive, or None")
+        require_positive(self, "t_U", "step", "delta")
         require(0 <= self.lam < 1, "lam", self.lam, "in [0, 1)")
-        require(self.delta is None or self.delta > 0, "delta", self.delta, "positive, or None")
-        require(self.damping >= 0, "damping", self.damping, "0 or more")
+        require(0 <= self.damping < np.inf, "damping", self.damping, "0 or more")
 
     def begin(self, problem: Problem, gamma: float) -> ProximalState:
         """(U⁰, S⁰ = 0) with the threshold γ."""
@@ -92,28 +104,30 @@ class ProximalGradient(Solver):
             U, state.S, state.spare, rule=rule, gamma=state.gamma, t_S=self.t_S, lambda2=self.lam**2
         )
 
-    def accepted(self, problem: Problem, state: ProximalState, rule: Rule) -> tuple[Float, Swept, int]:
+    def accepted(self, problem: Problem, state: ProximalState, rule: Rule) -> Accepted:
         """Sweep at state.U, or at a point closer to where it came from if the objective rose on the way.
 
         The sweep evaluates F(U, S) on its way, so an accepted step costs nothing extra.
         """
-        U, shortened = state.U, 0
+        U, t, shortened = state.U, state.t, 0
+        smooth, l1 = state.reference
+        bound = smooth + state.gamma * l1
+        # F is a sum of squares of rounded differences, and of λ² times a difference of large numbers
+        rounding = 1e-14 * self.lam**2 / problem.M.density + 1e-30
+        slack = 1e-13 * abs(bound) + rounding * problem.scale**2 * problem.M.nnz
         while True:
             swept = self.sweep(problem, state, U, rule)
-            if not (self.backtracking and state.guarded) or state.U_from is None or state.D is None:
-                return U, swept, shortened
-            smooth, l1 = state.reference
-            bound = smooth + state.gamma * l1
             F = swept.smooth_in + state.gamma * state.l1
-            if bound + ARMIJO * state.t * state.slope + 1e-13 * abs(bound) >= F:
-                return U, swept, shortened
-            if state.shortening < SMALLEST_STEP or not np.isfinite(bound):
-                state.failure = "stalled" if np.isfinite(bound) else "diverged"
-                return U, swept, shortened
+            shortening = state.shortening / 2**shortened
+            if not (self.backtracking and state.guarded) or bound + ARMIJO * t * state.slope + slack >= F:
+                return Accepted(U, swept, shortened, shortening)
+            if not np.isfinite(bound):
+                return Accepted(U, swept, shortened, shortening, "diverged")
+            if shortening < SMALLEST_STEP:
+                return Accepted(U, swept, shortened, shortening, "stalled")
             shortened += 1
-            state.shortening /= 2
-            state.t /= 2
-            U = retract(state.U_from, state.t * state.D)
+            t /= 2
+            U = retract(state.U_from, t * state.D)
 
     def direction(self, problem: Problem, swept: Swept) -> tuple[Float, float]:
         """The direction in U and the nominal step along it."""
@@ -129,24 +143,28 @@ class ProximalGradient(Solver):
 
     def iterate(self, problem: Problem, state: ProximalState) -> ProximalState:
         """One iteration of Algorithm 1 or 2 with the state's γ."""
-        U, swept, shortened = self.accepted(problem, state, Rule.AMANPG if self.alternating else Rule.MANPG)
+        U, swept, shortened, shortening, failure = self.accepted(
+            problem, state, Rule.AMANPG if self.alternating else Rule.MANPG
+        )
         gamma = state.gamma
         reference = (swept.smooth_out, swept.l1) if self.alternating else (swept.smooth_in, state.l1)
         objective = reference[0] + gamma * reference[1]
 
         # ΔU = -t_U grad_U f, U⁺ = Retr_U(ΔU)
         D, nominal = self.direction(problem, swept)
-        shortening = state.shortening if shortened else min(1.0, 1.25 * state.shortening)
+        if not shortened:
+            shortening = min(1.0, 1.25 * shortening)
         t = nominal * shortening
         grad = float(np.linalg.norm(swept.G))
         dU = t * (float(np.linalg.norm(D)) if self.precondition else grad)
-        failure = state.failure or ("" if np.isfinite(objective) and np.isfinite(dU) else "diverged")
+        if not (np.isfinite(objective) and np.isfinite(dU)):
+            failure = "diverged"
         change = _relative_change(U, swept.V, state)
         # ‖ΔU‖ has no unit, ‖ΔS‖ that of the data
         movement = float(np.hypot(problem.scale * dU, swept.dS))
         return ProximalState(
             iteration=state.iteration + 1,
-            U=state.U if failure else retract(U, t * D),
+            U=U if failure else retract(U, t * D),
             S=state.spare,
             spare=state.S,
             l1=swept.l1,
@@ -189,7 +207,7 @@ class ProximalGradient(Solver):
 
     def finish(self, problem: Problem, state: ProximalState) -> Outcome:
         """(U, S) with V(U, S), and how stationary they are: one sweep of ManPG at (U, S) measures both."""
-        U, swept, _ = self.accepted(problem, state, Rule.MANPG)
+        U, swept, *_ = self.accepted(problem, state, Rule.MANPG)
         return Outcome(
             L=LowRank(U, swept.V),
             S=state.S,
@@ -200,7 +218,7 @@ class ProximalGradient(Solver):
 
 def _relative_change(U: Float, V: Float, last: ProximalState) -> float:
     """‖UV - U'V'‖ / ‖U'V'‖ for orthonormal U, U': the parts of U'V' within and outside of span(U), no cancellation."""
-    if last.U_from is None or last.V_last is None or last.VVt_last is None:
+    if not last.U_from.size:
         return np.inf
     C = U.T @ last.U_from
     W = last.U_from - U @ C
@@ -237,8 +255,7 @@ class ManPG(ProximalGradient):
     def check(self, problem: Problem) -> None:
         """Check γ and ε too."""
         super().check(problem)
-        require(self.gamma is None or self.gamma > 0, "gamma", self.gamma, "positive, or None")
-        require(self.epsilon is None or self.epsilon > 0, "epsilon", self.epsilon, "positive, or None")
+        require_positive(self, "gamma", "epsilon")
 
     def init(self, problem: Problem) -> ProximalState:
         """(U⁰, 0)."""

@@ -94,6 +94,8 @@ class ColumnSweep:
         lambda2: float = 0.0,
     ) -> Swept:
         """Solve, shrink, solve again and sum up the gradient; the mathematics of Algorithms 1 and 2, block by block."""
+        if S_out is None and rule != Rule.FIT:
+            raise ValueError("S_out is needed by every rule but FIT")
         M, l2 = self.M, lambda2
         m, n = M.shape
         r = U.shape[1]
