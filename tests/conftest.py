@@ -1,0 +1,127 @@
+"""What the tests share: small problems, the paper's formulas on dense arrays, and Python in a process of its own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lowsparse as ls
+from lowsparse.geometry import qf
+from lowsparse.sweeps import available, open_sweep
+
+# for processes of their own: this package, and these helpers
+PATH = os.pathsep.join(map(str, (Path(ls.__file__).resolve().parents[1], Path(__file__).parent)))
+METHODS = ls.solvers.names()
+
+
+# ---------------------------------------------------------------------- problems
+
+
+def orthonormal(m, r, seed=0):
+    return qf(np.random.default_rng([7, seed]).standard_normal((m, r)))
+
+
+def robust_problem(m=60, n=50, rank=3, density=0.6, outliers=0.1, seed=101, **kind):
+    return ls.datasets.synthetic(m, n, rank=rank, density=density, outliers=outliers, random_state=seed, **kind)
+
+
+def with_values(M, values):
+    return ls.ObservedMatrix(M.indptr, M.rows, values, M.shape)
+
+
+def on_grid(M, values):
+    """Values on Ω as a dense matrix, zero elsewhere."""
+    grid = np.zeros(M.shape)
+    grid[M.rows, M.columns_of_entries()] = values
+    return grid
+
+
+def on_entries(M, grid):
+    return np.asarray(grid)[M.rows, M.columns_of_entries()]
+
+
+def relative(found, truth):
+    return found.error(truth, relative=True)
+
+
+def assert_close(found, expected, tol, scale=None):
+    """|found - expected| <= tol times `scale`, by default the largest of the expected numbers."""
+    found, expected = np.asarray(found, float), np.asarray(expected, float)
+    assert found.shape == expected.shape
+    scale = np.max(np.abs(expected), initial=0.0) if scale is None else scale
+    np.testing.assert_allclose(found, expected, rtol=0, atol=tol * scale)
+
+
+# ---------------------------------------------------------------------- the paper on dense arrays
+
+
+def soft(A, threshold):
+    return np.sign(A) * np.maximum(np.abs(A) - threshold, 0.0)
+
+
+def dense_V(U, Y, C, lambda2):
+    """(Compute-V), with the Kronecker products written out; Y = C ∘ (M - S)."""
+    r, n = U.shape[1], C.shape[1]
+    wide = np.kron(np.eye(n), U)
+    A = wide.T @ np.diag(((1 - lambda2) * C).ravel(order="F")) @ wide + lambda2 * np.eye(r * n)
+    return np.linalg.solve(A, (U.T @ (C * Y)).ravel(order="F")).reshape(r, n, order="F")
+
+
+def dense_f(U, V, Y, C, lambda2):
+    """The smooth part of (ourRMC)."""
+    X = U @ V
+    return 0.5 * np.sum((C * (X - Y)) ** 2) + 0.5 * lambda2 * np.sum(((1 - C) * X) ** 2)
+
+
+def dense_gradient(U, V, Y, C, lambda2):
+    """(grad_Uf)."""
+    return ((1 - lambda2) * C * (U @ V - Y) - lambda2 * C * Y) @ V.T + lambda2 * U @ (V @ V.T)
+
+
+# ---------------------------------------------------------------------- the waist
+
+
+@pytest.fixture(params=["numpy", "native-baseline", "native-v3"])
+def backend(request, monkeypatch):
+    """Every way to run a sweep that this machine has, the oracle included."""
+    name, _, isa = request.param.partition("-")
+    if available()[name] is not None:
+        pytest.skip(available()[name])
+    if isa:
+        from lowsparse import _core
+
+        if isa not in _core.instruction_sets():
+            pytest.skip(f"this processor does not have {isa}")
+        monkeypatch.setenv("LOWSPARSE_ISA", isa)
+    return name
+
+
+@pytest.fixture
+def native():
+    if available()["native"] is not None:
+        pytest.skip(available()["native"])
+    return "native"
+
+
+def smooth_value(sweep, U, S, lambda2=0.0):
+    """f(U, S), by a sweep of its own."""
+    return sweep.sweep(U, S, None, rule=ls.sweeps.Rule.FIT, lambda2=lambda2).smooth_in
+
+
+def opened(M, backend="numpy"):
+    return open_sweep(M, backend)
+
+
+# ---------------------------------------------------------------------- processes
+
+
+def python(code, *, timeout=60, check=True, **environment):
+    """Run code in a fresh interpreter that sees this package."""
+    env = {**os.environ, "PYTHONPATH": PATH, **environment}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=timeout)
+    if check:
+        assert done.returncode == 0, done.stderr
+    return done

@@ -1,0 +1,291 @@
+"""The waist: every backend against the NumPy oracle, and the oracle against the paper's formulas on dense arrays."""
+
+import numpy as np
+import pytest
+
+from conftest import (
+    assert_close,
+    dense_f,
+    dense_gradient,
+    dense_V,
+    on_entries,
+    on_grid,
+    opened,
+    orthonormal,
+    python,
+    robust_problem,
+    soft,
+)
+from lowsparse import LowRank, ObservedMatrix
+from lowsparse.sweeps import BACKENDS, Rule, available, open_sweep
+from lowsparse.sweeps.native import num_threads
+
+RANKS = [*range(1, 17), 20, 33, 50]
+STEPS = [(Rule.FIT, 1.0), (Rule.MANPG, 1.0), (Rule.MANPG, 0.6), (Rule.AMANPG, 1.0), (Rule.AMANPG, 0.6)]
+LAMBDAS = [0.0, 1e-16, 1e-6, 0.3**2]
+EXACT = 1e-10
+THIN = 1e-6  # V of a column with fewer than r entries: rounding is magnified by 1/λ²
+
+
+def columns_of(lengths, m, dtype=np.float64, seed=1):
+    """Columns with as many entries as asked, in random rows."""
+    rng = np.random.default_rng([3, seed])
+    rows = np.concatenate([np.sort(rng.choice(m, size=k, replace=False)) for k in lengths]).astype(np.int32)
+    values = rng.standard_normal(rows.size).astype(dtype)
+    return ObservedMatrix(np.r_[0, np.cumsum(lengths)], rows, values, (m, len(lengths)))
+
+
+def outliers_of(M, seed=2):
+    rng = np.random.default_rng([5, seed])
+    return np.where(rng.random(M.nnz) < 0.3, rng.standard_normal(M.nnz), 0.0).astype(M.dtype)
+
+
+def swept(sweep, U, S, rule, **parameters):
+    out = np.full_like(S, np.nan)
+    return sweep.sweep(U, S, out if rule != Rule.FIT else None, rule=rule, **parameters), out
+
+
+def assert_same_sweep(M, backend, U, rule, t_S, lambda2, gamma=0.7):
+    S = outliers_of(M)
+    expected, S_expected = swept(opened(M), U, S, rule, gamma=gamma, t_S=t_S, lambda2=lambda2)
+    found, S_found = swept(opened(M, backend), U, S, rule, gamma=gamma, t_S=t_S, lambda2=lambda2)
+    thin = M.column_counts < U.shape[1]
+    v_scale = max(1.0, np.max(np.abs(expected.V)))
+    assert_close(found.V[:, ~thin], expected.V[:, ~thin], EXACT, v_scale)
+    assert not found.V[:, M.column_counts == 0].any()
+    assert np.isfinite(found.V).all()
+    assert_close(found.VVt, found.V @ found.V.T, EXACT)
+    fits = [LowRank(U, V).at(M.rows, M.columns_of_entries()) for V in (found.V, expected.V)]
+    assert_close(*fits, EXACT)
+    if lambda2 == 0:  # directions a column does not see are dropped
+        assert (np.count_nonzero(found.V, axis=0) <= M.column_counts).all()
+    if lambda2 >= 1e-6:  # else nothing determines v beyond what its column sees
+        assert_close(found.V[:, thin], expected.V[:, thin], THIN, v_scale)
+    assert_close(found.G, expected.G, EXACT)
+    for name in ("smooth_in", "smooth_out", "l1", "dS"):
+        assert_close(getattr(found, name), getattr(expected, name), EXACT)
+    if rule != Rule.FIT:
+        ulp = np.finfo(M.dtype).eps  # of float32 storage; of float64 it is far below
+        np.testing.assert_allclose(S_found, S_expected, rtol=ulp, atol=EXACT)
+
+
+# ---------------------------------------------------------------------- against the oracle
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("r", RANKS)
+def test_every_backend_agrees_with_the_oracle(backend, r, dtype):
+    lengths = [3 * r + k for k in range(9)] + [4 * r + 40, 6 * r + 61]
+    M = columns_of(lengths, m=7 * r + 70, dtype=dtype, seed=r)
+    for rule, t_S in STEPS:
+        for lambda2 in LAMBDAS:
+            assert_same_sweep(M, backend, orthonormal(M.shape[0], r), rule, t_S, lambda2)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("r", [2, 3, 5, 8, 16, 20])
+def test_thin_and_empty_columns_agree_with_the_oracle(backend, r, dtype):
+    M = columns_of([0, 1, 4 * r, 0, r // 2, 1, 3 * r + 1, r - 1, 0], m=5 * r + 3, dtype=dtype, seed=r)
+    for rule, t_S in STEPS:
+        for lambda2 in LAMBDAS:
+            assert_same_sweep(M, backend, orthonormal(M.shape[0], r), rule, t_S, lambda2)
+
+
+@pytest.mark.parametrize("r", [1, 2, 5, 20])
+def test_columns_longer_than_the_panel_agree_with_the_oracle(backend, r):
+    panel = 65536 // {1: 1, 2: 2, 5: 8, 20: 20}[r] // 64 * 64  # panel_capacity in cpp/sweep.hpp
+    M = columns_of([panel - 1, panel, panel + 1, 2 * panel, 2 * panel + 67, 3, panel + 64], m=2 * panel + 100)
+    for rule, t_S in STEPS:
+        assert_same_sweep(M, backend, orthonormal(M.shape[0], r), rule, t_S, lambda2=1e-10, gamma=0.5)
+
+
+@pytest.mark.parametrize("k", [1, 3, 4, 5, 15, 16, 17, 33, 53])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_gram_product_is_that_of_the_zero_filled_matrix(backend, k, dtype):
+    M = columns_of([0, 1, 2, 3, 4, 40, 60], m=60, dtype=dtype)
+    A, Q = M.to_dense(fill=0.0).astype(float), np.random.default_rng(8).standard_normal((60, k))
+    found = opened(M, backend).gram_product(Q)
+    assert found.dtype == np.float64
+    assert_close(found, A @ (A.T @ Q), EXACT)
+
+
+# ---------------------------------------------------------------------- against dense formulas
+
+
+@pytest.fixture
+def tiny():
+    """9 x 7 of rank 2 with one empty column, one with a single entry, and a full one."""
+    M = columns_of([0, 1, 9, 5, 6, 4, 3], m=9)
+    return M, orthonormal(9, 2), outliers_of(M), on_grid(M, np.ones(M.nnz))
+
+
+@pytest.mark.parametrize("lambda2", [1e-6, 0.09, 0.5])
+@pytest.mark.parametrize("t_S", [1.0, 0.4])
+def test_a_sweep_is_the_papers_formulas(backend, tiny, lambda2, t_S):
+    M, U, S, C = tiny
+    gamma, X = 0.3, on_grid(M, M.values)
+    Y = X - on_grid(M, S)
+    V = dense_V(U, Y, C, lambda2)
+    # S - t_S ∇_S f with ∇_S f = P_Ω(UV - M + S), shrunk by γ t_S
+    S_new = soft(C * (on_grid(M, S) - t_S * (U @ V - Y)), gamma * t_S)
+    Y_new = X - S_new
+    V_new = dense_V(U, Y_new, C, lambda2)
+
+    sweep = opened(M, backend)
+    fit, _ = swept(sweep, U, S, Rule.FIT, lambda2=lambda2)
+    jacobi, S_jacobi = swept(sweep, U, S, Rule.MANPG, gamma=gamma, t_S=t_S, lambda2=lambda2)
+    seidel, S_seidel = swept(sweep, U, S, Rule.AMANPG, gamma=gamma, t_S=t_S, lambda2=lambda2)
+    for found in (fit, jacobi):
+        assert_close(found.V, V, EXACT)
+        assert_close(found.VVt, V @ V.T, EXACT)
+    assert fit.G.size == 0
+    assert_close(jacobi.G, dense_gradient(U, V, Y, C, lambda2), EXACT)
+    assert_close(seidel.V, V_new, EXACT)
+    assert_close(seidel.G, dense_gradient(U, V_new, Y_new, C, lambda2), EXACT)
+    assert_close(seidel.smooth_out, dense_f(U, V_new, Y_new, C, lambda2), EXACT)
+    for found in (fit, jacobi, seidel):
+        assert_close(found.smooth_in, dense_f(U, V, Y, C, lambda2), EXACT)
+    for found, out in ((jacobi, S_jacobi), (seidel, S_seidel)):
+        assert_close(out, on_entries(M, S_new), EXACT)
+        assert_close(found.l1, np.abs(S_new).sum(), EXACT)
+        assert_close(found.dS, np.linalg.norm(S_new - on_grid(M, S)), EXACT)
+
+
+def test_without_regularisation_v_is_least_squares(backend, tiny):
+    M, U, S, _ = tiny
+    found, _ = swept(opened(M, backend), U, S, Rule.FIT)
+    for j in range(M.shape[1]):
+        rows, x = M.column(j)
+        y = x - S[M.indptr[j] : M.indptr[j + 1]]
+        best = np.linalg.lstsq(U[rows], y, rcond=None)[0]
+        assert_close(U[rows] @ found.V[:, j], U[rows] @ best, 1e-9, scale=1.0)
+        if len(rows) >= 2:
+            assert_close(found.V[:, j], best, 1e-9, scale=1.0)
+
+
+def test_the_oracle_does_not_depend_on_how_it_splits_the_columns(tiny, monkeypatch):
+    M, U, S, _ = tiny
+    from lowsparse.sweeps import reference
+
+    whole, S_whole = swept(opened(M), U, S, Rule.AMANPG, gamma=0.3, lambda2=1e-6)
+    monkeypatch.setattr(reference, "blocks", lambda M, entries_at_once, split=reference.blocks: split(M, 5))
+    parts, S_parts = swept(opened(M), U, S, Rule.AMANPG, gamma=0.3, lambda2=1e-6)
+    assert_close(parts.V, whole.V, EXACT)
+    assert_close(parts.G, whole.G, EXACT)
+    assert_close(S_parts, S_whole, EXACT)
+    assert_close([parts.smooth_in, parts.smooth_out, parts.l1], [whole.smooth_in, whole.smooth_out, whole.l1], EXACT)
+
+
+# ---------------------------------------------------------------------- threads
+
+
+@pytest.mark.parametrize(("m", "n", "r"), [(700, 500, 5), (40, 12000, 2), (9000, 40, 20)])
+def test_a_sweep_has_the_same_bits_for_every_number_of_threads(native, monkeypatch, m, n, r):
+    M = robust_problem(m, n, rank=r, density=0.3).M
+    assert M.nnz > 20000  # less is one block
+    U, S = orthonormal(m, r), outliers_of(M)
+
+    def bits(threads):
+        monkeypatch.setenv("LOWSPARSE_NUM_THREADS", str(threads))
+        sweep = opened(M, native)
+        seen = [sweep.gram_product(U).tobytes()]
+        for rule in Rule:
+            found, out = swept(sweep, U, S, rule, gamma=0.4, lambda2=1e-10)
+            sums = np.array([found.smooth_in, found.smooth_out, found.l1, found.dS])
+            seen += [a.tobytes() for a in (found.V, found.G, found.VVt, sums)] + [out.tobytes()] * (rule != Rule.FIT)
+        return seen
+
+    assert bits(1) == bits(2) == bits(3) == bits(3)
+
+
+def test_a_solve_has_the_same_bits_for_every_number_of_threads(native):
+    code = """
+import hashlib, lowsparse as ls
+from conftest import robust_problem
+M = robust_problem(400, 500, rank=4, density=0.3).M
+for method in ("amanpgc", "manpg"):
+    r = ls.solve(M, 4, method=method, max_iter=40, random_state=5)
+    print(r.backend, hashlib.sha256(r.L.U.tobytes() + r.L.V.tobytes() + r.S.data.tobytes()).hexdigest())
+"""
+    seen = {
+        python(code, LOWSPARSE_NUM_THREADS=own, OMP_NUM_THREADS=others).stdout
+        for own, others in [("1", "1"), ("2", "2"), ("3", "3"), ("", "2")]
+    }
+    assert len(seen) == 1
+    assert seen.pop().count("native") == 2
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "expected"),
+    [("3", "5", 3), ("", "5", 5), (" 2 ", "", 2), ("", "4,2", 4), ("7,1", "", 7)],
+)
+def test_number_of_threads_from_the_environment(monkeypatch, own, others, expected):
+    monkeypatch.setenv("LOWSPARSE_NUM_THREADS", own)
+    monkeypatch.setenv("OMP_NUM_THREADS", others)
+    assert num_threads() == expected
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5"])
+@pytest.mark.parametrize("name", ["LOWSPARSE_NUM_THREADS", "OMP_NUM_THREADS"])
+def test_a_number_of_threads_that_is_none_is_refused(monkeypatch, name, text):
+    monkeypatch.delenv("LOWSPARSE_NUM_THREADS", raising=False)
+    monkeypatch.setenv(name, text)
+    with pytest.raises(ValueError, match=f"{name}='{text}' is not a positive whole number"):
+        num_threads()
+
+
+# ---------------------------------------------------------------------- arguments
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"S": lambda S: S[:-1]},
+        {"S": lambda S: S.astype(np.float32)},
+        {"S_out": lambda S: S[:-1].copy()},
+        {"S_out": lambda S: S.astype(np.float32)},
+        {"S_out": lambda S: S},  # the same memory
+        {"S_out": lambda S: None},
+        {"S_out": lambda S: with_flag(S.copy(), write=False)},
+        {"U": lambda U: U[:-1]},
+        {"U": lambda U: U[:, :0]},
+        {"U": lambda U: U[:, 0]},
+    ],
+)
+def test_the_core_refuses_arrays_that_do_not_fit(native, tiny, change):
+    M, U, S, _ = tiny
+    arguments = {"U": U, "S": S, "S_out": np.empty_like(S)}
+    arguments |= {name: make(U if name == "U" else S) for name, make in change.items()}
+    with pytest.raises((ValueError, TypeError, RuntimeError)):
+        opened(M, native).sweep(**arguments, rule=Rule.AMANPG, gamma=0.3)
+
+
+def with_flag(array, **flags):
+    array.setflags(**flags)
+    return array
+
+
+def test_the_core_refuses_a_block_with_other_rows(native, tiny):
+    with pytest.raises(ValueError, match="shape"):
+        opened(tiny[0], native).gram_product(np.ones((3, 2)))
+
+
+def test_u_may_lie_in_memory_in_any_order(backend, tiny):
+    M, U, S, _ = tiny
+    plain, _ = swept(opened(M, backend), U, S, Rule.AMANPG, gamma=0.3)
+    for other in (np.asfortranarray(U), np.repeat(U, 2, axis=0)[::2]):
+        again, _ = swept(opened(M, backend), other, S, Rule.AMANPG, gamma=0.3)
+        assert_close(again.G, plain.G, 1e-14)
+
+
+def test_unknown_instruction_sets_and_backends_are_named(native, tiny, monkeypatch):
+    with pytest.raises(ValueError, match=r"unknown backend 'gpu': choose 'auto' or one of \['native', 'numpy'\]"):
+        open_sweep(tiny[0], "gpu")
+    monkeypatch.setenv("LOWSPARSE_ISA", "v9")
+    with pytest.raises(ValueError, match="no instruction set 'v9'"):
+        open_sweep(tiny[0], "native")
+
+
+def test_numpy_is_always_there():
+    assert list(available()) == list(BACKENDS)
+    assert available()["numpy"] is None
