@@ -95,7 +95,7 @@ class ColumnSweep {
     // least four where there is enough to share.
     std::vector<int64_t> blocks(int64_t padded) const {
         int64_t count = columns_.nnz < 20000 ? 1 : 4;
-        while (count < 64 && 2 * count * 4 * columns_.m * padded <= columns_.nnz) count *= 2;
+        while (count < 64 && 2 * count * 8 * columns_.m * padded <= columns_.nnz) count *= 2;
         return split_columns(columns_.indptr, columns_.n, columns_.nnz, count);
     }
 
@@ -115,19 +115,22 @@ class ColumnSweep {
                 }};
     }
 
+    static constexpr int64_t row_piece = 512;  // rows summed up at once
+    int64_t row_pieces() const { return (columns_.m + row_piece - 1) / row_piece; }
+
     // out (m x width) = the sum of the blocks' parts (m + 1 rows of `padded` each), always in the blocks' order;
-    // finish(row, out row) may add to each.
+    // finish(piece, row, out row) is called for each.
     template <class Finish>
     Phase add_parts(double* parts, int64_t blocks, int64_t padded, int64_t width, double* out, Finish finish) const {
-        const int64_t m = columns_.m, piece = 512, size = (m + 1) * padded;
-        return {(m + piece - 1) / piece, [=](int, int64_t b) {
-                    const int64_t first = b * piece, last = std::min(m, first + piece);
+        const int64_t m = columns_.m, size = (m + 1) * padded;
+        return {row_pieces(), [=](int, int64_t b) {
+                    const int64_t first = b * row_piece, last = std::min(m, first + row_piece);
                     double* sum = parts + first * padded;
                     for (int64_t part = 1; part < blocks; ++part)
                         for (int64_t k = 0; k < (last - first) * padded; ++k) sum[k] += sum[part * size + k];
                     for (int64_t i = first; i < last; ++i) {
                         for (int64_t a = 0; a < width; ++a) out[i * width + a] = parts[i * padded + a];
-                        finish(i, out + i * width);
+                        finish(b, i, out + i * width);
                     }
                 }};
     }
@@ -173,7 +176,7 @@ class ColumnSweep {
                     single};
     }
 
-    // (V^T, G, V V^T, sums), where G is the whole gradient.
+    // (V^T, G, G^T G, V V^T, sums), where G is the whole gradient.
     nb::tuple sweep(Matrix U, Entries S, nb::object S_out, double gamma, double t_S, double lambda2, int rule,
                     int threads) {
         check_rows(U);
@@ -191,6 +194,7 @@ class ColumnSweep {
         }
         Array V = new_array(size_t(columns_.n), size_t(r));
         Array G = new_array(moves ? size_t(m) : 0, size_t(r));
+        Array GtG = new_array(size_t(r), size_t(r));
         Array VVt = new_array(size_t(r), size_t(r));
         args.V = V.data();
 
@@ -204,6 +208,7 @@ class ColumnSweep {
         std::vector<double> products(size_t(count * r * length), 0.0);
         SweepSums all;
         std::fill(VVt.data(), VVt.data() + r * r, 0.0);
+        std::fill(GtG.data(), GtG.data() + r * r, 0.0);
         Stop stop(signalled);
         Phase columns = over_columns(bounds, parts, part, stop, [&](int worker, int64_t b, int64_t begin, int64_t end) {
             kernels_.sweep(args, begin, end, moves ? parts + b * part : nullptr, products.data() + b * r * length,
@@ -221,14 +226,24 @@ class ColumnSweep {
             }
         };
         std::vector<Phase> phases{columns};
-        if (moves)
-            phases.push_back(add_parts(parts, count, padded, r, G.data(), [&](int64_t i, double* g) {
+        std::vector<double> grams;
+        if (moves) {
+            grams.assign(size_t(row_pieces() * r * r), 0.0);
+            Phase rows = add_parts(parts, count, padded, r, G.data(), [&](int64_t piece, int64_t i, double* g) {
                 const double* u = args.U + i * padded;  // + l2 U V V^T
                 for (int64_t c = 0; c < r; ++c)
                     for (int64_t a = 0; a < r; ++a) g[a] += lambda2 * u[c] * VVt.data()[c * r + a];
-            }));
+                double* gram = grams.data() + piece * r * r;
+                for (int64_t c = 0; c < r; ++c)
+                    for (int64_t a = 0; a < r; ++a) gram[c * r + a] += g[c] * g[a];
+            });
+            rows.then = [&] {
+                for (int64_t k = 0; k < row_pieces() * r * r; ++k) GtG.data()[k % (r * r)] += grams[size_t(k)];
+            };
+            phases.push_back(rows);
+        }
         run(phases, threads, stop);
-        return nb::make_tuple(V, G, VVt, nb::make_tuple(all.smooth_in, all.smooth_out, all.l1, all.dS2));
+        return nb::make_tuple(V, G, GtG, VVt, nb::make_tuple(all.smooth_in, all.smooth_out, all.l1, all.dS2));
     }
 
     // A A^T Q for the zero-filled matrix A.
@@ -245,7 +260,7 @@ class ColumnSweep {
                           [&](int, int64_t b, int64_t begin, int64_t end) {
                               kernels_.gram_product(args, begin, end, parts + b * part);
                           }),
-             add_parts(parts, count, padded, width, Y.data(), [](int64_t, double*) {})},
+             add_parts(parts, count, padded, width, Y.data(), [](int64_t, int64_t, double*) {})},
             threads, stop);
         return Y;
     }

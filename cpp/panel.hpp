@@ -191,14 +191,31 @@ struct LargePanel {
         }
     };
 
+    // The four rows of a group, and total += the rows weighted by y.
+    template <class Group, class T>
+    LS_INLINE void gather(int64_t at, const double* U, const Group& group, const T* s, double* total) {
+        const pack y = load(group.x) - load(s);
+        set_y(at, y);
+        const double* rows[4];
+        pack weight[4];
+        for (int i = 0; i < 4; ++i) {
+            rows[i] = U + int64_t(group.rows[i]) * padded;
+            weight[i] = splat(y[i]);
+        }
+        double* out = buffer + at * 4 * padded;
+        for (int a = 0; a < padded; a += 4) {
+            pack sum = load(total + a);
+            LS_UNROLL for (int i = 0; i < 4; ++i) {
+                const pack u = load(rows[i] + a);
+                store(out + i * padded + a, u);
+                sum += u * weight[i];
+            }
+            store(total + a, sum);
+        }
+    }
     template <class Group, class T>
     LS_INLINE void gather(int64_t at, const double* U, const Group& group, const T* s) {
-        double* out = buffer + at * 4 * padded;
-        for (int i = 0; i < 4; ++i) {
-            const double* u = U + int64_t(group.rows[i]) * padded;
-            for (int a = 0; a < padded; a += 4) store(out + i * padded + a, load(u + a));
-        }
-        set_y(at, load(group.x) - load(s));
+        gather(at, U, group, s, right_side);  // which nobody reads any more
     }
     LS_INLINE pack y(int64_t group) const { return load(y_ + 4 * group); }
     LS_INLINE void set_y(int64_t group, pack y) { store(y_ + 4 * group, y); }
@@ -227,8 +244,7 @@ struct LargePanel {
     LS_INLINE void add_normal(Column& column, int64_t first, int64_t end, int64_t base, const double* U) {
         column.over(first, end, base, [&](const auto& group, int64_t at) LS_ALWAYS {
             if (at % 2 == 0) column.prefetch(group);
-            gather(at, U, group, group.s);
-            add_weighted(buffer + at * 4 * padded, y(at), right_side);
+            gather(at, U, group, group.s, right_side);
         });
         const double* piece = buffer + (first - base) * 4 * padded;
         const int64_t entries = (end - first) * 4;
@@ -254,16 +270,13 @@ struct LargePanel {
         }
         return sums(e[0], e[1], e[2], e[3]);
     }
-    // total += the four rows at u, weighted by y
-    LS_INLINE void add_weighted(const double* u, pack y, double* total) const {
-        for (int a = 0; a < padded; a += 4) {
-            pack s = load(total + a);
-            LS_UNROLL for (int i = 0; i < 4; ++i) s += load(u + i * padded + a) * splat(y[i]);
-            store(total + a, s);
-        }
-    }
     LS_INLINE void add_moments(int64_t group, pack y, Moments& b) const {
-        add_weighted(buffer + group * 4 * padded, y, b.total);
+        const double* u = buffer + group * 4 * padded;
+        for (int a = 0; a < padded; a += 4) {
+            pack s = load(b.total + a);
+            LS_UNROLL for (int i = 0; i < 4; ++i) s += load(u + i * padded + a) * splat(y[i]);
+            store(b.total + a, s);
+        }
     }
 
     LS_INLINE static void scatter(double* G, const int32_t* rows, pack y, const Row& v, int padded) {

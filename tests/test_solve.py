@@ -264,8 +264,8 @@ class Uphill(AManPG):
     """Every step leads up, however short."""
 
     def direction(self, problem, swept):
-        D, t = super().direction(problem, swept)
-        return -D, t
+        go = super().direction(problem, swept)
+        return go._replace(D=-go.D)
 
 
 def test_where_no_step_leads_down_it_stalls_at_the_best_point():

@@ -50,10 +50,11 @@ class ProximalState(State):
     guarded: bool = False  # whether there is one
     U_from: Float = field(default_factory=_nothing)
     D: Float = field(default_factory=_nothing)
+    DtD: Float = field(default_factory=_nothing)
     t: float = 0.0
     slope: float = 0.0  # ⟨grad, D⟩ < 0
     reference: tuple[float, float] = (0.0, 0.0)  # smooth part and l1 norm of F there
-    V_last: Float = field(default_factory=_nothing)  # V of the last sweep, at U_from
+    V_last: Float = field(default_factory=_nothing)  # of the last sweep, at U_from
     VVt_last: Float = field(default_factory=_nothing)
     # of the continuation
     stage: int = 0
@@ -65,9 +66,19 @@ class Accepted(NamedTuple):
 
     U: Float
     swept: Swept
-    shortened: int  # how often the step was halved
-    shortening: float
+    t: float  # the step it was reached with, and how often that was halved
+    shortened: int
     failure: str = ""
+
+
+class Direction(NamedTuple):
+    """A descent direction on the manifold."""
+
+    D: Float
+    DtD: Float
+    grad: float  # ‖G‖
+    slope: float  # ⟨G, D⟩
+    step: float
 
 
 @dataclass(kw_only=True)
@@ -118,32 +129,31 @@ class ProximalGradient(Solver):
         while True:
             swept = self.sweep(problem, state, U, rule)
             F = swept.smooth_in + state.gamma * state.l1
-            shortening = state.shortening / 2**shortened
             if not (self.backtracking and state.guarded) or bound + ARMIJO * t * state.slope + slack >= F:
-                return Accepted(U, swept, shortened, shortening)
+                return Accepted(U, swept, t, shortened)
             if not np.isfinite(bound):
-                return Accepted(U, swept, shortened, shortening, "diverged")
-            if shortening < SMALLEST_STEP:
-                return Accepted(U, swept, shortened, shortening, "stalled")
+                return Accepted(U, swept, t, shortened, "diverged")
+            if state.shortening / 2**shortened < SMALLEST_STEP:
+                return Accepted(U, swept, t, shortened, "stalled")
             shortened += 1
             t /= 2
             U = retract(state.U_from, t * state.D)
 
-    def direction(self, problem: Problem, swept: Swept) -> tuple[Float, float]:
-        """The direction in U and the nominal step along it."""
+    def direction(self, problem: Problem, swept: Swept) -> Direction:
+        """Where U goes, and the nominal step along it."""
         largest = float(np.linalg.eigvalsh(swept.VVt)[-1])  # ‖V‖₂²
         p = problem.M.density
         c = self.default_step if self.step is None else self.step
-        if largest <= 0.0:  # V = 0, and so is the gradient
-            return np.zeros_like(swept.G), 1.0
-        if self.precondition:
-            damped = swept.VVt + max(self.damping, 1e-12) * largest * np.eye(problem.rank)
-            return -(swept.G @ np.linalg.inv(damped)), self.t_U or c / p
-        return -swept.G, self.t_U or c / (p * largest)
+        GtG = swept.GtG
+        grad = float(np.sqrt(np.trace(GtG)))
+        if largest <= 0.0 or not self.precondition:  # V = 0: so is the gradient
+            return Direction(-swept.G, GtG, grad, -(grad**2), self.t_U or c / (p * largest or 1.0))
+        P = np.linalg.inv(swept.VVt + max(self.damping, 1e-12) * largest * np.eye(problem.rank))
+        return Direction(-(swept.G @ P), P @ GtG @ P, grad, -float(np.vdot(GtG, P)), self.t_U or c / p)
 
     def iterate(self, problem: Problem, state: ProximalState) -> ProximalState:
         """One iteration of Algorithm 1 or 2 with the state's γ."""
-        U, swept, shortened, shortening, failure = self.accepted(
+        U, swept, t_taken, shortened, failure = self.accepted(
             problem, state, Rule.AMANPG if self.alternating else Rule.MANPG
         )
         gamma = state.gamma
@@ -151,20 +161,18 @@ class ProximalGradient(Solver):
         objective = reference[0] + gamma * reference[1]
 
         # ΔU = -t_U grad_U f, U⁺ = Retr_U(ΔU)
-        D, nominal = self.direction(problem, swept)
-        if not shortened:
-            shortening = min(1.0, 1.25 * shortening)
-        t = nominal * shortening
-        grad = float(np.linalg.norm(swept.G))
-        dU = t * (float(np.linalg.norm(D)) if self.precondition else grad)
+        go = self.direction(problem, swept)
+        shortening = state.shortening / 2**shortened if shortened else min(1.0, 1.25 * state.shortening)
+        t = go.step * shortening
+        dU = t * float(np.sqrt(np.trace(go.DtD)))
         if not (np.isfinite(objective) and np.isfinite(dU)):
             failure = "diverged"
-        change = _relative_change(U, swept.V, state)
+        change = _relative_change(swept.V, state, t_taken)
         # ‖ΔU‖ has no unit, ‖ΔS‖ that of the data
         movement = float(np.hypot(problem.scale * dU, swept.dS))
         return ProximalState(
             iteration=state.iteration + 1,
-            U=U if failure else retract(U, t * D),
+            U=U if failure else retract(U, t * go.D),
             S=state.spare,
             spare=state.S,
             l1=swept.l1,
@@ -172,9 +180,10 @@ class ProximalGradient(Solver):
             shortening=shortening,
             guarded=True,
             U_from=U,
-            D=D,
+            D=go.D,
+            DtD=go.DtD,
             t=t,
-            slope=float(np.vdot(swept.G, D)) if self.precondition else -(grad**2),
+            slope=go.slope,
             reference=reference,
             V_last=swept.V,
             VVt_last=swept.VVt,
@@ -189,7 +198,7 @@ class ProximalGradient(Solver):
                 "dS": swept.dS,
                 "dU": dU,
                 "change": change,
-                "grad_U": grad,
+                "grad_U": go.grad,
                 "t_U": t,
                 "shortened": shortened,
             },
@@ -216,14 +225,22 @@ class ProximalGradient(Solver):
         )
 
 
-def _relative_change(U: Float, V: Float, last: ProximalState) -> float:
-    """‖UV - U'V'‖ / ‖U'V'‖ for orthonormal U, U': the parts of U'V' within and outside of span(U), no cancellation."""
-    if not last.U_from.size:
+def _relative_change(V: Float, last: ProximalState, t: float) -> float:
+    """‖UV - U'V'‖ / ‖U'V'‖ after the step U = Retr_U'(t D), without cancellation and without U.
+
+    With the retraction's RᵀR = I + t²DᵀD, the part of U'V' within span(U) has the coefficients R⁻ᵀV', and the part
+    outside has the Gram matrix V'ᵀ (I - R⁻¹R⁻ᵀ) V' = V'ᵀ t²DᵀD (RᵀR)⁻¹ V'.
+    """
+    if not last.V_last.size:
         return np.inf
-    C = U.T @ last.U_from
-    W = last.U_from - U @ C
-    inside = float(np.linalg.norm(V - C @ last.V_last))
-    outside = max(float(np.vdot(W.T @ W, last.VVt_last)), 0.0) ** 0.5
+    with np.errstate(over="ignore"):
+        moved = t * (t * last.DtD)
+    if not np.isfinite(moved).all():
+        return np.inf
+    RtR = np.eye(len(moved)) + moved
+    inverse = np.linalg.inv(np.linalg.cholesky(RtR))  # R⁻ᵀ
+    inside = float(np.linalg.norm(V.T - last.V_last.T @ inverse.T))
+    outside = max(float(np.vdot(np.linalg.solve(RtR, moved), last.VVt_last)), 0.0) ** 0.5
     size = float(np.sqrt(np.trace(last.VVt_last)))
     return float(np.hypot(inside, outside)) / max(size, np.finfo(float).tiny)
 

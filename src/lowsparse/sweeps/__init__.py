@@ -44,6 +44,7 @@ class Swept:
 
     V: Float  # r x n: V(U, S) for FIT and MANPG, V(U, S_out) for AMANPG
     G: Float  # m x r: the Riemannian gradient of f with respect to U, at that V; empty for FIT
+    GtG: Float  # r x r
     VVt: Float  # r x r
     smooth_in: float  # f(U, S)
     smooth_out: float  # f(U, S_out); AMANPG only

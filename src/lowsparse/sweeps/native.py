@@ -67,11 +67,11 @@ class ColumnSweep:
         lambda2: float = 0.0,
     ) -> Swept:
         """Solve, shrink, solve again and sum up the gradient, in one pass over the memory."""
-        V, G, VVt, sums = self.core.sweep(
+        V, G, GtG, VVt, sums = self.core.sweep(
             np.ascontiguousarray(U), S, S_out, gamma, t_S, lambda2, int(rule), self.threads
         )
         smooth_in, smooth_out, l1, dS2 = sums
-        return Swept(V.T, G, VVt, smooth_in, smooth_out, l1, float(np.sqrt(dS2)))
+        return Swept(V.T, G, GtG, VVt, smooth_in, smooth_out, l1, float(np.sqrt(dS2)))
 
     def gram_product(self, Q: Float) -> Float:
         """Return A Aᵀ Q, one column at a time."""

@@ -137,7 +137,7 @@ class ColumnSweep:
         VVt = V.T @ V
         if rule != Rule.FIT:
             G += l2 * (U @ VVt)
-        return Swept(V.T, G, VVt, smooth_in, smooth_out, l1, float(np.sqrt(dS2)))
+        return Swept(V.T, G, G.T @ G, VVt, smooth_in, smooth_out, l1, float(np.sqrt(dS2)))
 
     def gram_product(self, Q: Float) -> Float:
         """Return A Aᵀ Q through scipy.sparse."""
