@@ -1,0 +1,25 @@
+"""Plain text for terminals, pipes and files: aligned tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["table"]
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> str:
+    """Columns two spaces apart, flush right but for those named in `left`.
+
+    >>> print(table(["method", "iterations"], [["manpg", "196"], ["amanpgc", "68"]]))
+    method   iterations
+    -------  ----------
+    manpg           196
+    amanpgc          68
+    """
+    widths = [max(len(row[k]) for row in [header, *rows]) for k in range(len(header))]
+
+    def line(cells: Sequence[str]) -> str:
+        aligned = [c.ljust(w) if k in left else c.rjust(w) for k, (c, w) in enumerate(zip(cells, widths, strict=True))]
+        return "  ".join(aligned).rstrip()
+
+    return "\n".join([line(header), line(["-" * width for width in widths]), *map(line, rows)])

@@ -1,0 +1,66 @@
+"""What the README shows is so."""
+
+import io
+import re
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import pytest
+
+import lowsparse as ls
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.splitlines()[-1][:40])
+def test_python_runs(block):
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        exec(compile(block, "README.md", "exec"), {})
+    assert printed.getvalue().strip()
+
+
+def test_the_first_block_recovers():
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        exec(BLOCKS[0], {})
+    first, second = printed.getvalue().splitlines()
+    assert "converged" in first
+    assert float(second) < 1e-8
+
+
+def test_the_second_block_fills_in():
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        exec(BLOCKS[1], {})
+    assert float(printed.getvalue()) == 6.0
+
+
+def test_the_two_commands_are_there():
+    assert 'python -m pip install ".[all]" && lowsparse demo\n' in README
+    assert 'python -m pip install ".[test]" && python -m pytest\n' in README
+
+
+@pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="a source distribution has no pictures")
+def test_pictures_exist():
+    pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", README)
+    assert pictures
+    for picture in pictures:
+        assert (ROOT / picture).stat().st_size < 150_000
+
+
+def test_every_method_is_in_the_table():
+    for name in ls.solvers.names():
+        assert f'`"{name}"`' in README
+
+
+def test_every_status_is_explained():
+    for status in ls.Status:
+        assert status.name in README
+
+
+def test_one_version():
+    assert f"version: {ls.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"## [{ls.__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
