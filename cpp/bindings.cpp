@@ -119,7 +119,7 @@ class ColumnSweep {
     int64_t row_pieces() const { return (columns_.m + row_piece - 1) / row_piece; }
 
     // out (m x width) = the sum of the blocks' parts (m + 1 rows of `padded` each), always in the blocks' order;
-    // finish(piece, row, out row) is called for each.
+    // finish(piece, first row, last row) follows for each piece.
     template <class Finish>
     Phase add_parts(double* parts, int64_t blocks, int64_t padded, int64_t width, double* out, Finish finish) const {
         const int64_t m = columns_.m, size = (m + 1) * padded;
@@ -128,10 +128,9 @@ class ColumnSweep {
                     double* sum = parts + first * padded;
                     for (int64_t part = 1; part < blocks; ++part)
                         for (int64_t k = 0; k < (last - first) * padded; ++k) sum[k] += sum[part * size + k];
-                    for (int64_t i = first; i < last; ++i) {
+                    for (int64_t i = first; i < last; ++i)
                         for (int64_t a = 0; a < width; ++a) out[i * width + a] = parts[i * padded + a];
-                        finish(b, i, out + i * width);
-                    }
+                    finish(b, first, last);
                 }};
     }
 
@@ -147,10 +146,9 @@ class ColumnSweep {
     const double* padded_copy(const Matrix& U, int64_t padded) {
         const int64_t m = columns_.m, r = int64_t(U.shape(1));
         double* copy = padded_.at_least(size_t((m + 1) * padded));
-        for (int64_t i = 0; i < m; ++i) {
+        if (r < padded) std::memset(copy, 0, sizeof(double) * size_t(m * padded));
+        for (int64_t i = 0; i < m; ++i)
             for (int64_t a = 0; a < r; ++a) copy[i * padded + a] = U.data()[i * r + a];
-            for (int64_t a = r; a < padded; ++a) copy[i * padded + a] = 0.0;
-        }
         std::memset(copy + m * padded, 0, sizeof(double) * size_t(padded));
         return copy;
     }
@@ -229,13 +227,20 @@ class ColumnSweep {
         std::vector<double> grams;
         if (moves) {
             grams.assign(size_t(row_pieces() * r * r), 0.0);
-            Phase rows = add_parts(parts, count, padded, r, G.data(), [&](int64_t piece, int64_t i, double* g) {
-                const double* u = args.U + i * padded;  // + l2 U V V^T
-                for (int64_t c = 0; c < r; ++c)
-                    for (int64_t a = 0; a < r; ++a) g[a] += lambda2 * u[c] * VVt.data()[c * r + a];
+            // + l2 U V V^T, and the products for G^T G; most ranks are small, so the loops over them come last
+            Phase rows = add_parts(parts, count, padded, r, G.data(), [&](int64_t piece, int64_t first, int64_t last) {
                 double* gram = grams.data() + piece * r * r;
                 for (int64_t c = 0; c < r; ++c)
-                    for (int64_t a = 0; a < r; ++a) gram[c * r + a] += g[c] * g[a];
+                    for (int64_t a = 0; a < r; ++a) {
+                        const double weight = lambda2 * VVt.data()[c * r + a];
+                        for (int64_t i = first; i < last; ++i) G.data()[i * r + a] += weight * args.U[i * padded + c];
+                    }
+                for (int64_t c = 0; c < r; ++c)
+                    for (int64_t a = 0; a <= c; ++a) {
+                        double sum = 0.0;
+                        for (int64_t i = first; i < last; ++i) sum += G.data()[i * r + c] * G.data()[i * r + a];
+                        gram[c * r + a] = gram[a * r + c] = sum;
+                    }
             });
             rows.then = [&] {
                 for (int64_t k = 0; k < row_pieces() * r * r; ++k) GtG.data()[k % (r * r)] += grams[size_t(k)];
@@ -260,7 +265,7 @@ class ColumnSweep {
                           [&](int, int64_t b, int64_t begin, int64_t end) {
                               kernels_.gram_product(args, begin, end, parts + b * part);
                           }),
-             add_parts(parts, count, padded, width, Y.data(), [](int64_t, int64_t, double*) {})},
+             add_parts(parts, count, padded, width, Y.data(), [](int64_t, int64_t, int64_t) {})},
             threads, stop);
         return Y;
     }

@@ -3,11 +3,9 @@
 #pragma once
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <memory>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -46,7 +44,6 @@ class Stop {
 
     explicit Stop(std::function<bool()> interrupted) : interrupted_(std::move(interrupted)) {}
     void set() { flag_ = true; }
-    bool is_set() const { return flag_; }
     bool operator()(int worker) {
         if (worker == 0 && !flag_ && Clock::now() >= next_look_) {
             if (interrupted_()) flag_ = was_interrupted = true;
@@ -56,56 +53,55 @@ class Stop {
     }
 };
 
-// Work in any order, work(worker, block) for every block, and what is to be done once when all of it is.
+// Work in any order, work(worker, block) for each of one or more blocks, and what is to be done once all are done.
 struct Phase {
     int64_t blocks;
     std::function<void(int, int64_t)> work;
     std::function<void()> then = [] {};
 };
 
-// Runs the phases one after the other on `threads` threads, the calling one among them.
+// Runs the phases one after the other on `threads` threads, the calling one among them. Between two phases a worker
+// waits for the others awake, as to sleep and wake up would take as long as a short phase.
 inline void run_phases(const std::vector<Phase>& phases, int threads, Stop& stop) {
+    struct Progress {
+        std::atomic<int64_t> next{0};       // block
+        std::atomic<int64_t> completed{0};  // blocks
+        std::atomic<bool> done{false};
+    };
+    std::vector<Progress> progress(phases.size());
     std::mutex mutex;
-    std::condition_variable changed;
     std::exception_ptr failure;
-    const std::unique_ptr<std::atomic<int64_t>[]> next(new std::atomic<int64_t>[phases.size()]());
-    std::vector<int> arrived(phases.size(), 0);  // workers that are through with a phase
-    std::vector<bool> done(phases.size(), false);
 
     const auto worker = [&](int id) {
-        for (size_t p = 0; p < phases.size() && !stop.is_set(); ++p) {
-            try {
-                for (int64_t b; !stop(id) && (b = next[p]++) < phases[p].blocks;) phases[p].work(id, b);
-                std::unique_lock<std::mutex> lock(mutex);
-                ++arrived[p];
-                while (!done[p] && !stop.is_set()) {
-                    if (arrived[p] == threads) {
+        try {
+            for (size_t p = 0; p < phases.size(); ++p) {
+                const int64_t blocks = phases[p].blocks;
+                for (int64_t b; !stop(id) && (b = progress[p].next++) < blocks;) {
+                    phases[p].work(id, b);
+                    if (++progress[p].completed == blocks) {
                         phases[p].then();
-                        done[p] = true;
-                        changed.notify_all();
-                    } else {
-                        changed.wait_for(lock, Stop::interval);
-                        if (id == 0) {
-                            lock.unlock();
-                            stop(id);
-                            lock.lock();
-                        }
+                        progress[p].done = true;
                     }
                 }
-            } catch (...) {
-                const std::lock_guard<std::mutex> lock(mutex);
-                failure = std::current_exception();
-                stop.set();
+                for (int waited = 0; !progress[p].done && !stop(id); ++waited) {
+                    if (waited < 2000)
+                        std::this_thread::yield();
+                    else
+                        std::this_thread::sleep_for(std::chrono::microseconds(50));
+                }
+                if (stop(id)) return;
             }
+        } catch (...) {
+            const std::lock_guard<std::mutex> lock(mutex);
+            failure = std::current_exception();
+            stop.set();
         }
-        if (stop.is_set()) changed.notify_all();
     };
     std::vector<std::thread> team;
     try {
         for (int id = 1; id < threads; ++id) team.emplace_back(worker, id);
-    } catch (const std::system_error&) {  // the system gives no more threads: those that run do the work
-        const std::lock_guard<std::mutex> lock(mutex);
-        threads = 1 + int(team.size());
+    } catch (const std::system_error&) {
+        // the system gives no more threads: those that run do the work
     }
     worker(0);
     for (std::thread& member : team) member.join();

@@ -46,13 +46,13 @@ class ProximalState(State):
     l1: float = 0.0  # ‖S‖₁
     gamma: float
     shortening: float = 1.0  # of the nominal step, after backtracking
-    # U = Retr(U_from + t D), to be accepted if F(U, S) has come down from its reference
+    # U = Retr_{U_from}(-t D), to be accepted if F(U, S) has come down from its reference
     guarded: bool = False  # whether there is one
     U_from: Float = field(default_factory=_nothing)
     D: Float = field(default_factory=_nothing)
     DtD: Float = field(default_factory=_nothing)
     t: float = 0.0
-    slope: float = 0.0  # ⟨grad, D⟩ < 0
+    slope: float = 0.0  # ⟨grad, D⟩ > 0
     reference: tuple[float, float] = (0.0, 0.0)  # smooth part and l1 norm of F there
     V_last: Float = field(default_factory=_nothing)  # of the last sweep, at U_from
     VVt_last: Float = field(default_factory=_nothing)
@@ -72,7 +72,7 @@ class Accepted(NamedTuple):
 
 
 class Direction(NamedTuple):
-    """A descent direction on the manifold."""
+    """Where the objective rises on the manifold: U goes to Retr_U(-t D)."""
 
     D: Float
     DtD: Float
@@ -129,7 +129,7 @@ class ProximalGradient(Solver):
         while True:
             swept = self.sweep(problem, state, U, rule)
             F = swept.smooth_in + state.gamma * state.l1
-            if not (self.backtracking and state.guarded) or bound + ARMIJO * t * state.slope + slack >= F:
+            if not (self.backtracking and state.guarded) or bound - ARMIJO * t * state.slope + slack >= F:
                 return Accepted(U, swept, t, shortened)
             if not np.isfinite(bound):
                 return Accepted(U, swept, t, shortened, "diverged")
@@ -137,7 +137,7 @@ class ProximalGradient(Solver):
                 return Accepted(U, swept, t, shortened, "stalled")
             shortened += 1
             t /= 2
-            U = retract(state.U_from, t * state.D)
+            U = retract(state.U_from, -t * state.D)
 
     def direction(self, problem: Problem, swept: Swept) -> Direction:
         """Where U goes, and the nominal step along it."""
@@ -147,9 +147,9 @@ class ProximalGradient(Solver):
         GtG = swept.GtG
         grad = float(np.sqrt(np.trace(GtG)))
         if largest <= 0.0 or not self.precondition:  # V = 0: so is the gradient
-            return Direction(-swept.G, GtG, grad, -(grad**2), self.t_U or c / (p * largest or 1.0))
+            return Direction(swept.G, GtG, grad, grad**2, self.t_U or c / (p * largest or 1.0))
         P = np.linalg.inv(swept.VVt + max(self.damping, 1e-12) * largest * np.eye(problem.rank))
-        return Direction(-(swept.G @ P), P @ GtG @ P, grad, -float(np.vdot(GtG, P)), self.t_U or c / p)
+        return Direction(swept.G @ P, P @ GtG @ P, grad, float(np.vdot(GtG, P)), self.t_U or c / p)
 
     def iterate(self, problem: Problem, state: ProximalState) -> ProximalState:
         """One iteration of Algorithm 1 or 2 with the state's γ."""
@@ -172,7 +172,7 @@ class ProximalGradient(Solver):
         movement = float(np.hypot(problem.scale * dU, swept.dS))
         return ProximalState(
             iteration=state.iteration + 1,
-            U=U if failure else retract(U, t * go.D),
+            U=U if failure else retract(U, -t * go.D),
             S=state.spare,
             spare=state.S,
             l1=swept.l1,
@@ -226,7 +226,7 @@ class ProximalGradient(Solver):
 
 
 def _relative_change(V: Float, last: ProximalState, t: float) -> float:
-    """‖UV - U'V'‖ / ‖U'V'‖ after the step U = Retr_U'(t D), without cancellation and without U.
+    """‖UV - U'V'‖ / ‖U'V'‖ after the step U = Retr_U'(-t D), without cancellation and without U.
 
     With the retraction's RᵀR = I + t²DᵀD, the part of U'V' within span(U) has the coefficients R⁻ᵀV', and the part
     outside has the Gram matrix V'ᵀ (I - R⁻¹R⁻ᵀ) V' = V'ᵀ t²DᵀD (RᵀR)⁻¹ V'.
