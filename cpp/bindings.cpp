@@ -73,6 +73,8 @@ class Scratch {
     }
 };
 
+int64_t whole_lines(int64_t doubles) { return (doubles + 7) / 8 * 8; }
+
 Array new_array(size_t rows, size_t cols) {
     double* data = new double[rows * cols + 1];
     return Array(data, {rows, cols}, nb::capsule(data, [](void* p) noexcept { delete[] static_cast<double*>(p); }));
@@ -100,11 +102,11 @@ class ColumnSweep {
     }
 
     // work(worker, block, begin, end) over each block's columns, in slices short enough to stop between; the part of
-    // memory a block adds to is cleared first.
+    // memory a block adds to is cleared first. Parts are whole cache lines: two blocks never write to the same one.
     template <class Work>
     Phase over_columns(const std::vector<int64_t>& bounds, double* parts, int64_t part, Stop& stop, Work work) const {
         return {int64_t(bounds.size()) - 1, [=, this_ = this, &bounds, &stop](int worker, int64_t b) {
-                    if (parts) std::memset(parts + b * part, 0, sizeof(double) * size_t(part));
+                    std::memset(parts + b * part, 0, sizeof(double) * size_t(part));
                     const int64_t* indptr = this_->columns_.indptr;
                     for (int64_t begin = bounds[b]; begin < bounds[b + 1] && !stop(worker);) {
                         int64_t end = begin + 1;
@@ -118,16 +120,17 @@ class ColumnSweep {
     static constexpr int64_t row_piece = 512;  // rows summed up at once
     int64_t row_pieces() const { return (columns_.m + row_piece - 1) / row_piece; }
 
-    // out (m x width) = the sum of the blocks' parts (m + 1 rows of `padded` each), always in the blocks' order;
+    // out (m x width) = the sum of the blocks' parts (which begin with m + 1 rows of `padded`), in the blocks' order;
     // finish(piece, first row, last row) follows for each piece.
     template <class Finish>
-    Phase add_parts(double* parts, int64_t blocks, int64_t padded, int64_t width, double* out, Finish finish) const {
-        const int64_t m = columns_.m, size = (m + 1) * padded;
+    Phase add_parts(double* parts, int64_t part, int64_t blocks, int64_t padded, int64_t width, double* out,
+                    Finish finish) const {
+        const int64_t m = columns_.m;
         return {row_pieces(), [=](int, int64_t b) {
                     const int64_t first = b * row_piece, last = std::min(m, first + row_piece);
                     double* sum = parts + first * padded;
-                    for (int64_t part = 1; part < blocks; ++part)
-                        for (int64_t k = 0; k < (last - first) * padded; ++k) sum[k] += sum[part * size + k];
+                    for (int64_t other = 1; other < blocks; ++other)
+                        for (int64_t k = 0; k < (last - first) * padded; ++k) sum[k] += sum[other * part + k];
                     for (int64_t i = first; i < last; ++i)
                         for (int64_t a = 0; a < width; ++a) out[i * width + a] = parts[i * padded + a];
                     finish(b, first, last);
@@ -197,20 +200,22 @@ class ColumnSweep {
         args.V = V.data();
 
         const auto bounds = blocks(padded);
-        const int64_t count = int64_t(bounds.size()) - 1, part = (m + 1) * padded;
-        double* parts = moves ? partial_.at_least(size_t(count * part)) : nullptr;
-        const int64_t memory = (kernels_.sweep_memory(int(r)) + 7) / 8 * 8;
+        const int64_t count = int64_t(bounds.size()) - 1;
+        // A block's part of memory: its gradient, then its V V^T.
+        const int64_t length = kernels_.row_length(int(r)), gradient = moves ? (m + 1) * padded : 0;
+        const int64_t part = whole_lines(gradient + r * length);
+        double* parts = partial_.at_least(size_t(count * part));
+        const int64_t memory = whole_lines(kernels_.sweep_memory(int(r)));
         double* scratch = workers_.at_least(size_t(memory * threads));
-        std::vector<SweepSums> sums(static_cast<size_t>(count));
-        const int64_t length = kernels_.row_length(int(r));
-        std::vector<double> products(size_t(count * r * length), 0.0);
+        struct alignas(64) BlockSums : SweepSums {};
+        std::vector<BlockSums> sums(static_cast<size_t>(count));
         SweepSums all;
         std::fill(VVt.data(), VVt.data() + r * r, 0.0);
         std::fill(GtG.data(), GtG.data() + r * r, 0.0);
         Stop stop(signalled);
         Phase columns = over_columns(bounds, parts, part, stop, [&](int worker, int64_t b, int64_t begin, int64_t end) {
-            kernels_.sweep(args, begin, end, moves ? parts + b * part : nullptr, products.data() + b * r * length,
-                           sums[size_t(b)], scratch + worker * memory);
+            kernels_.sweep(args, begin, end, parts + b * part, parts + b * part + gradient, sums[size_t(b)],
+                           scratch + worker * memory);
         });
         columns.then = [&] {
             for (int64_t b = 0; b < count; ++b) {
@@ -220,7 +225,7 @@ class ColumnSweep {
                 all.l1 += s.l1;
                 all.dS2 += s.dS2;
                 for (int64_t a = 0; a < r; ++a)
-                    for (int64_t c = 0; c < r; ++c) VVt.data()[a * r + c] += products[size_t((b * r + a) * length + c)];
+                    for (int64_t c = 0; c < r; ++c) VVt.data()[a * r + c] += parts[b * part + gradient + a * length + c];
             }
         };
         std::vector<Phase> phases{columns};
@@ -228,7 +233,7 @@ class ColumnSweep {
         if (moves) {
             grams.assign(size_t(row_pieces() * r * r), 0.0);
             // + l2 U V V^T, and the products for G^T G; most ranks are small, so the loops over them come last
-            Phase rows = add_parts(parts, count, padded, r, G.data(), [&](int64_t piece, int64_t first, int64_t last) {
+            Phase rows = add_parts(parts, part, count, padded, r, G.data(), [&](int64_t piece, int64_t first, int64_t last) {
                 double* gram = grams.data() + piece * r * r;
                 for (int64_t c = 0; c < r; ++c)
                     for (int64_t a = 0; a < r; ++a) {
@@ -257,7 +262,7 @@ class ColumnSweep {
         const int64_t m = columns_.m, width = int64_t(Q.shape(1)), padded = (width + 3) / 4 * 4;
         const GramProductArgs args{columns_, int(padded), padded_copy(Q, padded)};
         const auto bounds = blocks(padded);
-        const int64_t count = int64_t(bounds.size()) - 1, part = (m + 1) * padded;
+        const int64_t count = int64_t(bounds.size()) - 1, part = whole_lines((m + 1) * padded);
         double* parts = partial_.at_least(size_t(count * part));
         Array Y = new_array(size_t(m), size_t(width));
         Stop stop(signalled);
@@ -265,7 +270,7 @@ class ColumnSweep {
                           [&](int, int64_t b, int64_t begin, int64_t end) {
                               kernels_.gram_product(args, begin, end, parts + b * part);
                           }),
-             add_parts(parts, count, padded, width, Y.data(), [](int64_t, int64_t, int64_t) {})},
+             add_parts(parts, part, count, padded, width, Y.data(), [](int64_t, int64_t, int64_t) {})},
             threads, stop);
         return Y;
     }
