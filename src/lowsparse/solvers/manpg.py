@@ -240,7 +240,7 @@ def _relative_change(V: Float, last: ProximalState, t: float) -> float:
     RtR = np.eye(len(moved)) + moved
     inverse = np.linalg.inv(np.linalg.cholesky(RtR))  # R⁻ᵀ
     inside = float(np.linalg.norm(V.T - last.V_last.T @ inverse.T))
-    outside = max(float(np.vdot(np.linalg.solve(RtR, moved), last.VVt_last)), 0.0) ** 0.5
+    outside = max(float(np.vdot(inverse.T @ inverse @ moved, last.VVt_last)), 0.0) ** 0.5
     size = float(np.sqrt(np.trace(last.VVt_last)))
     return float(np.hypot(inside, outside)) / max(size, np.finfo(float).tiny)
 
