@@ -2,20 +2,22 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <stdexcept>
 #include <string>
-#include <tuple>
+#include <vector>
 
 #include "kernels.hpp"
 #include "parallel.hpp"
 
 #if defined(LOWSPARSE_HAS_V3) && defined(_MSC_VER)
+#define NOMINMAX
+#define WIN32_LEAN_AND_MEAN
 #include <windows.h>
 #endif
 
@@ -93,11 +95,11 @@ class ColumnSweep {
     Columns columns_;
     Scratch padded_, partial_, workers_;
 
-    // Every block has a gradient of its own (m x padded): as many blocks as keep those small against the data, at
-    // least four where there is enough to share.
+    // Every block has a gradient of its own (m x padded): as many blocks as keep those to an eighth of the data or less,
+    // at least four where there is enough to share. No more threads run than there are blocks.
     std::vector<int64_t> blocks(int64_t padded) const {
         int64_t count = columns_.nnz < 20000 ? 1 : 4;
-        while (count < 64 && 2 * count * 8 * columns_.m * padded <= columns_.nnz) count *= 2;
+        while (count < 64 && 2 * count * 4 * columns_.m * padded <= columns_.nnz) count *= 2;
         return split_columns(columns_.indptr, columns_.n, columns_.nnz, count);
     }
 
@@ -140,7 +142,7 @@ class ColumnSweep {
     void run(const std::vector<Phase>& phases, int threads, Stop& stop) const {
         {
             const nb::gil_scoped_release released;
-            run_phases(phases, columns_.nnz < 20000 ? 1 : threads, stop);  // little data are not worth a thread
+            run_phases(phases, threads, stop);
         }
         if (stop.was_interrupted) throw nb::python_error();
     }
@@ -201,6 +203,7 @@ class ColumnSweep {
 
         const auto bounds = blocks(padded);
         const int64_t count = int64_t(bounds.size()) - 1;
+        threads = int(std::min<int64_t>(threads, count));
         // A block's part of memory: its gradient, then its V V^T.
         const int64_t length = kernels_.row_length(int(r)), gradient = moves ? (m + 1) * padded : 0;
         const int64_t part = whole_lines(gradient + r * length);
@@ -271,7 +274,7 @@ class ColumnSweep {
                               kernels_.gram_product(args, begin, end, parts + b * part);
                           }),
              add_parts(parts, part, count, padded, width, Y.data(), [](int64_t, int64_t, int64_t) {})},
-            threads, stop);
+            int(std::min<int64_t>(threads, count)), stop);
         return Y;
     }
 };

@@ -112,8 +112,17 @@ LS_INLINE pack join(const double* low, const double* high) {
     half_pack a, b;
     std::memcpy(&a, low, sizeof a);
     std::memcpy(&b, high, sizeof b);
+#if defined(__clang__) || __GNUC__ >= 12
     return __builtin_shufflevector(a, b, 0, 1, 2, 3);
+#else
+    return pack{a[0], a[1], b[0], b[1]};
+#endif
 }
+#if defined(__clang__) || __GNUC__ >= 12
+#define LS_SHUFFLE(a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
+#else
+#define LS_SHUFFLE(a, b, i, j, k, l) __builtin_shuffle(a, b, bits{i, j, k, l})
+#endif
 LS_INLINE void add_pair(double* g, double y, const double* v) {
     half_pack a, b;
     std::memcpy(&a, g, sizeof a);
@@ -121,10 +130,10 @@ LS_INLINE void add_pair(double* g, double y, const double* v) {
     a += y * b;
     std::memcpy(g, &a, sizeof a);
 }
-LS_INLINE pack interleave_low(pack a, pack b) { return __builtin_shufflevector(a, b, 0, 4, 2, 6); }
-LS_INLINE pack interleave_high(pack a, pack b) { return __builtin_shufflevector(a, b, 1, 5, 3, 7); }
-LS_INLINE pack low_halves(pack a, pack b) { return __builtin_shufflevector(a, b, 0, 1, 4, 5); }
-LS_INLINE pack high_halves(pack a, pack b) { return __builtin_shufflevector(a, b, 2, 3, 6, 7); }
+LS_INLINE pack interleave_low(pack a, pack b) { return LS_SHUFFLE(a, b, 0, 4, 2, 6); }
+LS_INLINE pack interleave_high(pack a, pack b) { return LS_SHUFFLE(a, b, 1, 5, 3, 7); }
+LS_INLINE pack low_halves(pack a, pack b) { return LS_SHUFFLE(a, b, 0, 1, 4, 5); }
+LS_INLINE pack high_halves(pack a, pack b) { return LS_SHUFFLE(a, b, 2, 3, 6, 7); }
 #else
 LS_INLINE pack join(const double* low, const double* high) { return pack{{low[0], low[1], high[0], high[1]}}; }
 LS_INLINE void add_pair(double* g, double y, const double* v) {

@@ -1,4 +1,4 @@
-// Blocks of columns on threads. The blocks depend on the data alone, never on the number of threads; every block has
+// Blocks of work on threads. The blocks depend on the data alone, never on the number of threads; every block has
 // sums of its own, which are added in the blocks' order, so the result has the same bits for every number of threads.
 #pragma once
 #include <atomic>
@@ -98,6 +98,7 @@ inline void run_phases(const std::vector<Phase>& phases, int threads, Stop& stop
         }
     };
     std::vector<std::thread> team;
+    team.reserve(size_t(threads));
     try {
         for (int id = 1; id < threads; ++id) team.emplace_back(worker, id);
     } catch (const std::system_error&) {

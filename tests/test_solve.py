@@ -89,8 +89,8 @@ def test_the_data_are_not_changed():
         ({"max_iter": True}, ValueError, "max_iter"),
         ({"max_time": 0}, ValueError, "max_time must be positive"),
         ({"max_time": np.nan}, ValueError, "max_time must be positive"),
-        ({"tol": -1e-3}, ValueError, "tol must be 0 or more"),
-        ({"tol": np.nan}, ValueError, "tol must be 0 or more"),
+        ({"tol": -1e-3}, ValueError, "tol must be a number of 0 or more"),
+        ({"tol": np.nan}, ValueError, "tol must be a number of 0 or more"),
         ({"backend": "gpu"}, ValueError, "unknown backend 'gpu'"),
         ({"random_state": -1}, ValueError, "random_state"),
         ({"callback": 3}, TypeError, "callback must be a function"),
@@ -124,8 +124,8 @@ def test_arguments_that_make_no_sense_are_named(arguments, error, message):
         (AManPGC(mu1=1), r"mu1 must be in \(0, 1\)"),
         (AManPGC(mu2=0), r"mu2 must be in \(0, 1\)"),
         (AManPGC(epsilon_factor=0), "epsilon_factor must be positive"),
-        (AManPGC(stages=0), "stages must be 1 or more"),
-        (AManPGC(stage_iter=0), "stage_iter must be 1 or more"),
+        (AManPGC(stages=0), "stages must be a whole number"),
+        (AManPGC(stage_iter=0), "stage_iter must be a whole number"),
     ],
 )
 def test_parameters_that_make_no_sense_are_named_before_the_first_iteration(solver, message):
@@ -209,8 +209,38 @@ def test_without_tolerance_it_runs_to_the_last_iteration(name):
     assert r.status is Status.MAX_ITER
     assert r.n_iter == len(r.trace["iteration"]) == 700
     assert not r.converged
-    assert "raise max_iter" in r.message
+    assert "as tol = 0 asks" in r.message
     assert np.isfinite(r.objective)
+
+
+def test_out_of_iterations_it_says_what_to_do():
+    r = ls.solve(robust_problem().M, 3, max_iter=4)
+    assert (r.status, r.n_iter) == (Status.MAX_ITER, 4)
+    assert "raise max_iter" in r.message
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_wherever_it_stops_objective_and_gamma_belong_to_the_point(name):
+    M = robust_problem(200, 150, rank=2).M
+    for max_iter in range(1, 12):  # some of them end a stage
+        r = ls.solve(M, 2, method=name, tol=0, max_iter=max_iter)
+        e = r.L.at(M.rows, M.columns_of_entries()) - M.values
+        S = on_entries(M, r.S.toarray())
+        F = 0.5 * np.sum((e + S) ** 2) + r.trace["gamma"][-1] * np.sum(np.abs(S))
+        assert r.objective == pytest.approx(F, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("size", [1e2, 1e4, 1e6, -1e9])
+def test_one_wild_entry_changes_nothing(name, size):
+    problem = robust_problem(200, 150, density=0.5, outliers=0.05)
+    values = problem.M.values.copy()
+    values[777] = size
+    r = ls.solve(with_values(problem.M, values), 3, method=name)
+    assert r.converged
+    assert relative(r.L, problem.L) < (1e-6 if name.endswith("c") else 2e-3)
+    where = problem.M.rows[777], problem.M.columns_of_entries()[777]
+    assert r.S[where] == pytest.approx(size - float(problem.L.at(*where)), rel=1e-2)
 
 
 @pytest.mark.parametrize("solver", [AManPG(epsilon=1e3, delta=0.9), AManPGC(delta=0.9, stages=2)])
@@ -413,6 +443,39 @@ def test_parameters_may_be_numpy_numbers(tmp_path):
     whole = ls.solve(M, 3, method=solver, max_iter=20)
     ls.solve(M, 3, method=solver, max_iter=20, callback=stop_at(6), checkpoint=at)
     assert_same_bits(ls.solve(M, 3, method=solver, max_iter=20, resume=at), whole)
+
+
+def test_a_rerun_without_resume_does_not_lose_what_was_saved_before_it_has_more(tmp_path):
+    M, at = robust_problem().M, tmp_path / "solve.npz"
+    ls.solve(M, 3, max_iter=5, tol=0, checkpoint=at)
+    saved = at.read_bytes()
+    with pytest.raises(ValueError, match="t_S"):
+        ls.solve(M, 3, method=AManPGC(t_S=2.0), checkpoint=at)
+
+    class Interrupting(AManPGC):
+        def advance(self, problem, state):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ls.solve(M, 3, method=Interrupting(), checkpoint=at)
+    assert at.read_bytes() == saved
+    assert [path.name for path in tmp_path.iterdir()] == ["solve.npz"]
+
+
+def test_solves_side_by_side_leave_the_threads_of_blas_as_they_were():
+    from concurrent.futures import ThreadPoolExecutor
+
+    from threadpoolctl import threadpool_info
+
+    def blas_threads():
+        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+    before = blas_threads()
+    M = robust_problem().M
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda k: ls.solve(M, 3, tol=0, max_iter=5 + 30 * k), range(4)))
+    assert [r.n_iter for r in results] == [5, 35, 65, 95]
+    assert blas_threads() == before
 
 
 def test_a_checkpoint_that_cannot_be_written_is_known_before_the_work(tmp_path):

@@ -14,7 +14,7 @@ import numpy as np
 from .result import Trace
 from .solvers.base import Problem, Solver, State
 
-__all__ = ["load", "save"]
+__all__ = ["check_writable", "load", "save"]
 
 FORMAT = 1
 AnyState = TypeVar("AnyState", bound=State)
@@ -35,6 +35,18 @@ def _to_json(header: dict[str, Any]) -> str:
     return json.dumps(header, default=lambda scalar: scalar.item())  # parameters may be NumPy's numbers
 
 
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Raise now if `save` would fail later; what is at `path` stays."""
+    beside = _beside(Path(path))
+    with open(beside, "wb"):
+        pass
+    beside.unlink()
+
+
+def _beside(target: Path) -> Path:
+    return target.with_name(target.name + ".part")
+
+
 def save(path: str | os.PathLike[str], problem: Problem, solver: Solver, state: State, trace: Trace) -> None:
     """Write the state beside `path`, then rename: a file of that name is always whole."""
     arrays: dict[str, Any] = {f"trace.{name}": trace[name] for name in trace}
@@ -48,7 +60,7 @@ def save(path: str | os.PathLike[str], problem: Problem, solver: Solver, state: 
             plain[field.name] = value
     header = {"format": FORMAT, "identity": _identity(problem, solver), "state": plain}
     target = Path(path)
-    beside = target.with_name(target.name + ".part")
+    beside = _beside(target)
     try:
         with open(beside, "wb") as file:
             np.savez(file, header=np.array(_to_json(header)), **arrays)

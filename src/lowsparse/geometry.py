@@ -7,7 +7,7 @@ import contextlib
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["project", "qf", "retract"]
+__all__ = ["qf", "retract"]
 
 Float = NDArray[np.float64]
 
@@ -31,17 +31,6 @@ def qf(A: Float) -> Float:
             return Q
     Q, R = np.linalg.qr(A)
     return np.ascontiguousarray(Q * np.where(np.diag(R) < 0, -1.0, 1.0))
-
-
-def project(U: Float, H: Float) -> Float:
-    """The part of H in the tangent space at U: (I - U Uᵀ) H.
-
-    >>> U = np.eye(3)[:, :1]
-    >>> project(U, np.array([[5.0], [1.0], [2.0]])).ravel().tolist()
-    [0.0, 1.0, 2.0]
-    """
-    tangent: Float = H - U @ (U.T @ H)
-    return tangent
 
 
 def retract(U: Float, H: Float) -> Float:

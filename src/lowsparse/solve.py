@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -29,7 +30,7 @@ ADVICE = {
     "(slow progress often means a low-rank part whose singular values differ much)",
     Status.MAX_TIME: "not converged after {s:.3g} s: raise max_time, or go on from a checkpoint",
     Status.STALLED: "no step decreases the objective any more, though the method is not done: the result is as good as "
-    "the arithmetic allows, or the rank is too high for the data",
+    "the arithmetic allows, the rank is too high for the data, or a given t_U is far too large",
     Status.DIVERGED: "the iteration ran into numbers that are not finite: give a smaller t_U or step, or leave "
     "backtracking on",
     Status.STOPPED_BY_CALLBACK: "the callback asked to stop",
@@ -125,26 +126,28 @@ def solve(
     rank = M.check_rank(rank)
     solver = from_name(method) if isinstance(method, str) else method
     if not isinstance(solver, Solver):
-        raise TypeError(f"method must be a name or a solver object, not {type(method).__name__}")
+        called = f"; did you mean {method.__name__}()?" if isinstance(method, type) else ""
+        raise TypeError(f"method must be a name or a solver object, not {method!r}{called}")
     if isinstance(max_iter, bool) or not isinstance(max_iter, int | np.integer) or max_iter < 1:
         raise ValueError(f"max_iter must be a whole number of 1 or more, not {max_iter!r}")
     if max_time is not None and not max_time > 0:
         raise ValueError(f"max_time must be positive seconds, or None, not {max_time!r}")
-    if not (np.isfinite(tol) and tol >= 0):
-        raise ValueError(f"tol must be 0 or more, not {tol!r}")
+    if not isinstance(tol, int | float | np.integer | np.floating) or not 0 <= tol < np.inf:
+        raise ValueError(f"tol must be a number of 0 or more, not {tol!r}")
     if callback is not None and not callable(callback):
         raise TypeError("callback must be a function of one argument")
 
     began = time.perf_counter()
     # The dense algebra above the waist is small. One thread makes it independent of their number, and leaves the
     # cores to the sweep (OpenBLAS threads spin between calls).
-    with threadpool_limits(1, user_api="blas"):
+    with _one_blas_thread:
         sweep = open_sweep(M, backend)
-        size, largest = _sizes(M.values)
+        size, largest, clip = _sizes(M.values)
         if resume is not None:
             start = "random"  # the checkpoint has a better one
-        U = starting_subspace(start, sweep, M.shape[0], rank, generator(random_state))
-        problem = Problem(M, rank, sweep, U, float(tol), size or 1.0, largest)
+        plain = sweep if np.isinf(clip) else open_sweep(_clipped(M, clip), sweep.name)
+        U = starting_subspace(start, plain, M.shape[0], rank, generator(random_state))
+        problem = Problem(M, rank, sweep, U, float(tol), size or 1.0, largest, clip)
         solver.check(problem)
         loop = _Loop(problem, solver, int(max_iter), max_time, callback, checkpoint, began)
         if resume is not None:
@@ -199,12 +202,13 @@ class _Loop:
 
     def run(self) -> tuple[Status, str]:
         if self.checkpoint is not None:  # before any work: a file that cannot be written is an error now
-            checkpoints.save(self.checkpoint, self.problem, self.solver, self.state, self.trace)
+            checkpoints.check_writable(self.checkpoint)
         try:
             ended = self.ended()
             while ended is None:
-                self.state = self.solver.advance(self.problem, self.state)
-                self.trace.append(iteration=self.state.iteration, seconds=self.seconds(), **self.state.row)
+                state = self.solver.advance(self.problem, self.state)
+                self.trace.append(iteration=state.iteration, seconds=self.seconds(), **state.row)
+                self.state = state
                 stop = self.call_back()
                 ended = self.ended() or ((Status.STOPPED_BY_CALLBACK, "") if stop else None)
                 if time.perf_counter() - self.saved > CHECKPOINT_SECONDS:
@@ -222,7 +226,7 @@ class _Loop:
         if tol > 0 and state.accuracy <= tol:
             return Status.CONVERGED, f"the accuracy {state.accuracy:.2g} is at most tol = {tol:g}"
         if state.iteration >= self.max_iter:
-            return Status.MAX_ITER, ""
+            return Status.MAX_ITER, "" if tol else f"ran {state.iteration} iterations, as tol = 0 asks"
         if self.max_time is not None and time.perf_counter() - self.began >= self.max_time:
             return Status.MAX_TIME, ""
         return None
@@ -245,29 +249,64 @@ class _Loop:
         return bool(stop)
 
     def save(self) -> None:
-        if self.checkpoint is not None:
+        if self.checkpoint is not None and self.state.iteration:
+            # an interruption may have come after a row was added, and before its state was taken over
+            rows = {name: self.trace[name][: self.state.iteration] for name in self.trace}
             try:
-                checkpoints.save(self.checkpoint, self.problem, self.solver, self.state, self.trace)
+                checkpoints.save(self.checkpoint, self.problem, self.solver, self.state, Trace(rows))
             except OSError as error:  # a full disk must not cost the result
                 warnings.warn(f"the checkpoint could not be written: {error}", RuntimeWarning, stacklevel=4)
         self.saved = time.perf_counter()
 
 
-def _sizes(values: NDArray[Any]) -> tuple[float, float]:
-    """The root mean square and the largest magnitude, in float64, without a copy of all the values."""
+class _OneBlasThread:
+    """BLAS on one thread while any solve runs: the limit is the process's; the first in sets, the last out lifts it."""
+
+    def __init__(self) -> None:
+        self.lock, self.inside, self.limits = threading.Lock(), 0, None
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if not self.inside:
+                self.limits = threadpool_limits(1, user_api="blas")
+            self.inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.inside -= 1
+            if not self.inside and self.limits is not None:
+                self.limits.restore_original_limits()
+
+
+_one_blas_thread = _OneBlasThread()
+
+
+def _sizes(values: NDArray[Any]) -> tuple[float, float, float]:
+    """The root mean square up to `clip`, the largest magnitude, and `clip` itself, without a copy of all the values.
+
+    One wild entry would set the root mean square, and the start, on its own. Entries beyond 20 medians of the
+    magnitudes (of a sample, zeros left out) count as that many; if there are none, `clip` is infinite.
+    """
+    sample = np.abs(values[:: max(1, values.size // 100_000)]).astype(np.float64)
+    clip = 20 * float(np.median(sample[sample > 0])) if sample.any() else np.inf
     squares = largest = 0.0
     for first in range(0, values.size, 1 << 20):
-        part = values[first : first + (1 << 20)].astype(np.float64)
+        part = np.abs(values[first : first + (1 << 20)]).astype(np.float64)
+        largest = max(largest, float(part.max()))
+        np.minimum(part, clip, out=part)
         with np.errstate(over="ignore"):
             squares += float(part @ part)
-        largest = max(largest, float(np.max(np.abs(part))))
     size = float(np.sqrt(squares / values.size))
     if largest > 0 and not (1e-70 < largest < 1e70 and size > 0):
         raise ValueError(
             f"the largest magnitude in the data is {largest:.2g}: its powers leave the range of floating-point "
             "numbers; divide the data by it first"
         )
-    return size, largest
+    return size, largest, clip if largest > clip else np.inf
+
+
+def _clipped(M: ObservedMatrix, clip: float) -> ObservedMatrix:
+    return ObservedMatrix(M.indptr, M.rows, np.clip(M.values, -clip, clip), M.shape)
 
 
 def _outliers(M: ObservedMatrix, S: NDArray[Any]) -> sparse.csc_array:

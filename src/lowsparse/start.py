@@ -92,8 +92,10 @@ def starting_subspace(
             return qf(rng.standard_normal((m, rank)))
         raise ValueError(f"unknown start {start!r}: choose 'svd' or 'random', or give a matrix, a LowRank or a Result")
     lowrank = getattr(start, "L", start)
-    given = lowrank.U if isinstance(lowrank, LowRank) else start
-    U = np.array(given, dtype=np.float64, ndmin=2)
+    given = np.asarray(lowrank.U if isinstance(lowrank, LowRank) else start)
+    if given.dtype.kind not in "fiu":
+        raise TypeError(f"the start must be a matrix of real numbers, a LowRank or a Result, not {start!r}")
+    U = np.array(given[:, None] if given.ndim == 1 else given, dtype=np.float64)
     if U.shape != (m, rank):
         raise ValueError(f"the start has shape {U.shape}, but U is {m} x {rank} (rows of M x rank)")
     if not np.isfinite(U).all() or np.linalg.matrix_rank(U) < rank:

@@ -15,7 +15,7 @@ from ..observed import ObservedMatrix
 from ..result import Stationarity
 from ..sweeps import Float, Sweep
 
-__all__ = ["Outcome", "Problem", "Solver", "State", "require", "require_positive"]
+__all__ = ["Outcome", "Problem", "Solver", "State", "require", "require_count", "require_positive"]
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,9 @@ class Problem:
     sweep: Sweep
     start: Float  # U⁰, orthonormal
     tol: float  # 0: never converged
-    scale: float  # the root mean square of the entries; 1 if all are zero
+    scale: float  # the root mean square of the entries, each taken as at most `clip`; 1 if all are zero
     largest: float  # max |x|
+    clip: float  # no inlier is likely to be larger; infinite if no entry is
 
 
 @dataclass(kw_only=True)
@@ -106,4 +107,13 @@ def require_positive(solver: Solver, *names: str) -> None:
     """Raise unless each of these parameters is None or a positive, finite number."""
     for name in names:
         value = getattr(solver, name)
-        require(value is None or 0 < value < np.inf, name, value, "positive and finite, or None")
+        number = isinstance(value, int | float | np.integer | np.floating)
+        require(value is None or (number and 0 < value < np.inf), name, value, "positive and finite, or None")
+
+
+def require_count(solver: Solver, *names: str) -> None:
+    """Raise unless each of these parameters is None or a whole number of 1 or more."""
+    for name in names:
+        value = getattr(solver, name)
+        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        require(value is None or (whole and value >= 1), name, value, "a whole number of 1 or more")

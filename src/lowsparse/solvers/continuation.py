@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
-from .base import Problem, require, require_positive
+from .base import Problem, require, require_count, require_positive
 from .manpg import ProximalGradient, ProximalState
 
 __all__ = ["AManPGC", "ManPGC"]
@@ -39,12 +39,12 @@ class ManPGC(ProximalGradient):
     alternating: ClassVar[bool] = False
     default_step: ClassVar[float] = 0.7
 
-    gamma0: float | None = None  # None: ten times the root mean square of the entries, at most their largest
+    gamma0: float | None = None  # None: ten times the root mean square of the entries, at most the largest inlier
     gamma_min: float | None = None  # the last stage is the first with γ <= gamma_min; None: from tol
     mu1: float = 0.1  # γ shrinks by
     mu2: float | None = None  # ε shrinks by; None: as γ
     epsilon0: float | None = None  # None: epsilon_factor γ₀ √|Ω|
-    epsilon_factor: float = 0.001
+    epsilon_factor: float = 0.001  # 0.002 leaves columns with few entries behind (case 2)
     stages: int | None = None  # how many γ there are; None: from gamma_min
     stage_iter: int = 200  # at most, in every stage but the last; one left unsolved spoils those after it
     noise_stop: bool = True  # end at the noise level of the inliers
@@ -55,12 +55,11 @@ class ManPGC(ProximalGradient):
         require_positive(self, "gamma0", "gamma_min", "epsilon0", "epsilon_factor")
         require(0 < self.mu1 < 1, "mu1", self.mu1, "in (0, 1)")
         require(self.mu2 is None or 0 < self.mu2 < 1, "mu2", self.mu2, "in (0, 1), or None")
-        require(self.stages is None or self.stages >= 1, "stages", self.stages, "1 or more, or None")
-        require(self.stage_iter >= 1, "stage_iter", self.stage_iter, "1 or more")
+        require_count(self, "stages", "stage_iter")
 
     def schedule(self, problem: Problem) -> tuple[float, int]:
         """γ₀ and the number of stages, a whole number so that no rounding adds or drops one."""
-        gamma0 = min(10 * problem.scale, problem.largest) if self.gamma0 is None else self.gamma0
+        gamma0 = min(10 * problem.scale, problem.largest, problem.clip) if self.gamma0 is None else self.gamma0
         gamma0 = gamma0 or problem.scale  # data that are all zero
         if self.stages is not None:
             return gamma0, self.stages
@@ -74,8 +73,17 @@ class ManPGC(ProximalGradient):
         return self.begin(problem, self.schedule(problem)[0])
 
     def advance(self, problem: Problem, state: ProximalState) -> ProximalState:
-        """One iteration with the stage's γ, and on to the next stage if this one is done."""
+        """One iteration with the stage's γ, or with the next one's if the last iteration ended its stage."""
         gamma0, stages = self.schedule(problem)
+        if state.stage_done:
+            state = replace(
+                state,
+                stage=state.stage + 1,
+                stage_start=state.iteration,
+                gamma=gamma0 * self.mu1 ** (state.stage + 1),
+                # ManPG: S came from the old γ, the reference from the S before it; their objectives do not compare
+                guarded=self.alternating,
+            )
         state = self.iterate(problem, state)
         epsilon0 = self.epsilon0 or self.epsilon_factor * gamma0 * math.sqrt(problem.M.nnz)
         epsilon = epsilon0 * (self.mu2 or self.mu1) ** state.stage
@@ -91,12 +99,7 @@ class ManPGC(ProximalGradient):
             state.finished = f"gamma = {state.gamma:.2g} is at the noise of the inliers"
         elif solved and last:
             state.finished = f"the last stage, gamma = {state.gamma:.2g}, is solved"
-        elif not last and state.accuracy > problem.tol and (solved or (capped and not crowded)):
-            state.stage += 1
-            state.stage_start = state.iteration
-            state.gamma = gamma0 * self.mu1**state.stage
-            # ManPG: S came from the old γ, the reference from the S before it; their objectives do not compare
-            state.guarded = self.alternating
+        state.stage_done = not last and (solved or (capped and not crowded))
         return state
 
 

@@ -59,6 +59,7 @@ class ProximalState(State):
     # of the continuation
     stage: int = 0
     stage_start: int = 0  # the iteration before its first
+    stage_done: bool = False  # the next iteration belongs to the next stage
 
 
 class Accepted(NamedTuple):
@@ -90,7 +91,7 @@ class ProximalGradient(Solver):
 
     t_S: float = 1.0  # step in S; 1 is exact, as the Lipschitz constant of ∇_S f is 1
     t_U: float | None = None  # fixed step in U; None: step / (p ‖V‖₂²), anew in each iteration
-    step: float | None = None  # None: 1 (AManPG), 0.7 (ManPG)
+    step: float | None = None  # None: 1.1 (alternating) or 0.7; the limit of stability is about 1.3
     lam: float = 1e-5  # λ: how surely unobserved entries are zero; its square is what regularises
     delta: float | None = None  # end when UV changes by less than this, relatively (video: 0.01)
     precondition: bool = False  # step along -G (V Vᵀ + damping ‖V‖₂² I)⁻¹ / p: insensitive to the condition of L
@@ -105,9 +106,12 @@ class ProximalGradient(Solver):
         require(0 <= self.damping < np.inf, "damping", self.damping, "0 or more")
 
     def begin(self, problem: Problem, gamma: float) -> ProximalState:
-        """(U⁰, S⁰ = 0) with the threshold γ."""
-        S = np.zeros(problem.M.nnz, problem.M.dtype)
-        return ProximalState(U=problem.start, S=S, spare=np.empty_like(S), gamma=gamma)
+        """(U⁰, S⁰) with the threshold γ; S⁰ is 0 but where an entry exceeds all that an inlier could be."""
+        x = problem.M.values
+        S = np.zeros_like(x) if np.isinf(problem.clip) else x - np.clip(x, -problem.clip, problem.clip)
+        return ProximalState(
+            U=problem.start, S=S, spare=np.empty_like(S), l1=float(np.sum(np.abs(S), dtype=np.float64)), gamma=gamma
+        )
 
     def sweep(self, problem: Problem, state: ProximalState, U: Float, rule: Rule) -> Swept:
         """One pass over the data at (U, S)."""
@@ -304,4 +308,4 @@ class AManPG(ManPG):
 
     name: ClassVar[str] = "amanpg"
     alternating: ClassVar[bool] = True
-    default_step: ClassVar[float] = 1.0
+    default_step: ClassVar[float] = 1.1

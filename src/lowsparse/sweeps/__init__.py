@@ -97,7 +97,7 @@ def open_sweep(M: ObservedMatrix, backend: str = "auto") -> Sweep:
     'numpy'
     """
     if backend == "auto":
-        backend = os.environ.get("LOWSPARSE_BACKEND", "auto")
+        backend = os.environ.get("LOWSPARSE_BACKEND") or "auto"
     if backend == "auto":
         why = _module("native").reason_unavailable()
         if why is None:

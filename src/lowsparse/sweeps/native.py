@@ -34,7 +34,7 @@ def num_threads() -> int:
         if text:
             if not text.isdecimal() or int(text) < 1:
                 raise ValueError(f"{name}={text!r} is not a positive whole number")
-            return int(text)
+            return min(int(text), 4096)
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on this system
