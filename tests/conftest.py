@@ -24,6 +24,11 @@ def orthonormal(m, r, seed=0):
     return qf(np.random.default_rng([7, seed]).standard_normal((m, r)))
 
 
+def tangent_part(U, H):
+    """The projection of H onto the tangent space at U."""
+    return H - U @ (U.T @ H)
+
+
 def robust_problem(m=60, n=50, rank=3, density=0.6, outliers=0.1, seed=101, **kind):
     return ls.datasets.synthetic(m, n, rank=rank, density=density, outliers=outliers, random_state=seed, **kind)
 

@@ -6,7 +6,7 @@ from scipy.linalg import subspace_angles
 from scipy.sparse.linalg import svds
 
 import lowsparse as ls
-from conftest import METHODS, opened, orthonormal, robust_problem
+from conftest import METHODS, opened, orthonormal, robust_problem, tangent_part
 from lowsparse.geometry import qf, retract
 from lowsparse.start import generator, left_singular_vectors, starting_subspace
 
@@ -18,8 +18,7 @@ def assert_orthonormal(Q, tol=1e-13):
 
 
 def tangent(U, seed=3):
-    H = np.random.default_rng(seed).standard_normal(U.shape)
-    return H - U @ (U.T @ H)
+    return tangent_part(U, np.random.default_rng(seed).standard_normal(U.shape))
 
 
 # ---------------------------------------------------------------------- geometry
