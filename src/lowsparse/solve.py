@@ -145,8 +145,14 @@ def solve(
         size, largest, clip = _sizes(M.values)
         if resume is not None:
             start = "random"  # the checkpoint has a better one
-        plain = sweep if np.isinf(clip) else open_sweep(_clipped(M, clip), sweep.name)
-        U = starting_subspace(start, plain, M.shape[0], rank, generator(random_state))
+        # held by the call alone: the clipped copy must be gone before the iteration
+        U = starting_subspace(
+            start,
+            sweep if np.isinf(clip) else open_sweep(_clipped(M, clip), sweep.name),
+            M.shape[0],
+            rank,
+            generator(random_state),
+        )
         problem = Problem(M, rank, sweep, U, float(tol), size or 1.0, largest, clip)
         solver.check(problem)
         loop = _Loop(problem, solver, int(max_iter), max_time, callback, checkpoint, began)
