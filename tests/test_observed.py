@@ -239,8 +239,8 @@ def test_unsorted_lines_are_sorted_in_the_copy_only(fmt):
     X = np.where(A.toarray() == 0, nan, A.toarray())
     before = copy.deepcopy([A.indptr, A.indices, A.data])
     assert_holds(ObservedMatrix.from_scipy(A), X)
-    for now, then in zip([A.indptr, A.indices, A.data], before, strict=True):
-        np.testing.assert_array_equal(now, then)
+    for found, expected in zip([A.indptr, A.indices, A.data], before, strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_lying_flags_of_scipy_are_not_believed():
@@ -257,9 +257,9 @@ def test_sparse_input_is_not_modified(fmt):
     M = ObservedMatrix.from_scipy(A)
     np.testing.assert_array_equal(M.T.T.to_dense(fill=0.0), A.toarray())
     assert len(arrays) >= 2
-    for now, then in zip(arrays, before, strict=True):
-        np.testing.assert_array_equal(now, then)
-        assert now.flags.writeable == then.flags.writeable
+    for found, expected in zip(arrays, before, strict=True):
+        np.testing.assert_array_equal(found, expected)
+        assert found.flags.writeable == expected.flags.writeable
 
 
 def test_wide_indices_and_spare_room_in_the_arrays():
@@ -315,10 +315,10 @@ def test_coo_leaves_its_input_alone():
     given_arrays = shuffled(holey(30, 20, 0.5))
     before = copy.deepcopy(given_arrays)
     M = ObservedMatrix.from_coo(*given_arrays)
-    for now, then in zip(given_arrays, before, strict=True):
-        np.testing.assert_array_equal(now, then)
-        assert now.flags.writeable
-        assert not np.shares_memory(now, M.values)
+    for found, expected in zip(given_arrays, before, strict=True):
+        np.testing.assert_array_equal(found, expected)
+        assert found.flags.writeable
+        assert not np.shares_memory(found, M.values)
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])

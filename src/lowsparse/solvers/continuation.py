@@ -69,7 +69,7 @@ class ManPGC(ProximalGradient):
         return gamma0, 1 + max(0, math.ceil(math.log(gamma_min / gamma0) / math.log(self.mu1) - 1e-9))
 
     def init(self, problem: Problem) -> ProximalState:
-        """(U⁰, 0) with γ₀."""
+        """(U⁰, S⁰) with γ₀."""
         return self.begin(problem, self.schedule(problem)[0])
 
     def advance(self, problem: Problem, state: ProximalState) -> ProximalState:

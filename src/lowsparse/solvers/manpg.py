@@ -279,7 +279,7 @@ class ManPG(ProximalGradient):
         require_positive(self, "gamma", "epsilon")
 
     def init(self, problem: Problem) -> ProximalState:
-        """(U⁰, 0)."""
+        """(U⁰, S⁰)."""
         return self.begin(problem, 0.01 * problem.scale if self.gamma is None else self.gamma)
 
     def advance(self, problem: Problem, state: ProximalState) -> ProximalState:
