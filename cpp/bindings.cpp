@@ -95,11 +95,11 @@ class ColumnSweep {
     Columns columns_;
     Scratch padded_, partial_, workers_;
 
-    // Every block has a gradient of its own (m x padded): as many blocks as keep those to an eighth of the data or less,
+    // Every block has a gradient of its own (m x padded): as many blocks as keep those to a twelfth of the data or less,
     // at least four where there is enough to share. No more threads run than there are blocks.
     std::vector<int64_t> blocks(int64_t padded) const {
         int64_t count = columns_.nnz < 20000 ? 1 : 4;
-        while (count < 64 && 2 * count * 4 * columns_.m * padded <= columns_.nnz) count *= 2;
+        while (count < 64 && 2 * count * 6 * columns_.m * padded <= columns_.nnz) count *= 2;
         return split_columns(columns_.indptr, columns_.n, columns_.nnz, count);
     }
 
@@ -122,20 +122,17 @@ class ColumnSweep {
     static constexpr int64_t row_piece = 512;  // rows summed up at once
     int64_t row_pieces() const { return (columns_.m + row_piece - 1) / row_piece; }
 
-    // out (m x width) = the sum of the blocks' parts (which begin with m + 1 rows of `padded`), in the blocks' order;
-    // finish(piece, first row, last row) follows for each piece.
+    // Adds the blocks' parts, which begin with m + 1 rows of `padded`, to the first of them, in the blocks' order;
+    // finish(piece, first row, last row) follows for each piece of rows.
     template <class Finish>
-    Phase add_parts(double* parts, int64_t part, int64_t blocks, int64_t padded, int64_t width, double* out,
-                    Finish finish) const {
+    Phase add_parts(double* parts, int64_t part, int64_t blocks, int64_t padded, Finish finish) const {
         const int64_t m = columns_.m;
-        return {row_pieces(), [=](int, int64_t b) {
-                    const int64_t first = b * row_piece, last = std::min(m, first + row_piece);
+        return {row_pieces(), [=](int, int64_t piece) {
+                    const int64_t first = piece * row_piece, last = std::min(m, first + row_piece);
                     double* sum = parts + first * padded;
                     for (int64_t other = 1; other < blocks; ++other)
                         for (int64_t k = 0; k < (last - first) * padded; ++k) sum[k] += sum[other * part + k];
-                    for (int64_t i = first; i < last; ++i)
-                        for (int64_t a = 0; a < width; ++a) out[i * width + a] = parts[i * padded + a];
-                    finish(b, first, last);
+                    finish(piece, first, last);
                 }};
     }
 
@@ -147,15 +144,17 @@ class ColumnSweep {
         if (stop.was_interrupted) throw nb::python_error();
     }
 
-    // A copy of U with its rows padded by zeros and a row of zeros behind the last.
-    const double* padded_copy(const Matrix& U, int64_t padded) {
+    // A copy of U with its rows padded by zeros and a row of zeros behind the last, to be made by pieces of rows.
+    Phase padded_copy(const Matrix& U, int64_t padded, const double** place) {
         const int64_t m = columns_.m, r = int64_t(U.shape(1));
         double* copy = padded_.at_least(size_t((m + 1) * padded));
-        if (r < padded) std::memset(copy, 0, sizeof(double) * size_t(m * padded));
-        for (int64_t i = 0; i < m; ++i)
-            for (int64_t a = 0; a < r; ++a) copy[i * padded + a] = U.data()[i * r + a];
-        std::memset(copy + m * padded, 0, sizeof(double) * size_t(padded));
-        return copy;
+        *place = copy;
+        return {row_pieces(), [=, from = U.data()](int, int64_t piece) {
+                    const int64_t first = piece * row_piece, last = std::min(m, first + row_piece);
+                    for (int64_t i = first; i < last; ++i)
+                        for (int64_t a = 0; a < padded; ++a) copy[i * padded + a] = a < r ? from[i * r + a] : 0.0;
+                    if (last == m) std::memset(copy + m * padded, 0, sizeof(double) * size_t(padded));
+                }};
     }
 
     void check_rows(const Matrix& U) const {
@@ -185,8 +184,8 @@ class ColumnSweep {
         check_rows(U);
         check_entries(S);
         const int64_t m = columns_.m, r = int64_t(U.shape(1)), padded = kernels_.padded(int(r));
-        SweepArgs args{columns_, int(r),  int(padded), padded_copy(U, padded), S.data(), nullptr,
-                       nullptr,  gamma,   t_S,         lambda2,                Rule(rule)};
+        SweepArgs args{columns_, int(r), int(padded), nullptr, S.data(), nullptr, nullptr, gamma, t_S, lambda2, Rule(rule)};
+        const Phase copy = padded_copy(U, padded, &args.U);
         const bool moves = args.rule != Rule::fit;
         EntriesOut out;
         if (moves) {
@@ -213,6 +212,7 @@ class ColumnSweep {
         struct alignas(64) BlockSums : SweepSums {};
         std::vector<BlockSums> sums(static_cast<size_t>(count));
         SweepSums all;
+        std::vector<double> weights(static_cast<size_t>(r * r));  // lambda2 V V^T
         std::fill(VVt.data(), VVt.data() + r * r, 0.0);
         std::fill(GtG.data(), GtG.data() + r * r, 0.0);
         Stop stop(signalled);
@@ -230,25 +230,15 @@ class ColumnSweep {
                 for (int64_t a = 0; a < r; ++a)
                     for (int64_t c = 0; c < r; ++c) VVt.data()[a * r + c] += parts[b * part + gradient + a * length + c];
             }
+            for (int64_t k = 0; k < r * r; ++k) weights[size_t(k)] = lambda2 * VVt.data()[k];
         };
-        std::vector<Phase> phases{columns};
+        std::vector<Phase> phases{copy, columns};
         std::vector<double> grams;
         if (moves) {
-            grams.assign(size_t(row_pieces() * r * r), 0.0);
-            // + l2 U V V^T, and the products for G^T G; most ranks are small, so the loops over them come last
-            Phase rows = add_parts(parts, part, count, padded, r, G.data(), [&](int64_t piece, int64_t first, int64_t last) {
-                double* gram = grams.data() + piece * r * r;
-                for (int64_t c = 0; c < r; ++c)
-                    for (int64_t a = 0; a < r; ++a) {
-                        const double weight = lambda2 * VVt.data()[c * r + a];
-                        for (int64_t i = first; i < last; ++i) G.data()[i * r + a] += weight * args.U[i * padded + c];
-                    }
-                for (int64_t c = 0; c < r; ++c)
-                    for (int64_t a = 0; a <= c; ++a) {
-                        double sum = 0.0;
-                        for (int64_t i = first; i < last; ++i) sum += G.data()[i * r + c] * G.data()[i * r + a];
-                        gram[c * r + a] = gram[a * r + c] = sum;
-                    }
+            grams.resize(size_t(row_pieces() * r * r));
+            Phase rows = add_parts(parts, part, count, padded, [&](int64_t piece, int64_t first, int64_t last) {
+                kernels_.finish_gradient(parts, args.U, weights.data(), first, last, int(r), int(padded), G.data(),
+                                         grams.data() + piece * r * r);
             });
             rows.then = [&] {
                 for (int64_t k = 0; k < row_pieces() * r * r; ++k) GtG.data()[k % (r * r)] += grams[size_t(k)];
@@ -263,18 +253,21 @@ class ColumnSweep {
     Array gram_product(Matrix Q, int threads) {
         check_rows(Q);
         const int64_t m = columns_.m, width = int64_t(Q.shape(1)), padded = (width + 3) / 4 * 4;
-        const GramProductArgs args{columns_, int(padded), padded_copy(Q, padded)};
+        GramProductArgs args{columns_, int(padded), nullptr};
+        const Phase copy = padded_copy(Q, padded, &args.Q);
         const auto bounds = blocks(padded);
         const int64_t count = int64_t(bounds.size()) - 1, part = whole_lines((m + 1) * padded);
         double* parts = partial_.at_least(size_t(count * part));
         Array Y = new_array(size_t(m), size_t(width));
         Stop stop(signalled);
-        run({over_columns(bounds, parts, part, stop,
-                          [&](int, int64_t b, int64_t begin, int64_t end) {
-                              kernels_.gram_product(args, begin, end, parts + b * part);
-                          }),
-             add_parts(parts, part, count, padded, width, Y.data(), [](int64_t, int64_t, int64_t) {})},
-            int(std::min<int64_t>(threads, count)), stop);
+        const Phase columns = over_columns(bounds, parts, part, stop, [&](int, int64_t b, int64_t begin, int64_t end) {
+            kernels_.gram_product(args, begin, end, parts + b * part);
+        });
+        const Phase rows = add_parts(parts, part, count, padded, [&](int64_t, int64_t first, int64_t last) {
+            for (int64_t i = first; i < last; ++i)
+                for (int64_t a = 0; a < width; ++a) Y.data()[i * width + a] = parts[i * padded + a];
+        });
+        run({copy, columns, rows}, int(std::min<int64_t>(threads, count)), stop);
         return Y;
     }
 };

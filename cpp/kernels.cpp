@@ -1,6 +1,7 @@
 // The kernels for one instruction set (LOWSPARSE_ISA, by compiler flags): one instance per rank up to 16, one above.
 #include "kernels.hpp"
 
+#include "gradient.hpp"
 #include "gram_product.hpp"
 #include "sweep.hpp"
 
@@ -41,7 +42,8 @@ void gram_product(const GramProductArgs& args, int64_t begin, int64_t end, doubl
 
 }  // namespace
 
-extern const Kernels kernels = {LS_TEXT(LOWSPARSE_ISA), padded_rank, row_length, sweep_memory, sweep, gram_product};
+extern const Kernels kernels = {LS_TEXT(LOWSPARSE_ISA), padded_rank, row_length, sweep_memory, sweep, gram_product,
+                                finish_gradient};
 
 }  // namespace LOWSPARSE_ISA
 }  // namespace lowsparse

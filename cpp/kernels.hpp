@@ -53,6 +53,9 @@ struct Kernels {
     void (*sweep)(const SweepArgs&, int64_t begin, int64_t end, double* G, double* VVt, SweepSums&, double* memory);
     // Y += A_block A_block^T Q over the columns begin..end-1 of the zero-filled matrix A.
     void (*gram_product)(const GramProductArgs&, int64_t begin, int64_t end, double* Y);
+    // Rows begin..end-1 of G = sum + U W, and gram = G^T G over them; W and gram are r x r.
+    void (*finish_gradient)(const double* sum, const double* U, const double* W, int64_t begin, int64_t end, int r,
+                            int padded, double* G, double* gram);
 };
 
 namespace baseline {

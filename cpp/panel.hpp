@@ -75,10 +75,10 @@ struct SmallPanel {
 
     // The rows of `normal` in tiles whose sums fit in the registers: the first while the groups are gathered, as far as
     // there is room beside the gathered components, the others in loops of their own. Of 16 registers, 14 may hold sums
-    // there; while gathering, sums and components may take 11, as the transposition needs the rest.
+    // there; while gathering, sums and components may be 19: a few spilled ones cost less than another loop.
     static constexpr int first_tile_end() {
         int a = 0;
-        while (a < R && row_start(a + 1) + R + 1 <= 11) ++a;
+        while (a < R && row_start(a + 1) + R + 1 <= 19) ++a;
         return a;
     }
     static constexpr int tile_end(int first) {

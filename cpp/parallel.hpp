@@ -1,8 +1,10 @@
 // Blocks of work on threads. The blocks depend on the data alone, never on the number of threads; every block has
 // sums of its own, which are added in the blocks' order, so the result has the same bits for every number of threads.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -12,13 +14,19 @@
 #include <utility>
 #include <vector>
 
+#if !defined(_WIN32)
+#include <unistd.h>
+#endif
+
 namespace lowsparse {
 
-// Column boundaries of `blocks` blocks with about the same number of entries each.
+// Column boundaries of `blocks` blocks. The first has half as many entries again as the mean, the last half as many:
+// threads take the blocks in this order, so those that run faster take more, and all end at about the same time.
 inline std::vector<int64_t> split_columns(const int64_t* indptr, int64_t n, int64_t nnz, int64_t blocks) {
     std::vector<int64_t> bounds{0};
     for (int64_t b = 1; b < blocks; ++b) {
-        const int64_t target = nnz / blocks * b;
+        const double share = double(b) / double(blocks);
+        const int64_t target = int64_t(double(nnz) * share * (1.5 - 0.5 * share));
         int64_t low = bounds.back(), high = n;
         while (low < high) {
             const int64_t middle = (low + high) / 2;
@@ -28,6 +36,22 @@ inline std::vector<int64_t> split_columns(const int64_t* indptr, int64_t n, int6
     }
     bounds.push_back(n);
     return bounds;
+}
+
+// Awake at first, as to sleep and wake up would take as long as a short phase.
+inline void wait_awhile(int waited) {
+    if (waited < 2000)
+        std::this_thread::yield();
+    else
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+}
+
+inline long process_id() {
+#if defined(_WIN32)
+    return 0;  // there is no fork
+#else
+    return long(getpid());
+#endif
 }
 
 // Says whether to stop: asked by every worker between two pieces of work. The worker on the calling thread looks for an
@@ -60,8 +84,78 @@ struct Phase {
     std::function<void()> then = [] {};
 };
 
+// Threads that live on between two sweeps, as to start one takes as long as a short sweep.
+class Team {
+    std::mutex mutex_;
+    std::condition_variable wake_;
+    std::vector<std::thread> members_;
+    int wanted_ = 0;
+    const std::function<void(int)>* job_ = nullptr;  // null: go home
+    std::atomic<uint64_t> round_{0};
+    std::atomic<int> running_{0};
+
+    void member(int id, uint64_t seen) {
+        for (;;) {
+            // The next sweep often comes soon.
+            for (int waited = 0; waited < 200 && round_ == seen; ++waited) std::this_thread::yield();
+            std::unique_lock<std::mutex> lock(mutex_);
+            wake_.wait(lock, [&] { return round_ != seen; });
+            seen = round_;
+            const auto* job = job_;
+            const bool wanted = id <= wanted_;
+            lock.unlock();
+            if (job == nullptr) return;
+            if (wanted) {
+                (*job)(id);
+                --running_;
+            }
+        }
+    }
+    void call(const std::function<void(int)>* job, int wanted) {
+        {
+            const std::lock_guard<std::mutex> lock(mutex_);
+            job_ = job;
+            running_ = wanted_ = wanted;
+            ++round_;
+        }
+        wake_.notify_all();
+    }
+
+  public:
+    const long owner = process_id();
+
+    // job(id) for the ids 0 .. threads-1, or fewer if the system gives no more threads; 0 is the calling thread
+    void run(int threads, const std::function<void(int)>& job) {
+        try {
+            while (int(members_.size()) < threads - 1)
+                members_.emplace_back(&Team::member, this, int(members_.size()) + 1, round_.load());
+        } catch (const std::system_error&) {
+            // those that are there do the work
+        }
+        call(&job, std::min(threads - 1, int(members_.size())));
+        job(0);
+        for (int waited = 0; running_ > 0; ++waited) wait_awhile(waited);
+    }
+    ~Team() {
+        call(nullptr, 0);
+        for (std::thread& member : members_) member.join();
+    }
+};
+
+// job(id) on the team that is idle, or else on a new one. One stays, asleep to the end of the process; those of a
+// parent process are not there after a fork, and left alone.
+inline void run_on_team(int threads, const std::function<void(int)>& job) {
+    static std::atomic<Team*> idle{nullptr};
+    if (threads <= 1) return job(0);
+    Team* team = idle.exchange(nullptr);
+    if (team == nullptr || team->owner != process_id()) team = new Team;
+    team->run(threads, job);
+    Team* nobody = nullptr;
+    if (!idle.compare_exchange_strong(nobody, team)) delete team;
+}
+
 // Runs the phases one after the other on `threads` threads, the calling one among them. Between two phases a worker
-// waits for the others awake, as to sleep and wake up would take as long as a short phase.
+// waits for the others.
 inline void run_phases(const std::vector<Phase>& phases, int threads, Stop& stop) {
     struct Progress {
         std::atomic<int64_t> next{0};       // block
@@ -83,12 +177,7 @@ inline void run_phases(const std::vector<Phase>& phases, int threads, Stop& stop
                         progress[p].done = true;
                     }
                 }
-                for (int waited = 0; !progress[p].done && !stop(id); ++waited) {
-                    if (waited < 2000)
-                        std::this_thread::yield();
-                    else
-                        std::this_thread::sleep_for(std::chrono::microseconds(50));
-                }
+                for (int waited = 0; !progress[p].done && !stop(id); ++waited) wait_awhile(waited);
                 if (stop(id)) return;
             }
         } catch (...) {
@@ -97,15 +186,7 @@ inline void run_phases(const std::vector<Phase>& phases, int threads, Stop& stop
             stop.set();
         }
     };
-    std::vector<std::thread> team;
-    team.reserve(size_t(threads));
-    try {
-        for (int id = 1; id < threads; ++id) team.emplace_back(worker, id);
-    } catch (const std::system_error&) {
-        // the system gives no more threads: those that run do the work
-    }
-    worker(0);
-    for (std::thread& member : team) member.join();
+    run_on_team(threads, worker);
     if (failure) std::rethrow_exception(failure);
 }
 

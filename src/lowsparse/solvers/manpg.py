@@ -12,6 +12,8 @@ Method. Equation names below are those of the paper.
 
 from __future__ import annotations
 
+import math
+import sys
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -149,7 +151,7 @@ class ProximalGradient(Solver):
         p = problem.M.density
         c = self.default_step if self.step is None else self.step
         GtG = swept.GtG
-        grad = float(np.sqrt(np.trace(GtG)))
+        grad = math.sqrt(GtG.trace())
         if largest <= 0.0 or not self.precondition:  # V = 0: so is the gradient
             return Direction(swept.G, GtG, grad, grad**2, self.t_U or c / (p * largest or 1.0))
         P = np.linalg.inv(swept.VVt + max(self.damping, 1e-12) * largest * np.eye(problem.rank))
@@ -168,12 +170,12 @@ class ProximalGradient(Solver):
         go = self.direction(problem, swept)
         shortening = state.shortening / 2**shortened if shortened else min(1.0, 1.25 * state.shortening)
         t = go.step * shortening
-        dU = t * float(np.sqrt(np.trace(go.DtD)))
-        if not (np.isfinite(objective) and np.isfinite(dU)):
+        dU = t * math.sqrt(max(go.DtD.trace(), 0.0))
+        if not (math.isfinite(objective) and math.isfinite(dU)):
             failure = "diverged"
         change = _relative_change(swept.V, state, t_taken)
         # ‖ΔU‖ has no unit, ‖ΔS‖ that of the data
-        movement = float(np.hypot(problem.scale * dU, swept.dS))
+        movement = math.hypot(problem.scale * dU, swept.dS)
         return ProximalState(
             iteration=state.iteration + 1,
             U=U if failure else retract(U, -t * go.D),
@@ -193,7 +195,7 @@ class ProximalGradient(Solver):
             VVt_last=swept.VVt,
             stage=state.stage,
             stage_start=state.stage_start,
-            accuracy=movement / (problem.scale * np.sqrt(problem.M.nnz)),
+            accuracy=movement / (problem.scale * math.sqrt(problem.M.nnz)),
             finished=self._settled(problem, gamma, change),
             failure=failure,
             row={
@@ -245,8 +247,8 @@ def _relative_change(V: Float, last: ProximalState, t: float) -> float:
     inverse = np.linalg.inv(np.linalg.cholesky(RtR))  # R⁻ᵀ
     inside = float(np.linalg.norm(V.T - last.V_last.T @ inverse.T))
     outside = max(float(np.vdot(inverse.T @ inverse @ moved, last.VVt_last)), 0.0) ** 0.5
-    size = float(np.sqrt(np.trace(last.VVt_last)))
-    return float(np.hypot(inside, outside)) / max(size, np.finfo(float).tiny)
+    size = math.sqrt(last.VVt_last.trace())
+    return math.hypot(inside, outside) / (size or sys.float_info.min)
 
 
 @dataclass(kw_only=True)
