@@ -81,7 +81,8 @@ class Iteration:
 
     def __init__(self, M: ls.ObservedMatrix, rank: int, sweep: Sweep, U: Float, method: str) -> None:
         x = M.values
-        self.problem = Problem(M, rank, sweep, U, 0.0, float(np.sqrt(np.mean(x * x))), float(np.max(np.abs(x))), np.inf)
+        rms, largest = float(np.sqrt(np.mean(x * x))), float(np.max(np.abs(x)))
+        self.problem = Problem(M, rank, sweep, lambda: U, True, 0.0, rms, largest, np.inf)
         self.solver = from_name(method)
         self.begin()
 

@@ -32,6 +32,7 @@ using Entries = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using EntriesOut = nb::ndarray<nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Matrix = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Array = nb::ndarray<nb::numpy, double, nb::ndim<2>>;
+using Counts = nb::ndarray<nb::numpy, int64_t, nb::ndim<1>>;
 
 bool cpu_has_v3() {
 #if !defined(LOWSPARSE_HAS_V3)
@@ -80,6 +81,11 @@ int64_t whole_lines(int64_t doubles) { return (doubles + 7) / 8 * 8; }
 Array new_array(size_t rows, size_t cols) {
     double* data = new double[rows * cols + 1];
     return Array(data, {rows, cols}, nb::capsule(data, [](void* p) noexcept { delete[] static_cast<double*>(p); }));
+}
+
+Counts new_counts(size_t count) {
+    int64_t* data = new int64_t[count + 1];
+    return Counts(data, {count}, nb::capsule(data, [](void* p) noexcept { delete[] static_cast<int64_t*>(p); }));
 }
 
 bool signalled() {
@@ -249,6 +255,69 @@ class ColumnSweep {
         return nb::make_tuple(V, G, GtG, VVt, nb::make_tuple(all.smooth_in, all.smooth_out, all.l1, all.dS2));
     }
 
+    // Columns in pieces of about the same work, for kernels without sums over the rows.
+    std::vector<int64_t> pieces() const {
+        const int64_t count = std::max<int64_t>(1, std::min<int64_t>(columns_.n, columns_.nnz / 20000));
+        return split_columns(columns_.indptr, columns_.n, columns_.nnz, count);
+    }
+
+    // (V^T, and of the residuals before: how many of each column are within `bound`, and how many there are of each
+    // magnitude, in multiples of unit)
+    nb::tuple regress(Matrix U, nb::object V_in, double first_scale, double scale, int turns, double shrink, double largest,
+                      double bound, double unit, int threads) {
+        check_rows(U);
+        if (!(first_scale > 0 && scale > 0 && unit > 0) || turns < 1)
+            throw std::invalid_argument("scales, unit and turns must be positive");
+        const int64_t r = int64_t(U.shape(1)), padded = kernels_.padded(int(r));
+        RegressArgs args{columns_, int(r), int(padded), nullptr, nullptr, nullptr, first_scale, scale, turns,
+                         shrink, largest, bound, nullptr, 1.0 / unit, 0};
+        Matrix given;
+        if (!V_in.is_none()) {
+            given = nb::cast<Matrix>(V_in);
+            if (int64_t(given.shape(0)) != columns_.n || int64_t(given.shape(1)) != r)
+                throw std::invalid_argument("V has the wrong shape");
+            args.V_in = given.data();
+        }
+        while (columns_.nnz / (args.sampling + 1) > 400000) args.sampling = 2 * args.sampling + 1;
+        Array V = new_array(size_t(columns_.n), size_t(r));
+        args.V = V.data();
+        Counts inside = new_counts(size_t(columns_.n));
+        args.inside = inside.data();
+        const Phase copy = padded_copy(U, padded, &args.U);
+        const auto bounds = pieces();
+        const int64_t count = int64_t(bounds.size()) - 1;
+        threads = int(std::min<int64_t>(threads, count));
+        const int64_t memory = whole_lines(kernels_.regress_memory(int(r)));
+        double* scratch = workers_.at_least(size_t(memory * threads));
+        std::vector<std::vector<int64_t>> counts(static_cast<size_t>(threads), std::vector<int64_t>(magnitude_bins, 0));
+        Stop stop(signalled);
+        const Phase columns{count, [&](int worker, int64_t b) {
+                                kernels_.regress(args, bounds[size_t(b)], bounds[size_t(b) + 1],
+                                                 counts[size_t(worker)].data(), scratch + worker * memory);
+                            }};
+        run({copy, columns}, threads, stop);
+        Counts total = new_counts(magnitude_bins);
+        std::fill_n(total.data(), magnitude_bins, int64_t(0));
+        for (const auto& part : counts)
+            for (int k = 0; k < magnitude_bins; ++k) total.data()[k] += part[size_t(k)];
+        return nb::make_tuple(V, inside, total);
+    }
+
+    // U V - x on the entries
+    Array residual(Matrix U, Matrix V, int threads) {
+        check_rows(U);
+        if (int64_t(V.shape(0)) != columns_.n || V.shape(1) != U.shape(1))
+            throw std::invalid_argument("V has the wrong shape");
+        Array out = new_array(1, size_t(columns_.nnz));
+        const ResidualArgs args{columns_, int(U.shape(1)), U.data(), V.data(), out.data()};
+        const auto bounds = pieces();
+        Stop stop(signalled);
+        run({{int64_t(bounds.size()) - 1,
+              [&](int, int64_t b) { kernels_.residual(args, bounds[size_t(b)], bounds[size_t(b) + 1]); }}},
+            threads, stop);
+        return out;
+    }
+
     // A A^T Q for the zero-filled matrix A.
     Array gram_product(Matrix Q, int threads) {
         check_rows(Q);
@@ -282,5 +351,9 @@ NB_MODULE(_core, module) {
              nb::arg("rows"), nb::arg("values"), nb::arg("isa"))
         .def("sweep", &ColumnSweep::sweep, nb::arg("U"), nb::arg("S"), nb::arg("S_out").none(), nb::arg("gamma"),
              nb::arg("t_S"), nb::arg("lambda2"), nb::arg("rule"), nb::arg("threads"))
+        .def("regress", &ColumnSweep::regress, nb::arg("U"), nb::arg("V").none(), nb::arg("first_scale"),
+             nb::arg("scale"), nb::arg("turns"), nb::arg("shrink"), nb::arg("largest"), nb::arg("bound"), nb::arg("unit"),
+             nb::arg("threads"))
+        .def("residual", &ColumnSweep::residual, nb::arg("U"), nb::arg("V"), nb::arg("threads"))
         .def("gram_product", &ColumnSweep::gram_product, nb::arg("Q"), nb::arg("threads"));
 }

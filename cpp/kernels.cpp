@@ -3,6 +3,7 @@
 
 #include "gradient.hpp"
 #include "gram_product.hpp"
+#include "regress.hpp"
 #include "sweep.hpp"
 
 namespace lowsparse {
@@ -30,6 +31,32 @@ void sweep(const SweepArgs& args, int64_t begin, int64_t end, double* G, double*
         sweep_of<double>(args, begin, end, G, VVt, sums, memory);
 }
 
+template <class T, int R = 1>
+void regress_of(const RegressArgs& args, int64_t begin, int64_t end, int64_t* counts, double* memory) {
+    if constexpr (R > largest_small) {
+        regress_columns<LargePanel, 0, T>(args, begin, end, counts, memory);
+    } else {
+        if (args.r == R)
+            regress_columns<SmallPanel<R>, R, T>(args, begin, end, counts, memory);
+        else
+            regress_of<T, R + 1>(args, begin, end, counts, memory);
+    }
+}
+
+void regress(const RegressArgs& args, int64_t begin, int64_t end, int64_t* counts, double* memory) {
+    if (args.columns.single)
+        regress_of<float>(args, begin, end, counts, memory);
+    else
+        regress_of<double>(args, begin, end, counts, memory);
+}
+
+void residual(const ResidualArgs& args, int64_t begin, int64_t end) {
+    if (args.columns.single)
+        residual_columns<float>(args, begin, end);
+    else
+        residual_columns<double>(args, begin, end);
+}
+
 void gram_product(const GramProductArgs& args, int64_t begin, int64_t end, double* Y) {
     if (args.columns.single)
         gram_product_columns<float>(args, begin, end, Y);
@@ -43,7 +70,7 @@ void gram_product(const GramProductArgs& args, int64_t begin, int64_t end, doubl
 }  // namespace
 
 extern const Kernels kernels = {LS_TEXT(LOWSPARSE_ISA), padded_rank, row_length, sweep_memory, sweep, gram_product,
-                                finish_gradient};
+                                regress_memory, regress, residual, finish_gradient};
 
 }  // namespace LOWSPARSE_ISA
 }  // namespace lowsparse

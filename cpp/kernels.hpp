@@ -44,6 +44,34 @@ struct GramProductArgs {
     const double* Q;  // m x padded
 };
 
+constexpr int magnitude_bins = 1024;
+
+struct RegressArgs {
+    Columns columns;
+    int r, padded;
+    const double* U;            // (m + 1) x padded; the last row and the padding are zero
+    const double* V_in;         // n x r, or null for zeros: the first weights come from it
+    double* V;                  // n x r
+    double first_scale, scale;  // c of the weights in the first turn and in the last
+    int turns;                  // weighted least-squares solves per column
+    // A column whose weights sum up to less than 2 r does not determine its coefficients:
+    double shrink;   // they are shrunk,
+    double largest;  // and set to zero if they are longer than this
+    // Of the residuals e at V_in:
+    double bound;      // how many are at most this in each column
+    int64_t* inside;   // n
+    double per_unit;   // how many e * per_unit there are of each magnitude,
+    int64_t sampling;  // 2^k - 1: in one group of four entries of 2^k
+};
+
+struct ResidualArgs {
+    Columns columns;
+    int r;
+    const double* U;  // m x r
+    const double* V;  // n x r
+    double* out;      // nnz: U V - x
+};
+
 struct Kernels {
     const char* isa;
     int (*padded)(int r);
@@ -53,6 +81,11 @@ struct Kernels {
     void (*sweep)(const SweepArgs&, int64_t begin, int64_t end, double* G, double* VVt, SweepSums&, double* memory);
     // Y += A_block A_block^T Q over the columns begin..end-1 of the zero-filled matrix A.
     void (*gram_product)(const GramProductArgs&, int64_t begin, int64_t end, double* Y);
+    int64_t (*regress_memory)(int r);  // doubles of scratch memory for one thread
+    // Columns begin..end-1: fills V there, adds to counts (magnitude_bins).
+    void (*regress)(const RegressArgs&, int64_t begin, int64_t end, int64_t* counts, double* memory);
+    // Columns begin..end-1 of out.
+    void (*residual)(const ResidualArgs&, int64_t begin, int64_t end);
     // Rows begin..end-1 of G = sum + U W, and gram = G^T G over them; W and gram are r x r.
     void (*finish_gradient)(const double* sum, const double* U, const double* W, int64_t begin, int64_t end, int r,
                             int padded, double* G, double* gram);

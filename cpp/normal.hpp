@@ -21,11 +21,11 @@ struct SmallSystem {
     double upper[R * (R + 3) / 2];  // unit upper triangle R
     double inverse[R];              // 1 / D, or 0 for a dropped direction
 
-    // a: the packed Gram matrix G; A = (1 - l2) G + l2 I
-    LS_INLINE void factor(double* a, double l2) {
+    // a: the packed Gram matrix G; A = keep G + ridge I
+    LS_INLINE void factor(double* a, double keep, double ridge) {
         LS_UNROLL for (int k = 0; k < R; ++k) {
-            LS_UNROLL for (int j = k; j < R; ++j) a[at(k, j)] *= 1.0 - l2;
-            a[at(k, k)] += l2;
+            LS_UNROLL for (int j = k; j < R; ++j) a[at(k, j)] *= keep;
+            a[at(k, k)] += ridge;
             inverse[k] = pivot_tolerance * a[at(k, k)];
         }
         LS_UNROLL for (int k = 0; k < R; ++k) {
@@ -62,10 +62,10 @@ struct LargeSystem {
     int r, length;
     double *A, *inverse;  // D R with a unit upper triangle R; 1 / D, or 0 for a dropped direction
 
-    LS_INLINE void factor(double l2) {
+    LS_INLINE void factor(double keep, double ridge) {
         for (int k = 0; k < r; ++k) {
-            for (int j = k; j < r; ++j) A[k * length + j] *= 1.0 - l2;
-            A[k * length + k] += l2;
+            for (int j = k; j < r; ++j) A[k * length + j] *= keep;
+            A[k * length + k] += ridge;
             inverse[k] = pivot_tolerance * A[k * length + k];
         }
         for (int k = 0; k < r; ++k) {

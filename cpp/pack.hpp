@@ -39,6 +39,8 @@ LS_INLINE pack clip(pack a, pack bound) {
 }
 typedef int64_t bits __attribute__((vector_size(W * sizeof(int64_t))));
 LS_INLINE pack absolute(pack a) { return (pack)((bits)a & INT64_MAX); }
+LS_INLINE pack quotient(pack a, pack b) { return a / b; }
+LS_INLINE pack beyond(pack a, pack bound) { return absolute(a) > bound ? splat(1.0) : splat(0.0); }  // 1 or 0
 
 #else
 
@@ -67,6 +69,14 @@ LS_INLINE pack clip(pack a, pack bound) {
 }
 LS_INLINE pack absolute(pack a) {
     for (int i = 0; i < W; ++i) a.a[i] = a.a[i] < 0.0 ? -a.a[i] : a.a[i];
+    return a;
+}
+LS_INLINE pack quotient(pack a, pack b) {
+    for (int i = 0; i < W; ++i) a.a[i] /= b.a[i];
+    return a;
+}
+LS_INLINE pack beyond(pack a, pack bound) {
+    for (int i = 0; i < W; ++i) a.a[i] = absolute(a).a[i] > bound.a[i] ? 1.0 : 0.0;
     return a;
 }
 

@@ -123,13 +123,40 @@ struct SmallPanel {
         add_tiles<last>(buffer + (first - base) * stride, end - first);
     }
 
-    // v = [(1 - l2) U_j^T U_j + l2 I]^-1 b with b = U_j^T (x - s), respectively another b; gives back v . b
-    LS_INLINE double solve(double l2, double* v) {
+    template <class Group>
+    LS_INLINE void gather_values(int64_t at, const double* U, const Group& group) {
+        transpose_rows(U, group.rows, buffer + at * stride);
+        set_y(at, load(group.x));
+    }
+    template <int First>
+    LS_INLINE void add_weighted_tiles(const pack* piece, int64_t groups, const double* weights) {
+        if constexpr (First < R) {
+            constexpr int last = tile_end(First), start = row_start(First), size = row_start(last) - start;
+            pack s[size];
+            LS_UNROLL for (int t = 0; t < size; ++t) s[t] = normal[start + t];
+            for (int64_t g = 0; g < groups; ++g) {
+                const pack* p = piece + g * stride;
+                const pack w = load(weights + 4 * g);
+                LS_UNROLL for (int a = First; a < last; ++a) {
+                    const pack wp = w * p[a];
+                    LS_UNROLL for (int b = a; b <= R; ++b) s[row_start(a) - row_start(First) + b - a] += wp * p[b];
+                }
+            }
+            LS_UNROLL for (int t = 0; t < size; ++t) normal[start + t] = s[t];
+            add_weighted_tiles<last>(piece, groups, weights);
+        }
+    }
+    LS_INLINE void add_weighted(int64_t first, int64_t end, const double* weights) {
+        add_weighted_tiles<0>(buffer + first * stride, end - first, weights + 4 * first);
+    }
+
+    // v = [keep U_j^T U_j + ridge I]^-1 b with b = U_j^T y, respectively another b; gives back v . b
+    LS_INLINE double solve(double keep, double ridge, double* v) {
         double a[(products + 3) / 4 * 4], b[R];
         LS_UNROLL for (int t = 0; t < products; t += 4)
             store(a + t, sums(normal[t], normal[t + 1], normal[t + 2], normal[t + 3]));
         LS_UNROLL for (int k = 0; k < R; ++k) b[k] = a[system.at(k, R)];
-        system.factor(a, l2);
+        system.factor(a, keep, ridge);
         return system.solve(b, v);
     }
     LS_INLINE double solve_again(const Moments& moments, double* v) const {
@@ -256,8 +283,52 @@ struct LargePanel {
             if (b0 + 4 == padded) add_gram_tile<1>(piece, entries, a0, b0);
         }
     }
-    LS_INLINE double solve(double l2, double* v) {
-        system.factor(l2);
+    template <class Group>
+    LS_INLINE void gather_values(int64_t at, const double* U, const Group& group) {
+        set_y(at, load(group.x));
+        double* out = buffer + at * 4 * padded;
+        for (int i = 0; i < 4; ++i) {
+            const double* row = U + int64_t(group.rows[i]) * padded;
+            for (int a = 0; a < padded; a += 4) store(out + i * padded + a, load(row + a));
+        }
+    }
+    LS_INLINE void add_weighted(int64_t first, int64_t end, const double* weights) {
+        const double* piece = buffer + first * 4 * padded;
+        const int64_t entries = (end - first) * 4;
+        const double* w = weights + 4 * first;
+        const double* y = y_ + 4 * first;
+        for (int a = 0; a < padded; a += 4) {
+            pack s = load(right_side + a);
+            for (int64_t k = 0; k < entries; ++k) s += splat(w[k] * y[k]) * load(piece + k * padded + a);
+            store(right_side + a, s);
+        }
+        for (int a0 = 0; a0 < padded; a0 += 4) {
+            int b0 = a0;
+            for (; b0 + 12 <= padded; b0 += 12) add_weighted_tile<3>(piece, w, entries, a0, b0);
+            if (b0 + 8 == padded) add_weighted_tile<2>(piece, w, entries, a0, b0);
+            if (b0 + 4 == padded) add_weighted_tile<1>(piece, w, entries, a0, b0);
+        }
+    }
+    template <int Packs>
+    LS_INLINE void add_weighted_tile(const double* piece, const double* weights, int64_t entries, int a0, int b0) {
+        pack s[4][Packs];
+        LS_UNROLL for (int i = 0; i < 4; ++i)
+            LS_UNROLL for (int j = 0; j < Packs; ++j) s[i][j] = load(gram + int64_t(a0 + i) * padded + b0 + 4 * j);
+        for (int64_t k = 0; k < entries; ++k) {
+            const double* u = piece + k * padded;
+            const pack w = splat(weights[k]);
+            pack right[Packs];
+            LS_UNROLL for (int j = 0; j < Packs; ++j) right[j] = w * load(u + b0 + 4 * j);
+            LS_UNROLL for (int i = 0; i < 4; ++i) {
+                const pack left = splat(u[a0 + i]);
+                LS_UNROLL for (int j = 0; j < Packs; ++j) s[i][j] += left * right[j];
+            }
+        }
+        LS_UNROLL for (int i = 0; i < 4; ++i)
+            LS_UNROLL for (int j = 0; j < Packs; ++j) store(gram + int64_t(a0 + i) * padded + b0 + 4 * j, s[i][j]);
+    }
+    LS_INLINE double solve(double keep, double ridge, double* v) {
+        system.factor(keep, ridge);
         return system.solve(right_side, v);
     }
     LS_INLINE double solve_again(const Moments& moments, double* v) const { return system.solve(moments.total, v); }

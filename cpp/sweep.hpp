@@ -56,6 +56,13 @@ struct Column {
             last_s[i] = there ? start.s[4 * full + i] : T(0);
         }
     }
+    void fill_last_values(int32_t empty_row) {  // where there is no S
+        for (int i = 0; i < 4; ++i) {
+            const bool there = 4 * full + i < count;
+            last_rows[i] = there ? start.rows[4 * full + i] : empty_row;
+            last_x[i] = there ? start.x[4 * full + i] : T(0);
+        }
+    }
     int64_t groups() const { return (count + 3) / 4; }
 
     // body(group, its place in the panel) for the groups first .. end-1; the panel starts at group `base`.
@@ -73,6 +80,11 @@ struct Column {
         LS_PREFETCH(group.x + ahead);
         LS_PREFETCH(group.s + ahead);
         LS_PREFETCH(group.out + ahead);
+    }
+    LS_INLINE static void prefetch_values(const Group<T>& group) {
+        constexpr int64_t ahead = 512;
+        LS_PREFETCH(group.rows + ahead);
+        LS_PREFETCH(group.x + ahead);
     }
     void finish_out() const {
         for (int64_t k = 4 * full; k < count; ++k) start.out[k] = last_out[k % 4];
@@ -127,7 +139,7 @@ void sweep_columns(const SweepArgs& args, int64_t begin, int64_t end, double* G,
             if (end > column.full) column.fill_last(int32_t(args.columns.m));
             panel.add_normal(column, first, end, base, args.U);
         }
-        const double vb = panel.solve(l2, v);
+        const double vb = panel.solve(1.0 - l2, l2, v);
 
         pack misfit = splat(0.0);
         const double* v_final = v;

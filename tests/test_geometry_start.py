@@ -6,7 +6,7 @@ from scipy.linalg import subspace_angles
 from scipy.sparse.linalg import svds
 
 import lowsparse as ls
-from conftest import METHODS, opened, orthonormal, robust_problem, tangent_part
+from conftest import PAPER, opened, orthonormal, robust_problem, tangent_part
 from lowsparse.geometry import qf, retract
 from lowsparse.start import generator, left_singular_vectors, starting_subspace
 
@@ -76,7 +76,7 @@ def test_the_papers_literal_retraction_is_half_the_step():
     np.testing.assert_allclose(ours, 2 * literal, atol=1e-7)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", PAPER)
 def test_one_iteration_moves_u_by_the_whole_step(method):
     # through the public door: U¹ - U⁰ is ΔU to first order, not half of it
     M = robust_problem().M

@@ -8,7 +8,7 @@ from scipy.linalg import subspace_angles
 
 import lowsparse as ls
 from conftest import (
-    METHODS,
+    PAPER,
     assert_close,
     dense_f,
     dense_gradient,
@@ -120,7 +120,7 @@ def test_minimising_over_s_gives_the_huber_loss(point, lam, gamma):
     assert_close(e + S, np.clip(e, -gamma, gamma), 1e-12)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", PAPER)
 def test_a_solution_minimises_the_huber_loss(name):
     # the objective handed back, with S minimised out, is that of Huber completion at the same UV
     problem = robust_problem(40, 30, rank=2, density=0.7)
@@ -167,13 +167,13 @@ def assert_never_rises(trace):
     assert (F[1:][same] <= F[:-1][same] * (1 + 1e-12)).all()
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", PAPER)
 def test_the_objective_never_rises(name):
     trace = ls.solve(robust_problem().M, 3, method=name, max_iter=200).trace
     assert_never_rises(trace)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", PAPER)
 @pytest.mark.parametrize("greed", ["step", "t_U", "precondition"])
 def test_the_objective_never_rises_after_a_step_that_is_too_long(name, greed):
     M = robust_problem().M
@@ -202,7 +202,7 @@ def test_half_the_inverse_curvature_needs_no_backtracking():
 # ---------------------------------------------------------------------- known solutions
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", PAPER)
 @pytest.mark.parametrize("c", [255.0, 1 / 255, 1e60, 1e-60])
 def test_a_scaled_problem_has_the_scaled_solution(name, c):
     M = robust_problem().M
@@ -224,7 +224,7 @@ def test_scaling_by_a_power_of_two_changes_no_bit(name):
     np.testing.assert_array_equal(scaled.L.V, 2.0**9 * one.L.V)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", PAPER)
 def test_without_holes_and_outliers_the_truncated_svd_is_the_solution(name):
     rng = np.random.default_rng(55)
     left, right = (np.linalg.qr(rng.standard_normal((k, 10)))[0] for k in (30, 25))
@@ -402,7 +402,7 @@ def test_without_the_noise_rule_the_continuation_goes_on_below_the_noise():
     assert r.trace["gamma"][-1] < 0.05 * 0.05
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", PAPER)
 def test_the_video_sections_rule_ends_at_a_small_relative_change(name):
     M = robust_problem().M
     r = ls.solve(M, 3, method=method(name, delta=0.01))

@@ -22,4 +22,18 @@ class ColumnSweep:
         rule: int,
         threads: int,
     ) -> tuple[Float, Float, Float, Float, tuple[float, float, float, float]]: ...
+    def regress(
+        self,
+        U: Float,
+        V: Float | None,
+        first_scale: float,
+        scale: float,
+        turns: int,
+        shrink: float,
+        largest: float,
+        bound: float,
+        unit: float,
+        threads: int,
+    ) -> tuple[Float, NDArray[np.int64], NDArray[np.int64]]: ...
+    def residual(self, U: Float, V: Float, threads: int) -> Float: ...
     def gram_product(self, Q: Float, threads: int) -> Float: ...

@@ -53,9 +53,10 @@ def save(path: str | os.PathLike[str], problem: Problem, solver: Solver, state: 
     plain: dict[str, Any] = {}
     for field in dataclasses.fields(state):
         value = getattr(state, field.name)
+        if field.name in state.scratch:
+            continue
         if isinstance(value, np.ndarray):
-            if field.name not in state.scratch:
-                arrays[f"state.{field.name}"] = value
+            arrays[f"state.{field.name}"] = value
         else:
             plain[field.name] = value
     header = {"format": FORMAT, "identity": _identity(problem, solver), "state": plain}
@@ -78,12 +79,11 @@ def load(path: str | os.PathLike[str], problem: Problem, solver: Solver, fresh: 
             header = json.loads(str(file["header"]))
             arrays = {key: file[key] for key in file.files if key != "header"}
         version, identity = header["format"], header["identity"]
+        found = {key: identity[key] for key in expected}
         values = {key.removeprefix("state."): array for key, array in arrays.items() if key.startswith("state.")}
         values |= {key: tuple(value) if isinstance(value, list) else value for key, value in header["state"].items()}
         values |= {key: getattr(fresh, key) for key in fresh.scratch}
-        state = type(fresh)(**values)
         trace = Trace({key.removeprefix("trace."): a for key, a in arrays.items() if key.startswith("trace.")})
-        found = {key: identity[key] for key in expected}
     except FileNotFoundError:
         raise
     except (BadZipFile, ValueError, TypeError, KeyError, AttributeError, EOFError, OSError) as error:
@@ -96,4 +96,9 @@ def load(path: str | os.PathLike[str], problem: Problem, solver: Solver, fresh: 
                 f"{name} was saved with other {key}: {found[key]!r}, now {value!r}; resume with what it was started "
                 "with, or solve anew"
             )
-    return state, trace
+    fields = {field.name for field in dataclasses.fields(fresh)}
+    if values.keys() != fields:
+        raise ValueError(
+            f"{name} is not a checkpoint of lowsparse, or is damaged: {sorted(values.keys() ^ fields)} do not fit"
+        )
+    return type(fresh)(**values), trace

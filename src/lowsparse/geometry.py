@@ -7,7 +7,7 @@ import contextlib
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["qf", "retract"]
+__all__ = ["basis", "qf", "retract"]
 
 Float = NDArray[np.float64]
 
@@ -31,6 +31,22 @@ def qf(A: Float) -> Float:
             return Q
     Q, R = np.linalg.qr(A)
     return np.ascontiguousarray(Q * np.where(np.diag(R) < 0, -1.0, 1.0))
+
+
+def basis(A: Float) -> tuple[Float, Float]:
+    """A = QR, where Q is orthonormal to rounding times the square of the condition of A: a good basis of its range.
+
+    >>> Q, R = basis(np.array([[3.0, 1.0], [4.0, 1.0], [0.0, 2.0]]))
+    >>> bool(np.allclose(Q.T @ Q, np.eye(2)) and np.allclose(Q @ R, [[3, 1], [4, 1], [0, 2]]))
+    True
+    """
+    with contextlib.suppress(np.linalg.LinAlgError):
+        R: Float = np.linalg.cholesky(A.T @ A).T.astype(np.float64)
+        pivots = np.diag(R)
+        if pivots.min() > 1e-5 * pivots.max():
+            return np.asarray(A @ np.linalg.inv(R), dtype=np.float64), R
+    Q, R = (np.asarray(X, dtype=np.float64) for X in np.linalg.qr(A))
+    return Q, R
 
 
 def retract(U: Float, H: Float) -> Float:

@@ -3,7 +3,7 @@
 import hashlib
 import operator
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any, Self
 
@@ -47,6 +47,7 @@ class ObservedMatrix:
     rows: NDArray[np.int32]
     values: NDArray[np.floating[Any]]
     shape: tuple[int, int]
+    _counted: list[NDArray[np.int64]] = field(default_factory=list, init=False)  # the row counts, once asked for
 
     def __post_init__(self) -> None:
         m, n = shape = _check_shape(self.shape)
@@ -365,10 +366,13 @@ class ObservedMatrix:
         >>> ObservedMatrix.from_coo([0, 2], [1, 1], [5.0, 6.0]).row_counts.tolist()
         [1, 0, 1]
         """
-        counts = np.zeros(self.shape[0], np.int64)
-        for first in range(0, self.nnz, 2**20):  # bincount takes a copy as int64
-            counts += np.bincount(self.rows[first : first + 2**20], minlength=self.shape[0])
-        return counts
+        if not self._counted:
+            counts = np.zeros(self.shape[0], np.int64)
+            for first in range(0, self.nnz, 2**20):  # bincount takes a copy as int64
+                counts += np.bincount(self.rows[first : first + 2**20], minlength=self.shape[0])
+            counts.flags.writeable = False
+            self._counted.append(counts)
+        return self._counted[0]
 
     @property
     def empty_columns(self) -> NDArray[np.intp]:

@@ -103,7 +103,7 @@ class Result:
     method: str
     n_iter: int
     objective: float  # of the method's own problem, at its last parameters
-    stationarity: Stationarity
+    stationarity: Stationarity | None  # of the paper's methods
     seconds: float
     backend: str
     trace: Trace = field(repr=False)

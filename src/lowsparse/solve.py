@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import threading
 import time
@@ -19,15 +20,15 @@ from . import checkpoint as checkpoints
 from .lowrank import LowRank
 from .observed import ObservedMatrix
 from .result import Result, Status, Trace
-from .solvers import Problem, Solver, State, from_name
+from .solvers import Ladder, Problem, Solver, State, from_name
 from .start import generator, starting_subspace
 from .sweeps import open_sweep
 
 __all__ = ["Progress", "solve"]
 
 ADVICE = {
-    Status.MAX_ITER: "not converged after {n} iterations: raise max_iter, loosen tol, or try precondition=True "
-    "(slow progress often means a low-rank part whose singular values differ much)",
+    Status.MAX_ITER: "not converged after {n} iterations: raise max_iter or loosen tol; among the paper's methods "
+    "precondition=True helps if the singular values of L differ much",
     Status.MAX_TIME: "not converged after {s:.3g} s: raise max_time, or go on from a checkpoint",
     Status.STALLED: "no step decreases the objective any more, though the method is not done: the result is as good as "
     "the arithmetic allows, the rank is too high for the data, or a given t_U is far too large",
@@ -67,8 +68,9 @@ class Progress:
 
 def solve(
     M: ObservedMatrix | ArrayLike | Any,
-    rank: int,
+    rank: int | str,
     *,
+    max_rank: int | None = None,
     method: str | Solver = "auto",
     max_iter: int = 500,
     max_time: float | None = None,
@@ -88,7 +90,10 @@ def solve(
         An `ObservedMatrix` or anything one can be made from: a dense array with NaN where nothing is known, a masked
         array, a scipy.sparse matrix (its stored entries are the observed ones).
     rank
-        Of L, from 1 to min(m, n).
+        Of L, from 1 to min(m, n); or "auto": ranks are tried one after the other, as long as entries kept aside are
+        predicted better.
+    max_rank
+        The largest to try if `rank` is "auto"; None: what the number of entries allows, at most 30.
     method
         A name (`lowsparse.solvers.names()`), or a configured solver such as ``AManPGC(gamma0=10)``.
     max_iter, max_time, tol
@@ -123,11 +128,21 @@ def solve(
     (True, True)
     """
     M = ObservedMatrix.from_any(M)
-    rank = M.check_rank(rank)
     solver = from_name(method) if isinstance(method, str) else method
     if not isinstance(solver, Solver):
         called = f"; did you mean {method.__name__}()?" if isinstance(method, type) else ""
         raise TypeError(f"method must be a name or a solver object, not {method!r}{called}")
+    if isinstance(rank, str):
+        if rank != "auto":
+            raise ValueError(f"rank must be a whole number or 'auto', not {rank!r}")
+        bound = largest_rank(M) if max_rank is None else M.check_rank(max_rank)
+        if isinstance(solver, Ladder):
+            solver, rank = dataclasses.replace(solver, choose_rank=True), bound
+        else:  # our own method chooses
+            rank = solve(M, "auto", max_rank=bound, backend=backend).L.rank
+    elif max_rank is not None:
+        raise ValueError('max_rank is for rank="auto"; a given rank is taken as it is')
+    rank = M.check_rank(rank)
     if isinstance(max_iter, bool) or not isinstance(max_iter, int | np.integer) or max_iter < 1:
         raise ValueError(f"max_iter must be a whole number of 1 or more, not {max_iter!r}")
     if max_time is not None and not max_time > 0:
@@ -137,23 +152,23 @@ def solve(
     if callback is not None and not callable(callback):
         raise TypeError("callback must be a function of one argument")
 
+    rng = generator(random_state)
+
     began = time.perf_counter()
     # The dense algebra above the waist is small. One thread makes it independent of their number, and leaves the
     # cores to the sweep (OpenBLAS threads spin between calls).
     with _one_blas_thread:
         sweep = open_sweep(M, backend)
         size, largest, clip = _sizes(M.values)
+        given = not (isinstance(start, str) and start == "svd")
         if resume is not None:
             start = "random"  # the checkpoint has a better one
-        # held by the call alone: the clipped copy must be gone before the iteration
-        U = starting_subspace(
-            start,
-            sweep if np.isinf(clip) else open_sweep(_clipped(M, clip), sweep.name),
-            M.shape[0],
-            rank,
-            generator(random_state),
-        )
-        problem = Problem(M, rank, sweep, U, float(tol), size or 1.0, largest, clip)
+
+        def first_subspace() -> NDArray[np.float64]:
+            own = sweep if np.isinf(clip) else open_sweep(_clipped(M, clip), sweep.name)
+            return starting_subspace(start, own, M.shape[0], rank, rng)
+
+        problem = Problem(M, rank, sweep, first_subspace, given, float(tol), size or 1.0, largest, clip)
         solver.check(problem)
         loop = _Loop(problem, solver, int(max_iter), max_time, callback, checkpoint, began)
         if resume is not None:
@@ -175,6 +190,18 @@ def solve(
         trace=loop.trace,
         notes=_notes(M, rank),
     )
+
+
+def largest_rank(M: ObservedMatrix) -> int:
+    """The largest rank worth trying: there are twice as many entries as parameters, and it is at most 30.
+
+    >>> largest_rank(ObservedMatrix.from_dense(np.ones((100, 40))))
+    16
+    """
+    m, n = M.shape
+    ranks = np.arange(1, min(m, n, 30) + 1)
+    enough = 2 * ranks * (m + n - ranks) <= M.nnz
+    return int(max(ranks[enough], default=1))
 
 
 class _Loop:
@@ -226,7 +253,7 @@ class _Loop:
     def ended(self) -> tuple[Status, str] | None:
         state, tol = self.state, self.problem.tol
         if state.failure:
-            return Status(state.failure), ""
+            return Status(state.failure), state.advice
         if tol > 0 and state.finished:
             return Status.CONVERGED, state.finished
         if tol > 0 and state.accuracy <= tol:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -25,7 +26,8 @@ class Problem:
     M: ObservedMatrix
     rank: int
     sweep: Sweep
-    start: Float  # U⁰, orthonormal
+    start: Callable[[], Float]  # U⁰, orthonormal, for those who ask
+    start_given: bool  # by the user, who did not leave it to the method
     tol: float  # 0: never converged
     scale: float  # the root mean square of the entries, each taken as at most `clip`; 1 if all are zero
     largest: float  # max |x|
@@ -36,7 +38,8 @@ class Problem:
 class State:
     """A point of an iteration: everything the next step depends on, so that it can be saved and resumed.
 
-    Fields are arrays, numbers, strings or None. Those named in `scratch` are memory to write to, and are not saved.
+    Fields are arrays, numbers, strings, tuples of these, or None. Those named in `scratch` are made anew by `init`, and
+    not saved: memory to write to, or the data in another order.
     """
 
     scratch: ClassVar[tuple[str, ...]] = ()
@@ -45,6 +48,7 @@ class State:
     accuracy: float = np.inf  # what `tol` is compared with
     finished: str = ""  # why the method itself is done, though `tol` is not met
     failure: str = ""  # "stalled" or "diverged"
+    advice: str = ""  # what to do about it, if the method knows better than the loop
     row: dict[str, float] = dataclasses.field(default_factory=dict)  # of the trace, for this iteration
 
 
@@ -55,7 +59,7 @@ class Outcome:
     L: LowRank
     S: NDArray[Any]  # on Ω
     objective: float
-    stationarity: Stationarity
+    stationarity: Stationarity | None = None
 
 
 @dataclass(kw_only=True)

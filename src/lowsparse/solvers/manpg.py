@@ -112,7 +112,7 @@ class ProximalGradient(Solver):
         x = problem.M.values
         S = np.zeros_like(x) if np.isinf(problem.clip) else x - np.clip(x, -problem.clip, problem.clip)
         return ProximalState(
-            U=problem.start, S=S, spare=np.empty_like(S), l1=float(np.sum(np.abs(S), dtype=np.float64)), gamma=gamma
+            U=problem.start(), S=S, spare=np.empty_like(S), l1=float(np.sum(np.abs(S), dtype=np.float64)), gamma=gamma
         )
 
     def sweep(self, problem: Problem, state: ProximalState, U: Float, rule: Rule) -> Swept:

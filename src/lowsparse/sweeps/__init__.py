@@ -18,7 +18,17 @@ from numpy.typing import NDArray
 
 from ..observed import ObservedMatrix
 
-__all__ = ["BACKENDS", "Float", "Rule", "Sweep", "Swept", "available", "open_sweep"]
+__all__ = [
+    "BACKENDS",
+    "Float",
+    "Magnitudes",
+    "Regressed",
+    "Rule",
+    "Sweep",
+    "Swept",
+    "available",
+    "open_sweep",
+]
 
 Float = NDArray[np.float64]
 
@@ -52,6 +62,48 @@ class Swept:
     dS: float  # ‖S_out − S‖
 
 
+MAGNITUDE_BINS = 1024
+
+
+@dataclass(frozen=True)
+class Magnitudes:
+    """How large the residuals are: counts in eight bins to a factor of two, from 2⁻⁶⁴ to 2⁶⁴ units.
+
+    >>> Magnitudes.of(np.array([1.0, -2.0, 3.0, 100.0]), unit=1.0).quantile(0.5)
+    2.25
+    """
+
+    counts: NDArray[np.int64]
+    unit: float
+
+    @classmethod
+    def of(cls, e: Float, unit: float) -> Magnitudes:
+        """Count |e|."""
+        bins = (np.abs(e / unit).view(np.int64) >> 49) - ((1023 - 64) << 3)
+        return cls(np.bincount(np.clip(bins, 0, MAGNITUDE_BINS - 1), minlength=MAGNITUDE_BINS), unit)
+
+    def quantile(self, q: float) -> float:
+        """The magnitude that the share q does not exceed, to within a few per cent."""
+        cumulated = np.cumsum(self.counts)
+        wanted = q * float(cumulated[-1])
+        k = min(int(np.searchsorted(cumulated, wanted)), MAGNITUDE_BINS - 1)
+        if k == 0:
+            return 0.0  # or too small to tell
+        inside = (wanted - float(cumulated[k] - self.counts[k])) / max(int(self.counts[k]), 1)
+        return self.unit * 2.0 ** (k // 8 - 64) * (1 + (k % 8 + inside) / 8)
+
+
+@dataclass(frozen=True)
+class Regressed:
+    """What a robust regression of the columns gives back."""
+
+    V: Float  # n x r, a row for each column
+    inside: NDArray[
+        np.int64
+    ]  # n: of the residuals at the V it started from, how many of each column are within `bound`
+    before: Magnitudes  # of those residuals, or of a sample
+
+
 class Sweep(Protocol):
     """One pass over the columns of an `ObservedMatrix`."""
 
@@ -69,6 +121,31 @@ class Sweep(Protocol):
         lambda2: float = 0.0,
     ) -> Swept:
         """Solve each column for v, shrink S into ``S_out``, and sum up the gradient, as ``rule`` says."""
+        ...
+
+    def regress(
+        self,
+        U: Float,
+        V: Float | None,
+        *,
+        scale: float,
+        unit: float = 1.0,
+        first_scale: float | None = None,
+        turns: int = 1,
+        shrink: float = 0.0,
+        largest: float = np.inf,
+        bound: float = 0.0,
+    ) -> Regressed:
+        """Regress each column on U, orthonormal, under the weights w = 1 / (1 + (e/c)²), solving `turns` times.
+
+        The first weights are those of V (n x r; None: zeros); c goes from `first_scale` to `scale`. A column with
+        Σw < 2r does not determine its coefficients: (10⁻¹⁰ + shrink lack³) r / m is added to the diagonal of the normal
+        equations, with lack = 2 - Σw / r between 0 and 1, and what is longer than `largest` becomes zero.
+        """
+        ...
+
+    def residual(self, U: Float, V: Float) -> Float:
+        """P_Ω(U Vᵀ) - x, one value per entry; V is n x r."""
         ...
 
     def gram_product(self, Q: Float) -> Float:

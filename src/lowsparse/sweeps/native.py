@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..observed import ObservedMatrix
-from . import Float, Rule, Swept
+from . import Float, Magnitudes, Regressed, Rule, Swept
 
 _reason: str | None = None
 try:
@@ -66,12 +66,45 @@ class ColumnSweep:
         t_S: float = 1.0,
         lambda2: float = 0.0,
     ) -> Swept:
-        """Solve, shrink, solve again and sum up the gradient, in one pass over the memory."""
+        """Solve, largest, solve again and sum up the gradient, in one pass over the memory."""
         V, G, GtG, VVt, sums = self.core.sweep(
             np.ascontiguousarray(U), S, S_out, gamma, t_S, lambda2, int(rule), self.threads
         )
         smooth_in, smooth_out, l1, dS2 = sums
         return Swept(V.T, G, GtG, VVt, smooth_in, smooth_out, l1, float(np.sqrt(dS2)))
+
+    def regress(
+        self,
+        U: Float,
+        V: Float | None,
+        *,
+        scale: float,
+        unit: float = 1.0,
+        first_scale: float | None = None,
+        turns: int = 1,
+        shrink: float = 0.0,
+        largest: float = np.inf,
+        bound: float = 0.0,
+    ) -> Regressed:
+        """Regress each column on U robustly; all the turns of a column while it is in cache."""
+        fitted, inside, counts = self.core.regress(
+            np.ascontiguousarray(U),
+            None if V is None else np.ascontiguousarray(V),
+            scale if first_scale is None else first_scale,
+            scale,
+            turns,
+            shrink,
+            largest,
+            bound,
+            unit,
+            self.threads,
+        )
+        return Regressed(fitted, inside, Magnitudes(counts, unit))
+
+    def residual(self, U: Float, V: Float) -> Float:
+        """P_Ω(U Vᵀ) - x."""
+        e: Float = self.core.residual(np.ascontiguousarray(U), np.ascontiguousarray(V), self.threads)
+        return e.ravel()
 
     def gram_product(self, Q: Float) -> Float:
         """Return A Aᵀ Q, one column at a time."""

@@ -1,0 +1,83 @@
+"""A sketch of the data: some rows and columns to learn a subspace from, and some entries kept aside to test it on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from .observed import ObservedMatrix
+from .sweeps import Float
+
+__all__ = ["Sketch", "draw"]
+
+PER_LINE = 15  # entries left in a row or column, in multiples of the rank, if there are as many
+HELD_OUT = (0.03, 0.1)  # least and largest share of the entries kept aside,
+ENOUGH = 2000  # which are so many if the largest share allows,
+TOO_FEW = 500  # entries: none is kept aside
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """The block of some rows and columns: `M` to fit, and what was kept aside (as rows, columns of M, and values)."""
+
+    rows: NDArray[np.intp]
+    columns: NDArray[np.intp]
+    M: ObservedMatrix
+    strip: ObservedMatrix  # all rows of these columns
+    held_rows: NDArray[np.int32]
+    held_columns: NDArray[np.int32]
+    held_values: Float
+
+    def held_residual(self, U: Float, V: Float) -> Float:
+        """U Vᵀ - x where it was kept aside; U has a row for each row of the block, V for each column."""
+        product = np.einsum("kr,kr->k", U[self.held_rows], V[self.held_columns])
+        return np.asarray(product - self.held_values, dtype=np.float64)
+
+
+def draw(M: ObservedMatrix, rank: int, rng: np.random.Generator, *, everything: bool = False) -> Sketch:
+    """Draw a block from which a matrix of this rank can be learnt.
+
+    Every line of it but the poorest is left with `PER_LINE` times the rank entries, or with all it has. It has all rows
+    and columns if `everything` is asked for.
+
+    >>> M = ObservedMatrix.from_dense(np.random.default_rng(1).standard_normal((300, 1000)))
+    >>> sketch = draw(M, 1, np.random.default_rng(2))
+    >>> max(sketch.M.shape) < 50, sketch.M.nnz + sketch.held_values.size == sketch.M.shape[0] * sketch.M.shape[1]
+    (True, True)
+    """
+    m, n = M.shape
+    columns = np.arange(n) if everything else _choose(n, M.row_counts, rank, rng)
+    A = M.to_scipy()
+    strip = M
+    if len(columns) < n:
+        A = A[:, columns]
+        strip = ObservedMatrix.from_scipy(A)
+    rows = np.arange(m) if everything else _choose(m, strip.column_counts, rank, rng)
+    if len(rows) < m:
+        place = np.full(m, -1, np.int32)
+        place[rows] = np.arange(len(rows))
+        inside = np.flatnonzero(place[A.indices] >= 0)
+        A = sparse.csc_array(
+            (A.data[inside], place[A.indices[inside]], np.searchsorted(inside, A.indptr)), shape=(len(rows), A.shape[1])
+        )
+    least, largest = HELD_OUT
+    aside = int(min(largest * A.nnz, max(ENOUGH, least * A.nnz), 20_000)) if A.nnz > TOO_FEW else 0
+    kept = np.ones(A.nnz, dtype=bool)
+    kept[rng.choice(A.nnz, size=aside, replace=False)] = False
+    held = np.flatnonzero(~kept)
+    owner = (np.searchsorted(A.indptr, held, side="right") - 1).astype(np.int32)
+    indptr = A.indptr.astype(np.int64) - np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=A.shape[1]))))
+    block = ObservedMatrix(indptr, A.indices[kept], A.data[kept], A.shape)
+    return Sketch(rows, columns, block, strip, A.indices[held], owner, A.data[held].astype(np.float64))
+
+
+def _choose(lines: int, across: NDArray[np.int64], rank: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """So many of the lines that those across them, which have these counts of entries, keep enough; or all of them."""
+    poor = float(np.quantile(across, 0.05))
+    share = PER_LINE * rank / poor if poor > 0 else 1.0
+    if share > 0.7 or lines * share < 8 * rank:
+        return np.arange(lines)
+    return np.sort(rng.permutation(lines)[: int(np.ceil(share * lines))])

@@ -1,0 +1,488 @@
+"""Ladder: alternating robust regression, if need be one rank at a time. The library's own method, and its default.
+
+Given U, every column of M is regressed on it; given V, every row. The weights 1 / (1 + (e/c)²) are those of the Cauchy
+loss, so a stationary point for a fixed c is one of
+
+    min over U, V of  Σ_Ω log(1 + ((UV - M)_ij / c)²),
+
+and c follows the residuals: 2.385 times their robust scale (1.4826 times the median of |e|), from which the estimate is
+95 % efficient under normal noise. For a fixed c no half-step increases the sum. That the whole finds the truth is not
+proved, only measured (`python -m benchmarks.phase`), so the answer is tested: some entries are kept aside while the
+subspace is learnt, and it is accepted if it predicts them as well as those it has seen, and either fits exactly or has
+been found twice, in different ways.
+
+The subspace is learnt on a sketch: as many columns as are needed to determine it. The first attempt starts at the full
+rank from the singular vectors of the clipped data. Others climb: rank 1 first, then the leading singular vector of the
+clipped residuals is added, and so on, so that small components are not taken for outliers, nor outliers for small
+components: all that is larger has been removed before. At the end of an attempt lines that explain few of their entries
+are regressed anew, from scratch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..geometry import basis
+from ..lowrank import LowRank
+from ..observed import ObservedMatrix
+from ..sketch import Sketch, draw
+from ..start import left_singular_vectors
+from ..sweeps import Float, Regressed, Sweep, open_sweep
+from .base import Outcome, Problem, Solver, State, require, require_count
+
+__all__ = ["Ladder", "LadderState"]
+
+CONSISTENT = 1.4826  # median |e| of normal noise, to its standard deviation
+EFFICIENT = 2.385  # c / scale: 95 % of the efficiency of least squares
+PACE = (0.3, 0.3, 0.6)  # c / its previous value, at least, by attempt; a scale that collapses throws inliers away
+STEPS = 4  # passes on each rank of the climb but the last
+PATIENCE = 5  # passes in which the scale must fall by the factor SETTLED
+SETTLED = 0.98
+LOOKS = 5  # second looks in an attempt, 2 in the first
+HOPE = 3  # ranks beyond the best that are tried where the rank is to be chosen
+OUTLIER = 4.0  # standard deviations
+AGREE = 0.1  # difference of the scores of two attempts that found the same
+SHRINK = 0.01  # of lines that do not determine their coefficients, while the subspace is learnt
+WILD = 10.0  # times the usual size: such coefficients are not believed
+EXPLAINED = 1e-5  # of the unit: an entry this close is explained, however small the noise
+
+
+def _nothing() -> Float:
+    return np.empty((0, 0))
+
+
+class Lines:
+    """The columns of a matrix (or, of its transpose, the rows), to be regressed on what the other side has found."""
+
+    def __init__(self, M: ObservedMatrix, sweep: Sweep, unit: float, *, learning: bool) -> None:
+        self.M, self.sweep, self.unit, self.learning = M, sweep, unit, learning
+
+    def again(self, B: Float, C: Float, c: float, turns: int) -> Regressed:
+        """Regress on B, with the weights of the coefficients C at first.
+
+        Lines that do not determine their coefficients must not lead the others astray while the subspace is learnt;
+        in the end they get what fits them, unless it is wild.
+        """
+        shrink, largest = SHRINK, np.inf
+        if not self.learning:
+            shrink, largest = 0.0, WILD * float(np.median(np.linalg.norm(C, axis=1))) or np.inf
+        bound = 3 * max(c, EXPLAINED * self.unit)
+        return self.sweep.regress(
+            B, C, scale=c, unit=self.unit, turns=turns, shrink=shrink, largest=largest, bound=bound
+        )
+
+    def afresh(self, B: Float, c: float, turns: int = 5) -> Float:
+        """Regress on B without a guess: c comes down from the size of the data."""
+        return self.sweep.regress(B, None, first_scale=6 * self.unit, scale=c, unit=self.unit, turns=turns).V
+
+    def share(self, inside: NDArray[np.int64]) -> Float:
+        """Of the entries of each line; 1 where there are none."""
+        counts = self.M.column_counts
+        return np.asarray(inside / np.maximum(counts, 1) + (counts == 0), dtype=np.float64)
+
+    def second_look(self, B: Float, C: Float, c: float, share: Float) -> tuple[Float, int]:
+        """Regress the lines that explain a small share of their entries afresh; take what explains more.
+
+        Gives back the new C and how many of its lines are new.
+        """
+        c = max(c, EXPLAINED * self.unit)
+        doubtful = np.flatnonzero(share < 0.75 * np.median(share))
+        few = self._some(doubtful)
+        if few is None:
+            return C, 0
+        new = few.afresh(B, c, turns=15)
+        found = few.share(few.again(B, new, c, 1).inside)
+        counts = few.M.column_counts
+        better = (found * counts > 1.1 * share[doubtful] * counts + 1) & (found * counts >= 2 * B.shape[1])
+        C = C.copy()
+        C[doubtful[better]] = new[better]
+        return C, int(np.count_nonzero(better))
+
+    def complete(self, B: Float, known: NDArray[np.intp], C: Float, c: float) -> tuple[Float, bool]:
+        """Coefficients for all lines: C for those known, the others from scratch; and whether one is in doubt."""
+        c = max(c, EXPLAINED * self.unit)
+        new = self.afresh(B, c)
+        new[known] = C
+        again = self.again(B, new, c, 1)
+        share = self.share(again.inside)
+        found, _ = self.second_look(B, again.V, c, share)
+        share = self.share(self.again(B, found, c, 1).inside) if (share < 0.5 * np.median(share)).any() else share
+        return found, bool((share < 0.5 * np.median(share)).any())
+
+    def _some(self, which: NDArray[np.intp]) -> Lines | None:
+        A = self.M.to_scipy()[:, which]
+        if not A.nnz:
+            return None
+        M = ObservedMatrix.from_scipy(A)
+        return Lines(M, open_sweep(M, self.sweep.name), self.unit, learning=self.learning)
+
+
+class Bench:
+    """The data in the forms passes run on. What is not needed is not made.
+
+    "some": a block of rows and columns; "all": all of them; both with entries kept aside. "whole": everything.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        sample = np.abs(problem.M.values[:: max(1, problem.M.nnz // 100_000)]).astype(np.float64)
+        self.unit = float(np.median(sample[sample > 0])) if sample.any() else 1.0
+
+    @functools.cache  # noqa: B019 - as long as the solve
+    def sketch(self, data: str) -> Sketch:
+        """What passes over `data` see, and what is kept aside."""
+        return draw(self.problem.M, self.problem.rank, np.random.default_rng(0x6C6164), everything=data == "all")
+
+    @functools.cache  # noqa: B019
+    def columns(self, data: str) -> Lines:
+        """The columns of `data`."""
+        if data == "whole":
+            return Lines(self.problem.M, self.problem.sweep, self.unit, learning=False)
+        return self._lines(self.sketch(data).M, learning=True)
+
+    @functools.cache  # noqa: B019
+    def rows(self, data: str) -> Lines:
+        """The rows of `data`."""
+        return self._lines(self.columns(data).M.T, learning=data != "whole")
+
+    @functools.cache  # noqa: B019
+    def strip(self, data: str) -> Lines:
+        """The rows of the whole matrix, as far as they lie in the columns of the block."""
+        return self._lines(self.sketch(data).strip.T, learning=False)
+
+    def _lines(self, M: ObservedMatrix, learning: bool) -> Lines:
+        return Lines(M, open_sweep(M, self.problem.sweep.name), self.unit, learning=learning)
+
+
+@dataclass(kw_only=True)
+class LadderState(State):
+    """L = U Vᵀ on the columns of `data`, and what earlier attempts have found."""
+
+    scratch: ClassVar[tuple[str, ...]] = ("bench",)
+
+    bench: Bench
+    data: str = "some"
+    U: Float = field(default_factory=_nothing)  # m x k
+    V: Float = field(default_factory=_nothing)  # a row for each column
+    c: float = 0.0
+    noise: float = np.inf  # the robust scale of the residuals
+    target: int = 0  # rank
+    attempt: int = 0
+    since: int = 0  # passes on this rank
+    looks: int = 0
+    recent: tuple[float, ...] = ()  # the noise after the last passes
+    # the best attempt so far
+    best_U: Float = field(default_factory=_nothing)
+    best_V: Float = field(default_factory=_nothing)
+    best_data: str = ""
+    best_noise: float = np.inf
+    scores: tuple[float, ...] = ()  # of all attempts that have ended
+    # where the rank is to be chosen
+    held: Float = field(default_factory=_nothing)  # log |e| of what was kept aside, a row for each rank so far
+
+
+@dataclass(kw_only=True)
+class Ladder(Solver):
+    """Alternating robust regression on a ladder of ranks: nothing to choose but the rank.
+
+    >>> import lowsparse as ls
+    >>> problem = ls.datasets.synthetic(80, 90, rank=2, density=0.7, outliers=0.3, random_state=1)
+    >>> r = ls.solve(problem.M, rank=2, method=Ladder())
+    >>> r.converged and r.L.error(problem.L, relative=True) < 1e-8
+    True
+    """
+
+    name: ClassVar[str] = "ladder"
+
+    attempts: int = 4  # the first straight at the rank, the others by climbing
+    choose_rank: bool = False  # climb at most to the rank, while entries kept aside are predicted better and better
+
+    def check(self, problem: Problem) -> None:
+        """Check the parameters."""
+        require_count(self, "attempts")
+        require(isinstance(self.choose_rank, bool), "choose_rank", self.choose_rank, "True or False")
+
+    def init(self, problem: Problem) -> LadderState:
+        """Before the first attempt."""
+        state = LadderState(bench=Bench(problem), target=problem.rank)
+        self._begin(problem, state, 1 if self.choose_rank else 0)
+        return state
+
+    # -- attempts
+
+    def _begin(self, problem: Problem, state: LadderState, attempt: int) -> None:
+        """Start an attempt: at the full rank, or with rank 1."""
+        unit = state.bench.unit
+        state.attempt = attempt
+        state.data = "some" if attempt < 2 else "all"
+        columns = state.bench.columns(state.data)
+        rank = state.target if attempt == 0 else 1
+        if attempt == 0 and problem.start_given:
+            state.U = basis(problem.start()[state.bench.sketch(state.data).rows])[0]
+        else:
+            state.U = self._leading(state, columns.M.values, 3 * unit, rank)
+        state.V = np.zeros((columns.M.shape[1], rank))
+        state.c = 3 * unit
+        state.looks = 0
+        self._anew(state)
+
+    def _anew(self, state: LadderState) -> None:
+        state.since, state.recent = 0, ()
+
+    def _leading(self, state: LadderState, values: NDArray[Any], clip: float, k: int) -> Float:
+        """The k leading left singular vectors of the data with these values, clipped."""
+        columns = state.bench.columns(state.data)
+        M = columns.M
+        clipped = ObservedMatrix(M.indptr, M.rows, np.clip(values, -clip, clip).astype(M.dtype), M.shape)
+        rng = np.random.default_rng([state.attempt, state.U.shape[1], k])
+        return left_singular_vectors(open_sweep(clipped, columns.sweep.name), M.shape[0], k, rng)[0]
+
+    def _climb(self, state: LadderState) -> None:
+        """One rank more."""
+        unit = state.bench.unit
+        e = state.bench.columns(state.data).sweep.residual(state.U, state.V)
+        size = max(CONSISTENT * float(np.median(np.abs(e))), 1e-12 * unit)
+        u = self._leading(state, -e, size, 1)
+        state.U = basis(np.hstack([state.U, u - state.U @ (state.U.T @ u)]))[0]
+        state.V = np.hstack([state.V, np.zeros((len(state.V), 1))])
+        state.c = EFFICIENT * size
+        self._anew(state)
+
+    # -- one pass
+
+    def advance(self, problem: Problem, state: LadderState) -> LadderState:
+        """One pass: the columns, then the rows; and what follows from it."""
+        bench = state.bench
+        columns, rows = bench.columns(state.data), bench.rows(state.data)
+        turns = 2 if state.since < 3 else 1
+        U, V = state.U, state.V
+        Q, R = basis(columns.again(U, V, state.c, turns).V)
+        fitted = rows.again(Q, U @ R.T, state.c, turns)
+        state.U, R = basis(fitted.V)
+        state.V = Q @ R.T
+        state.noise = CONSISTENT * fitted.before.quantile(0.5)
+        pace = PACE[min(state.attempt, len(PACE) - 1)]
+        state.c = max(EFFICIENT * state.noise, pace * state.c, 1e-13 * bench.unit)
+        state.iteration += 1
+        state.since += 1
+        state.recent = (*state.recent, state.noise)[-PATIENCE - 1 :]
+        change = _change(U, V, state.U, state.V)
+        state.row = {
+            "objective": state.noise,
+            "gamma": state.c,
+            "dS": math.nan,
+            "dU": math.nan,
+            "change": change,
+            "rank": state.U.shape[1],
+            "entries": columns.M.nnz,
+        }
+        if not math.isfinite(state.noise):
+            state.failure = "diverged"
+        elif state.data == "whole":
+            self._watch(problem, state, change)
+        elif self._exact(problem, state) and change <= max(problem.tol, 1e-12):
+            state.target = state.U.shape[1]  # nothing is left to fit
+            self._conclude(problem, state)
+        elif state.U.shape[1] < state.target:
+            if state.since >= STEPS and not _falling(state.recent):
+                self._next_rank(state)
+        elif not self._moving(state):
+            self._conclude(problem, state)
+        return state
+
+    def _exact(self, problem: Problem, state: LadderState) -> bool:
+        return state.noise <= max(0.2 * problem.tol, 1e-12) * state.bench.unit
+
+    def _moving(self, state: LadderState) -> bool:
+        return state.since < 60 and (len(state.recent) <= PATIENCE or state.recent[-1] < SETTLED * state.recent[0])
+
+    def _next_rank(self, state: LadderState) -> None:
+        """Climb; where the rank is to be chosen, only as long as there is hope for a better one."""
+        held = state.bench.sketch(state.data).held_residual(state.U, state.V)
+        if self.choose_rank and held.size:
+            sizes = np.log(np.abs(held) / state.bench.unit + 1e-7)
+            state.held = np.vstack([state.held.reshape(-1, held.size), sizes])
+            best = int(np.argmin(state.held.mean(axis=1))) + 1
+            if best == len(state.held):
+                state.best_U, state.best_V = state.U, state.V
+            elif len(state.held) - best >= HOPE:
+                self._go_back(state, best)
+                return
+        self._climb(state)
+
+    def _go_back(self, state: LadderState, best: int) -> None:
+        """Settle for the smallest rank that predicts what was kept aside as well as the best, but for chance."""
+        loss = state.held[:best] - state.held[best - 1]
+        chance = 2 * loss.std(axis=1) / math.sqrt(loss.shape[1])
+        state.target = int(np.argmax(loss.mean(axis=1) <= chance)) + 1
+        Q, R = basis(state.best_V)
+        left, sizes, right = np.linalg.svd(state.best_U @ R.T, full_matrices=False)
+        state.U = left[:, : state.target]
+        state.V = Q @ (sizes[: state.target, None] * right[: state.target]).T
+        self._anew(state)
+
+    # -- the end of an attempt
+
+    def _conclude(self, problem: Problem, state: LadderState) -> None:
+        """A second look at doubtful lines; then the attempt is taken, or another begins."""
+        unit = state.bench.unit
+        shares, changed = self._second_look(state)
+        if changed and state.looks < (LOOKS if state.attempt else 2):
+            state.looks += 1
+            state.c = max(10 * state.c, 1e-3 * unit) if self._exact(problem, state) else 2 * state.c
+            self._anew(state)
+            return
+        score = self._score(state)
+        if score < min(state.scores, default=np.inf):
+            state.best_U, state.best_V, state.best_noise = state.U, state.V, state.noise
+            state.best_data = state.data
+        agree = any(abs(score - other) <= AGREE for other in state.scores) and score <= min(state.scores) + AGREE
+        state.scores = (*state.scores, score)
+        given_up = max(float(np.mean(share < 0.5 * np.median(share))) for share in shares)
+        sure = self._exact(problem, state) and given_up <= 0.01 and not self._spiky(state)
+        if self._predicts(state) and (sure or agree):
+            self._to_whole(problem, state, determined=sure and not (shares[1] < 0.5 * np.median(shares[1])).any())
+        elif state.attempt + 1 < self.attempts:
+            self._begin(problem, state, state.attempt + 1)
+        else:
+            state.U, state.V, state.noise = state.best_U, state.best_V, state.best_noise
+            state.data = state.best_data
+            state.advice = (
+                "no two of the attempts agree, or what they found does not predict entries kept aside: the data may "
+                "not determine a matrix of this rank; see lowsparse.diagnose(M, rank)"
+            )
+            self._to_whole(problem, state, determined=False)
+
+    def _second_look(self, state: LadderState) -> tuple[tuple[Float, Float], int]:
+        """The shares of the entries that columns and rows explain, and how many lines were changed for the better."""
+        columns, rows = state.bench.columns(state.data), state.bench.rows(state.data)
+        by_column = columns.share(columns.again(state.U, state.V, state.c, 1).inside)
+        state.V, some = columns.second_look(state.U, state.V, state.c, by_column)
+        Q, R = basis(state.V)
+        C = state.U @ R.T
+        by_row = rows.share(rows.again(Q, C, state.c, 1).inside)
+        C, others = rows.second_look(Q, C, state.c, by_row)
+        if some or others:
+            state.U, R = basis(C)
+            state.V = Q @ R.T
+        return (by_column, by_row), some + others
+
+    def _score(self, state: LadderState) -> float:
+        """The mean logarithm of the residuals of what was kept aside, or of all if too little was."""
+        e = state.bench.sketch(state.data).held_residual(state.U, state.V)
+        if e.size < 50:
+            e = state.bench.columns(state.data).sweep.residual(state.U, state.V)
+        return float(np.mean(np.log(np.abs(e) / state.bench.unit + 1e-7)))
+
+    def _spiky(self, state: LadderState) -> bool:
+        """Whether a component lives on a single row or column: it may be there for an outlier alone."""
+        return max(float(np.max(np.sum(basis(A)[0] ** 2, axis=1))) for A in (state.U, state.V)) > 0.9
+
+    def _predicts(self, state: LadderState) -> bool:
+        """Whether what was kept aside is predicted as well as what was fitted."""
+        columns = state.bench.columns(state.data)
+        held = np.abs(state.bench.sketch(state.data).held_residual(state.U, state.V))
+        if held.size < 20:
+            return True
+        seen = np.abs(columns.sweep.residual(state.U, state.V))
+        close = EXPLAINED * state.bench.unit
+        m, n = columns.M.shape
+        k = state.U.shape[1]
+        inliers = max(float(np.count_nonzero(seen <= OUTLIER * state.noise + close)), 1.0)
+        h = min(k * (m + n - k) / inliers, 0.9)  # parameters / inliers
+        bound = OUTLIER * state.noise * math.sqrt((1 + h) / (1 - h)) + close
+        share_seen, share_held = float(np.mean(seen <= bound)), float(np.mean(held <= bound))
+        deviation = math.sqrt(max(share_seen * (1 - share_seen), 0.01) / held.size)
+        as_well = share_held >= share_seen - 0.05 - 3 * deviation
+        x = np.abs(state.bench.sketch(state.data).held_values)
+        gain = np.log(x + close) - np.log(held + close)  # over L = 0
+        return as_well and float(np.mean(gain)) > max(0.05, 3 * float(np.std(gain)) / math.sqrt(gain.size))
+
+    # -- the whole matrix
+
+    def _to_whole(self, problem: Problem, state: LadderState, determined: bool) -> None:
+        """L for all rows and columns; passes over the whole follow unless the block has determined it for good."""
+        poor = self._extend(problem, state)
+        state.data, state.looks = "whole", 0
+        self._anew(state)
+        if determined and not poor:
+            state.finished = "an exact fit, confirmed by entries kept aside"
+
+    def _extend(self, problem: Problem, state: LadderState) -> bool:
+        """From the block to all rows of its columns, then to all columns; whether a row was left undetermined."""
+        bench, sketch, k = state.bench, state.bench.sketch(state.data), state.U.shape[1]
+        learnt = bench.rows(state.data).M.column_counts
+        if len(sketch.rows) < problem.M.shape[0]:
+            strip = bench.strip(state.data)
+            learnt = strip.M.column_counts
+            Q, R = basis(state.V)
+            C, doubtful = strip.complete(Q, sketch.rows, state.U @ R.T, state.c)
+            state.U, R = basis(C)
+            state.V = Q @ R.T
+        else:
+            doubtful = False
+        state.V, _ = bench.columns("whole").complete(state.U, sketch.columns, state.V, state.c)
+        return doubtful or bool(((learnt < 3 * k) & (problem.M.row_counts > 0)).any())
+
+    def _watch(self, problem: Problem, state: LadderState, change: float) -> None:
+        """Whether the passes over the whole matrix can end."""
+        state.accuracy = change
+        m, n = problem.M.shape
+        k = state.U.shape[1]
+        error = state.noise / problem.scale * math.sqrt(k * (m + n - k) / problem.M.nnz)  # of the fit, by the noise
+        if problem.tol and change <= max(problem.tol, 1e-3 * error):
+            if state.looks < LOOKS and self._second_look(state)[1]:
+                state.looks += 1
+            elif state.advice:
+                state.failure = "stalled"
+            else:
+                state.finished = f"L changes by {change:.1e} relatively; the noise of the inliers is {state.noise:.2g}"
+
+    # -- what comes out
+
+    def lowrank(self, problem: Problem, state: LadderState) -> LowRank:
+        """L, on all rows and columns."""
+        if state.data != "whole":
+            state = dataclasses.replace(state)
+            self._extend(problem, state)
+        return LowRank(state.U, state.V.T)
+
+    def finish(self, problem: Problem, state: LadderState) -> Outcome:
+        """L, and S = M - L where that is more than four times the noise."""
+        L = self.lowrank(problem, state)
+        U, R = np.linalg.qr(L.U)
+        V = R @ L.V
+        if not self.choose_rank and len(V) < problem.rank:  # an exact fit of lower rank; what is asked for is more
+            U = np.linalg.qr(np.hstack([U, np.eye(len(U), problem.rank)]))[0][:, : problem.rank]
+            V = np.vstack([V, np.zeros((problem.rank - len(V), V.shape[1]))])
+        e = problem.sweep.residual(U, V.T)
+        size = np.abs(e)
+        noise = state.noise if math.isfinite(state.noise) else CONSISTENT * float(np.median(size))
+        e[size <= max(OUTLIER * noise, 1e-7 * state.bench.unit)] = 0.0
+        np.negative(e, out=e)
+        return Outcome(L=LowRank(U, V), S=e.astype(problem.M.dtype, copy=False), objective=noise)
+
+
+def _falling(recent: tuple[float, ...]) -> bool:
+    return len(recent) > 1 and recent[-1] < 0.8 * recent[-2]
+
+
+def _change(U: Float, V: Float, U_new: Float, V_new: Float) -> float:
+    """‖U_new V_newᵀ - U Vᵀ‖ / ‖U Vᵀ‖ for U and U_new with orthonormal columns."""
+    size = float(np.linalg.norm(V))
+    if not size:
+        return np.inf if V_new.any() else 0.0
+    if U.shape != U_new.shape:
+        return math.nan
+    # U_new V_newᵀ - U Vᵀ = U_new (V_new - V UᵀU_new)ᵀ + (U_new U_newᵀU - U) Vᵀ
+    turn = U_new.T @ U
+    outside = U - U_new @ turn
+    inside = float(np.linalg.norm(V_new - V @ turn.T))
+    return math.hypot(inside, math.sqrt(max(float(np.vdot(outside.T @ outside, V.T @ V)), 0.0))) / size
