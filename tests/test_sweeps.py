@@ -17,7 +17,7 @@ from conftest import (
     soft,
 )
 from lowsparse import LowRank, ObservedMatrix
-from lowsparse.sweeps import BACKENDS, Rule, available, open_sweep
+from lowsparse.sweeps import BACKENDS, Magnitudes, Rule, available, open_sweep
 from lowsparse.sweeps.native import num_threads
 
 RANKS = [*range(1, 17), 20, 33, 50]
@@ -70,6 +70,56 @@ def assert_same_sweep(M, backend, U, rule, t_S, lambda2, gamma=0.7):
 
 
 # ---------------------------------------------------------------------- against the oracle
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("r", RANKS)
+def test_every_backend_regresses_as_the_oracle_does(backend, r, dtype):
+    lengths = [3 * r + k for k in range(9)] + [4 * r + 40, 0, 6 * r + 61, r]
+    M = columns_of(lengths, m=7 * r + 70, dtype=dtype, seed=r)
+    U = orthonormal(M.shape[0], r)
+    V = np.random.default_rng(r).standard_normal((len(lengths), r))
+    found, expected = opened(M, backend), opened(M)
+    assert_close(found.residual(U, V), expected.residual(U, V), EXACT)
+    for start, how in (
+        (None, {}),
+        (V, {}),
+        (V, {"turns": 3, "bound": 0.7}),
+        (None, {"turns": 4, "first_scale": 5.0}),
+        (V, {"shrink": 0.01, "turns": 2}),
+        (V, {"largest": 1e-3}),
+    ):
+        a, b = (s.regress(U, start, scale=0.5, unit=2.0, **how) for s in (found, expected))
+        enough = M.column_counts >= r + 2  # else nothing but the ridge of rounding determines them
+        assert_close(a.V[enough], b.V[enough], 1e-8, max(1.0, np.max(np.abs(b.V[enough]))))
+        np.testing.assert_array_equal(a.inside, b.inside)
+        assert a.before.counts.sum() == b.before.counts.sum() == M.nnz
+        assert np.abs(a.before.counts - b.before.counts).sum() <= 4  # a residual may round into the next bin
+        assert np.isfinite(a.V).all()
+
+
+def test_a_long_column_is_regressed_in_pieces(backend):
+    M = columns_of([40000, 17, 30000], m=50000)
+    U = orthonormal(50000, 3)
+    a, b = (opened(M, name).regress(U, None, scale=0.5, first_scale=4.0, turns=3) for name in (backend, "numpy"))
+    assert_close(a.V, b.V, 1e-9)
+
+
+def test_a_regression_is_robust(backend):
+    rng = np.random.default_rng(8)
+    U, truth = orthonormal(200, 3), rng.standard_normal((30, 3))
+    X = U @ truth.T
+    X[rng.random(X.shape) < 0.3] += 5.0
+    fitted = opened(ObservedMatrix.from_dense(X), backend).regress(U, None, first_scale=1.0, scale=1e-7, turns=25).V
+    assert_close(fitted, truth, 1e-9)
+
+
+def test_magnitudes_have_quantiles():
+    e = np.random.default_rng(9).standard_normal(20000) * 3.0
+    for q in (0.1, 0.5, 0.9):
+        assert Magnitudes.of(e, 3.0).quantile(q) == pytest.approx(np.quantile(np.abs(e), q), rel=0.03)
+    assert Magnitudes.of(np.zeros(5), 1.0).quantile(0.5) == 0
+    assert Magnitudes.of(np.array([1e-300, 1e300, 1.0]), 1.0).counts.sum() == 3
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -189,6 +239,8 @@ def test_a_sweep_has_the_same_bits_for_every_number_of_threads(native, monkeypat
         monkeypatch.setenv("LOWSPARSE_NUM_THREADS", str(threads))
         sweep = opened(M, native)
         seen = [sweep.gram_product(U).tobytes()]
+        fitted = sweep.regress(U, None, scale=0.1, first_scale=2.0, turns=3, bound=0.2)
+        seen += [a.tobytes() for a in (fitted.V, fitted.inside, fitted.before.counts, sweep.residual(U, fitted.V))]
         for rule in Rule:
             found, out = swept(sweep, U, S, rule, gamma=0.4, lambda2=1e-10)
             sums = np.array([found.smooth_in, found.smooth_out, found.l1, found.dS])
@@ -203,7 +255,7 @@ def test_a_solve_has_the_same_bits_for_every_number_of_threads(native):
 import hashlib, lowsparse as ls
 from conftest import robust_problem
 M = robust_problem(400, 500, rank=4, density=0.3).M
-for method in ("amanpgc", "manpg"):
+for method in ("amanpgc", "manpg", "ladder"):
     r = ls.solve(M, 4, method=method, max_iter=40, random_state=5)
     print(r.backend, hashlib.sha256(r.L.U.tobytes() + r.L.V.tobytes() + r.S.data.tobytes()).hexdigest())
 """
@@ -212,7 +264,7 @@ for method in ("amanpgc", "manpg"):
         for own, others in [("1", "1"), ("2", "2"), ("3", "3"), ("", "2")]
     }
     assert len(seen) == 1
-    assert seen.pop().count("native") == 2
+    assert seen.pop().count("native") == 3
 
 
 @pytest.mark.parametrize(

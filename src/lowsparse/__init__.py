@@ -8,12 +8,15 @@
 
 from . import datasets, solvers
 from ._version import __version__
+from .choose import diagnose
+from .diagnosis import Diagnosis
 from .lowrank import LowRank
 from .observed import ObservedMatrix
 from .result import Result, Stationarity, Status, Trace
 from .solve import Progress, solve
 
 __all__ = [
+    "Diagnosis",
     "LowRank",
     "ObservedMatrix",
     "Progress",
@@ -23,6 +26,7 @@ __all__ = [
     "Trace",
     "__version__",
     "datasets",
+    "diagnose",
     "solve",
     "solvers",
 ]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from .diagnosis import Diagnosis, examine, standard_errors
 from .lowrank import LowRank
+from .observed import ObservedMatrix
 
 __all__ = ["Result", "Stationarity", "Status", "Trace"]
 
@@ -106,13 +109,49 @@ class Result:
     stationarity: Stationarity | None  # of the paper's methods
     seconds: float
     backend: str
-    trace: Trace = field(repr=False)
+    M: ObservedMatrix  # the data
+    flagged: NDArray[np.intp]  # the outliers among the entries of M, by their place there
+    noise: float  # standard deviation of the inliers, estimated
+    held_out: float | None  # robust scale of the residuals of entries kept aside, if the method keeps some
+    trace: Trace
     notes: tuple[str, ...] = ()  # what the data lacks: lines too empty to determine
 
     @property
     def converged(self) -> bool:
         """Whether the method met its own test."""
         return self.status is Status.CONVERGED
+
+    @functools.cached_property
+    def diagnostics(self) -> Diagnosis:
+        """How well the data determine this result: counts, coherence, noise and outliers, with advice."""
+        return examine(self)
+
+    @property
+    def is_outlier(self) -> NDArray[np.bool_]:
+        """For each entry of `M`, in its order, whether it is an outlier.
+
+        >>> import lowsparse as ls
+        >>> problem = ls.datasets.synthetic(60, 50, rank=1, density=0.5, outliers=0.1, random_state=1)
+        >>> bool((ls.solve(problem.M, rank=1).is_outlier == (problem.S != 0)).all())
+        True
+        """
+        flags = np.zeros(self.M.nnz, bool)
+        flags[self.flagged] = True
+        return flags
+
+    def standard_error(self, i: ArrayLike, j: ArrayLike) -> Any:
+        """The standard errors of the entries (i, j) of L, to first order under normal noise of the estimated size.
+
+        They are infinite where the entries do not determine L.
+
+        >>> import lowsparse as ls
+        >>> problem = ls.datasets.synthetic(80, 70, rank=2, density=0.7, outliers=0.1, noise=0.1, random_state=1)
+        >>> r = ls.solve(problem.M, rank=2)
+        >>> bool(0.01 < r.standard_error(3, 4) < 0.1)
+        True
+        """
+        found = standard_errors(self.M, self.L, self.is_outlier, self.noise, i, j)
+        return found[()]
 
     def __repr__(self) -> str:
         m, n = self.L.shape

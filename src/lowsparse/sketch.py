@@ -15,8 +15,7 @@ __all__ = ["Sketch", "draw"]
 
 PER_LINE = 15  # entries left in a row or column, in multiples of the rank, if there are as many
 HELD_OUT = (0.03, 0.1)  # least and largest share of the entries kept aside,
-ENOUGH = 2000  # which are so many if the largest share allows,
-TOO_FEW = 500  # entries: none is kept aside
+ENOUGH = 2000  # which are so many if the largest share allows
 
 
 @dataclass(frozen=True)
@@ -37,11 +36,13 @@ class Sketch:
         return np.asarray(product - self.held_values, dtype=np.float64)
 
 
-def draw(M: ObservedMatrix, rank: int, rng: np.random.Generator, *, everything: bool = False) -> Sketch:
+def draw(
+    M: ObservedMatrix, rank: int, rng: np.random.Generator, *, everything: bool = False, at_least: int = 500
+) -> Sketch:
     """Draw a block from which a matrix of this rank can be learnt.
 
     Every line of it but the poorest is left with `PER_LINE` times the rank entries, or with all it has. It has all rows
-    and columns if `everything` is asked for.
+    and columns if `everything` is asked for. If it has fewer than `at_least` entries, none is kept aside.
 
     >>> M = ObservedMatrix.from_dense(np.random.default_rng(1).standard_normal((300, 1000)))
     >>> sketch = draw(M, 1, np.random.default_rng(2))
@@ -64,7 +65,7 @@ def draw(M: ObservedMatrix, rank: int, rng: np.random.Generator, *, everything: 
             (A.data[inside], place[A.indices[inside]], np.searchsorted(inside, A.indptr)), shape=(len(rows), A.shape[1])
         )
     least, largest = HELD_OUT
-    aside = int(min(largest * A.nnz, max(ENOUGH, least * A.nnz), 20_000)) if A.nnz > TOO_FEW else 0
+    aside = int(min(largest * A.nnz, max(ENOUGH, least * A.nnz), 20_000)) if A.nnz >= at_least else 0
     kept = np.ones(A.nnz, dtype=bool)
     kept[rng.choice(A.nnz, size=aside, replace=False)] = False
     held = np.flatnonzero(~kept)

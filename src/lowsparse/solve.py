@@ -17,6 +17,7 @@ from scipy import sparse
 from threadpoolctl import threadpool_limits
 
 from . import checkpoint as checkpoints
+from .diagnosis import largest_rank
 from .lowrank import LowRank
 from .observed import ObservedMatrix
 from .result import Result, Status, Trace
@@ -178,7 +179,7 @@ def solve(
     n_iter, seconds = loop.state.iteration, loop.seconds()
     return Result(
         L=outcome.L,
-        S=_outliers(M, outcome.S),
+        S=_outliers(M, outcome.flagged, outcome.S),
         status=status,
         message=reason or ADVICE[status].format(n=n_iter, s=seconds),
         method=solver.name,
@@ -187,21 +188,13 @@ def solve(
         stationarity=outcome.stationarity,
         seconds=seconds,
         backend=sweep.name,
+        M=M,
+        flagged=outcome.flagged,
+        noise=_noise(M, outcome.L) if outcome.noise is None else outcome.noise,
+        held_out=outcome.held_out,
         trace=loop.trace,
         notes=_notes(M, rank),
     )
-
-
-def largest_rank(M: ObservedMatrix) -> int:
-    """The largest rank worth trying: there are twice as many entries as parameters, and it is at most 30.
-
-    >>> largest_rank(ObservedMatrix.from_dense(np.ones((100, 40))))
-    16
-    """
-    m, n = M.shape
-    ranks = np.arange(1, min(m, n, 30) + 1)
-    enough = 2 * ranks * (m + n - ranks) <= M.nnz
-    return int(max(ranks[enough], default=1))
 
 
 class _Loop:
@@ -342,13 +335,19 @@ def _clipped(M: ObservedMatrix, clip: float) -> ObservedMatrix:
     return ObservedMatrix(M.indptr, M.rows, np.clip(M.values, -clip, clip), M.shape)
 
 
-def _outliers(M: ObservedMatrix, S: NDArray[Any]) -> sparse.csc_array:
+def _outliers(M: ObservedMatrix, flagged: NDArray[np.intp], values: NDArray[Any]) -> sparse.csc_array:
     """S as a sparse array of its non-zeros."""
-    kept = np.flatnonzero(S)
-    rows, indptr = M.rows[kept], np.searchsorted(kept, M.indptr)
-    if kept.size <= np.iinfo(np.int32).max:
-        return sparse.csc_array((S[kept], rows, indptr.astype(np.int32)), shape=M.shape)
-    return sparse.csc_array((S[kept], rows.astype(np.int64), indptr), shape=M.shape)
+    rows, indptr = M.rows[flagged], np.searchsorted(flagged, M.indptr)
+    if flagged.size <= np.iinfo(np.int32).max:
+        return sparse.csc_array((values, rows, indptr.astype(np.int32)), shape=M.shape)
+    return sparse.csc_array((values, rows.astype(np.int64), indptr), shape=M.shape)
+
+
+def _noise(M: ObservedMatrix, L: LowRank) -> float:
+    """The standard deviation of the inliers, from the median of the residuals of a sample."""
+    k = np.arange(0, M.nnz, max(1, M.nnz // 20_000))
+    columns = np.searchsorted(M.indptr, k, side="right") - 1
+    return 1.4826 * float(np.median(np.abs(L.at(M.rows[k], columns) - M.values[k])))
 
 
 def _notes(M: ObservedMatrix, rank: int) -> tuple[str, ...]:

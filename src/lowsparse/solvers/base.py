@@ -52,14 +52,17 @@ class State:
     row: dict[str, float] = dataclasses.field(default_factory=dict)  # of the trace, for this iteration
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Outcome:
     """What is made of the last state."""
 
     L: LowRank
-    S: NDArray[Any]  # on Ω
+    flagged: NDArray[np.intp]  # where on Ω there is an outlier
+    S: NDArray[Any]  # the outliers there
     objective: float
     stationarity: Stationarity | None = None
+    noise: float | None = None  # standard deviation of the inliers, if the method estimates it
+    held_out: float | None = None  # robust scale of the residuals of entries kept aside
 
 
 @dataclass(kw_only=True)

@@ -130,15 +130,16 @@ class Bench:
     "some": a block of rows and columns; "all": all of them; both with entries kept aside. "whole": everything.
     """
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
+    def __init__(self, problem: Problem, at_least: int) -> None:
+        self.problem, self.at_least = problem, at_least
         sample = np.abs(problem.M.values[:: max(1, problem.M.nnz // 100_000)]).astype(np.float64)
         self.unit = float(np.median(sample[sample > 0])) if sample.any() else 1.0
 
     @functools.cache  # noqa: B019 - as long as the solve
     def sketch(self, data: str) -> Sketch:
         """What passes over `data` see, and what is kept aside."""
-        return draw(self.problem.M, self.problem.rank, np.random.default_rng(0x6C6164), everything=data == "all")
+        rng = np.random.default_rng(0x6C6164)
+        return draw(self.problem.M, self.problem.rank, rng, everything=data == "all", at_least=self.at_least)
 
     @functools.cache  # noqa: B019
     def columns(self, data: str) -> Lines:
@@ -184,7 +185,9 @@ class LadderState(State):
     best_data: str = ""
     best_noise: float = np.inf
     scores: tuple[float, ...] = ()  # of all attempts that have ended
+    held_out: float = np.inf  # robust scale of the residuals of what was kept aside, in the end
     # where the rank is to be chosen
+    choosing: bool = False
     held: Float = field(default_factory=_nothing)  # log |e| of what was kept aside, a row for each rank so far
 
 
@@ -211,7 +214,11 @@ class Ladder(Solver):
 
     def init(self, problem: Problem) -> LadderState:
         """Before the first attempt."""
-        state = LadderState(bench=Bench(problem), target=problem.rank)
+        state = LadderState(
+            bench=Bench(problem, at_least=50 if self.choose_rank else 500),
+            target=problem.rank,
+            choosing=self.choose_rank,
+        )
         self._begin(problem, state, 1 if self.choose_rank else 0)
         return state
 
@@ -224,14 +231,20 @@ class Ladder(Solver):
         state.data = "some" if attempt < 2 else "all"
         columns = state.bench.columns(state.data)
         rank = state.target if attempt == 0 else 1
-        if attempt == 0 and problem.start_given:
-            state.U = basis(problem.start()[state.bench.sketch(state.data).rows])[0]
-        else:
-            state.U = self._leading(state, columns.M.values, 3 * unit, rank)
+        state.U = self._leading(state, columns.M.values, 3 * unit, rank)
         state.V = np.zeros((columns.M.shape[1], rank))
         state.c = 3 * unit
         state.looks = 0
+        state.held = _nothing()
+        if attempt == 0 and problem.start_given:
+            state.U = basis(problem.start()[state.bench.sketch(state.data).rows])[0]
+            state.V = columns.afresh(state.U, EXPLAINED * unit)
+            state.c = self._width(state, columns.sweep.residual(state.U, state.V))
         self._anew(state)
+
+    def _width(self, state: LadderState, e: Float) -> float:
+        """c for these residuals."""
+        return EFFICIENT * max(CONSISTENT * float(np.median(np.abs(e))), 1e-12 * state.bench.unit)
 
     def _anew(self, state: LadderState) -> None:
         state.since, state.recent = 0, ()
@@ -246,13 +259,11 @@ class Ladder(Solver):
 
     def _climb(self, state: LadderState) -> None:
         """One rank more."""
-        unit = state.bench.unit
         e = state.bench.columns(state.data).sweep.residual(state.U, state.V)
-        size = max(CONSISTENT * float(np.median(np.abs(e))), 1e-12 * unit)
-        u = self._leading(state, -e, size, 1)
+        state.c = self._width(state, e)
+        u = self._leading(state, -e, state.c / EFFICIENT, 1)
         state.U = basis(np.hstack([state.U, u - state.U @ (state.U.T @ u)]))[0]
         state.V = np.hstack([state.V, np.zeros((len(state.V), 1))])
-        state.c = EFFICIENT * size
         self._anew(state)
 
     # -- one pass
@@ -288,9 +299,9 @@ class Ladder(Solver):
         elif state.data == "whole":
             self._watch(problem, state, change)
         elif self._exact(problem, state) and change <= max(problem.tol, 1e-12):
-            state.target = state.U.shape[1]  # nothing is left to fit
+            state.target, state.choosing = state.U.shape[1], False  # nothing is left to fit
             self._conclude(problem, state)
-        elif state.U.shape[1] < state.target:
+        elif state.choosing or state.U.shape[1] < state.target:
             if state.since >= STEPS and not _falling(state.recent):
                 self._next_rank(state)
         elif not self._moving(state):
@@ -306,16 +317,18 @@ class Ladder(Solver):
     def _next_rank(self, state: LadderState) -> None:
         """Climb; where the rank is to be chosen, only as long as there is hope for a better one."""
         held = state.bench.sketch(state.data).held_residual(state.U, state.V)
-        if self.choose_rank and held.size:
+        if state.choosing and held.size:
             sizes = np.log(np.abs(held) / state.bench.unit + 1e-7)
             state.held = np.vstack([state.held.reshape(-1, held.size), sizes])
             best = int(np.argmin(state.held.mean(axis=1))) + 1
             if best == len(state.held):
                 state.best_U, state.best_V = state.U, state.V
-            elif len(state.held) - best >= HOPE:
+            if len(state.held) - best == HOPE or len(state.held) == state.target:
                 self._go_back(state, best)
                 return
-        self._climb(state)
+        state.choosing = state.choosing and held.size > 0  # if nothing was kept aside, only an exact fit ends the climb
+        if state.U.shape[1] < state.target:
+            self._climb(state)
 
     def _go_back(self, state: LadderState, best: int) -> None:
         """Settle for the smallest rank that predicts what was kept aside as well as the best, but for chance."""
@@ -326,6 +339,7 @@ class Ladder(Solver):
         left, sizes, right = np.linalg.svd(state.best_U @ R.T, full_matrices=False)
         state.U = left[:, : state.target]
         state.V = Q @ (sizes[: state.target, None] * right[: state.target]).T
+        state.choosing = False
         self._anew(state)
 
     # -- the end of an attempt
@@ -409,6 +423,9 @@ class Ladder(Solver):
 
     def _to_whole(self, problem: Problem, state: LadderState, determined: bool) -> None:
         """L for all rows and columns; passes over the whole follow unless the block has determined it for good."""
+        held = state.bench.sketch(state.data).held_residual(state.U, state.V)
+        if held.size:
+            state.held_out = CONSISTENT * float(np.median(np.abs(held)))
         poor = self._extend(problem, state)
         state.data, state.looks = "whole", 0
         self._anew(state)
@@ -437,7 +454,11 @@ class Ladder(Solver):
         m, n = problem.M.shape
         k = state.U.shape[1]
         error = state.noise / problem.scale * math.sqrt(k * (m + n - k) / problem.M.nnz)  # of the fit, by the noise
-        if problem.tol and change <= max(problem.tol, 1e-3 * error):
+        if not problem.tol:
+            return
+        if state.advice and state.since >= 20:
+            state.failure = "stalled"
+        elif change <= max(problem.tol, 1e-3 * error):
             if state.looks < LOOKS and self._second_look(state)[1]:
                 state.looks += 1
             elif state.advice:
@@ -463,11 +484,31 @@ class Ladder(Solver):
             U = np.linalg.qr(np.hstack([U, np.eye(len(U), problem.rank)]))[0][:, : problem.rank]
             V = np.vstack([V, np.zeros((problem.rank - len(V), V.shape[1]))])
         e = problem.sweep.residual(U, V.T)
-        size = np.abs(e)
-        noise = state.noise if math.isfinite(state.noise) else CONSISTENT * float(np.median(size))
-        e[size <= max(OUTLIER * noise, 1e-7 * state.bench.unit)] = 0.0
-        np.negative(e, out=e)
-        return Outcome(L=LowRank(U, V), S=e.astype(problem.M.dtype, copy=False), objective=noise)
+        noise = state.noise if math.isfinite(state.noise) else CONSISTENT * float(np.median(np.abs(e)))
+        bound = max(OUTLIER * noise, 1e-7 * state.bench.unit)
+        flagged = np.flatnonzero((e > bound) | (e < -bound))
+        m, n = problem.M.shape
+        k = state.U.shape[1]
+        free = 1 - k * (m + n - k) / max(problem.M.nnz - flagged.size, 1)  # of what the fit leaves to the residuals
+        return Outcome(
+            L=LowRank(U, V),
+            flagged=flagged,
+            S=-e[flagged].astype(problem.M.dtype, copy=False),
+            objective=noise,
+            noise=_deviation(e, noise) / math.sqrt(max(free, 0.1)),
+            held_out=state.held_out if math.isfinite(state.held_out) else None,
+        )
+
+
+def _deviation(e: Float, scale: float) -> float:
+    """The standard deviation of the inliers, by the residuals within 2.5 times of it; `scale` is a first guess."""
+    e = e[:: max(1, e.size // 100_000)]
+    for _ in range(5):
+        inside = e[np.abs(e) <= 2.5 * scale]
+        if inside.size < 0.2 * e.size:
+            break
+        scale = math.sqrt(float(np.mean(inside**2)) / 0.9113)  # the variance of a standard normal cut off there
+    return scale
 
 
 def _falling(recent: tuple[float, ...]) -> bool:

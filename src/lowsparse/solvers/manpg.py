@@ -223,9 +223,11 @@ class ProximalGradient(Solver):
     def finish(self, problem: Problem, state: ProximalState) -> Outcome:
         """(U, S) with V(U, S), and how stationary they are: one sweep of ManPG at (U, S) measures both."""
         U, swept, *_ = self.accepted(problem, state, Rule.MANPG)
+        flagged = np.flatnonzero(state.S)
         return Outcome(
             L=LowRank(U, swept.V),
-            S=state.S,
+            flagged=flagged,
+            S=state.S[flagged],
             objective=swept.smooth_in + state.gamma * state.l1,
             stationarity=Stationarity(U=float(np.linalg.norm(swept.G)), S=swept.dS / self.t_S),
         )

@@ -1,0 +1,285 @@
+"""The default: it recovers where others fail, says so when it cannot, and chooses what people cannot.
+
+No constant of the method was chosen on these shapes and seeds.
+"""
+
+import numpy as np
+import pytest
+
+import lowsparse as ls
+from conftest import relative, robust_problem, with_values
+from lowsparse.diagnosis import coherence
+from lowsparse.geometry import basis
+from lowsparse.result import Status
+from lowsparse.sketch import draw
+from lowsparse.solvers import Ladder
+from lowsparse.sweeps import open_sweep
+
+
+def problem(m, n, rank, density, outliers, *, size=3.0, condition=1.0, noise=0.0, seed=0):
+    """Entries of root mean square 1; outliers are added, uniform of that standard deviation. (M, L, is outlier)."""
+    rng = np.random.default_rng([2026, seed])
+    U, V = (np.linalg.qr(rng.standard_normal((k, rank)))[0] for k in (m, n))
+    s = np.geomspace(1, 1 / condition, rank)
+    s *= np.sqrt(m * n / np.sum(s**2))
+    i, j = np.nonzero(rng.random((m, n)) < density)
+    x = np.einsum("kr,r,kr->k", U[i], s, V[j]) + noise * rng.standard_normal(i.size)
+    wrong = rng.random(i.size) < outliers
+    x[wrong] += size * rng.uniform(-np.sqrt(3), np.sqrt(3), wrong.sum())
+    order = np.lexsort((i, j))
+    return ls.ObservedMatrix.from_coo(i, j, x, (m, n)), ls.LowRank(U * s, V.T), wrong[order]
+
+
+# ---------------------------------------------------------------------- recovery
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"m": 330, "n": 280, "rank": 6, "density": 0.3, "outliers": 0.1},
+        {"m": 410, "n": 370, "rank": 3, "density": 0.08, "outliers": 0.05},  # few entries
+        {"m": 290, "n": 340, "rank": 5, "density": 0.35, "outliers": 0.3},
+        {"m": 520, "n": 450, "rank": 3, "density": 0.22, "outliers": 0.4},
+        {"m": 310, "n": 270, "rank": 4, "density": 0.3, "outliers": 0.2, "size": 0.5},
+        {"m": 310, "n": 270, "rank": 4, "density": 0.25, "outliers": 0.2, "size": 30.0},
+        {"m": 310, "n": 270, "rank": 4, "density": 0.25, "outliers": 0.1, "size": 3000.0},
+        {"m": 320, "n": 300, "rank": 5, "density": 0.35, "outliers": 0.15, "condition": 100.0},
+        {"m": 320, "n": 300, "rank": 4, "density": 0.3, "outliers": 0.3, "condition": 30.0},
+        {"m": 350, "n": 360, "rank": 10, "density": 0.35, "outliers": 0.15},
+        {"m": 120, "n": 3000, "rank": 4, "density": 0.35, "outliers": 0.15},
+        {"m": 3000, "n": 120, "rank": 4, "density": 0.35, "outliers": 0.15},
+    ],
+    ids=lambda kind: " ".join(f"{k}={v}" for k, v in kind.items()),
+)
+@pytest.mark.parametrize("seed", [11, 12])
+def test_it_recovers(kind, seed):
+    M, L, wrong = problem(**kind, seed=seed)
+    r = ls.solve(M, kind["rank"])
+    assert r.converged
+    assert r.method == "ladder"
+    assert relative(r.L, L) < 1e-6
+    assert np.mean(r.is_outlier == wrong) > 0.999
+
+
+@pytest.mark.parametrize("c", [255.0, 1 / 255, 1e-30])
+def test_units_do_not_matter(c):
+    M, L, _ = problem(150, 170, 3, 0.4, 0.2, seed=21)
+    assert relative(ls.solve(with_values(M, c * M.values), 3).L, ls.LowRank(c * L.U, L.V)) < 1e-7
+
+
+def test_the_transpose_has_the_transposed_solution():
+    M, L, _ = problem(150, 260, 3, 0.4, 0.2, seed=22)
+    assert relative(ls.solve(M.T, 3).L, L.T) < 1e-7
+
+
+@pytest.mark.parametrize("noise", [0.001, 0.01, 0.1])
+@pytest.mark.parametrize("shape", [(260, 310, 4, 0.3), (700, 150, 3, 0.25)])
+def test_with_noise_it_is_as_good_as_least_squares_on_the_inliers(shape, noise):
+    m, n, rank, density = shape
+    M, L, wrong = problem(m, n, rank, density, 0.1, noise=noise, seed=31)
+    r = ls.solve(M, rank)
+    assert r.converged
+    best = least_squares(M, rank, wrong, np.linalg.qr(L.U)[0])
+    assert r.L.error(L) <= 1.15 * best.error(L)
+    assert r.noise == pytest.approx(noise, rel=0.15)
+    assert 0.9 * noise < r.held_out < 1.6 * noise
+
+
+def least_squares(M, rank, wrong, U):
+    """The least-squares fit of the entries that are right, by alternation from the true U."""
+    columns, inlier = M.columns_of_entries(), ~wrong
+    good = ls.ObservedMatrix.from_coo(M.rows[inlier], columns[inlier], M.values[inlier], M.shape)
+    by_column, by_row = open_sweep(good), open_sweep(good.T)
+    for _ in range(40):
+        Q, _ = basis(by_column.regress(U, None, scale=1e9).V)
+        U, R = basis(by_row.regress(Q, None, scale=1e9).V)
+    return ls.LowRank(U, (Q @ R.T).T)
+
+
+@pytest.mark.parametrize("seed", [41, 42, 43])
+def test_a_rank_given_twice_too_large_does_no_harm(seed):
+    M, L, _ = problem(280, 310, 4, 0.4, 0.1, seed=seed)
+    r = ls.solve(M, 8)
+    assert r.converged
+    assert relative(r.L, L) < 1e-5
+    assert r.L.U.shape == (280, 8)
+    np.testing.assert_allclose(r.L.U.T @ r.L.U, np.eye(8), atol=1e-12)
+
+
+def test_rows_and_columns_with_very_different_counts():
+    rng = np.random.default_rng(51)
+    m = n = 350
+    known = rng.random((m, n)) < np.outer(rng.uniform(0.05, 1, m), rng.uniform(0.05, 1, n) ** 2)
+    truth = rng.standard_normal((m, 3)) @ rng.standard_normal((3, n))
+    X = np.where(known, truth, np.nan)
+    wrong = known & (rng.random((m, n)) < 0.1)
+    X[wrong] += 10 * rng.standard_normal(wrong.sum())
+    r = ls.solve(X, 3)
+    good = known & ~wrong
+    rows, columns = good.sum(axis=1) >= 9, good.sum(axis=0) >= 9
+    assert r.converged
+    assert np.abs(r.L.to_dense() - truth)[np.ix_(rows, columns)].max() < 1e-5
+    assert np.abs(r.L.to_dense()).max() < 30 * np.abs(truth).max()  # nor is it wild elsewhere
+
+
+# ---------------------------------------------------------------------- honesty
+
+
+@pytest.mark.parametrize("seed", [61, 62, 63])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"m": 300, "n": 300, "rank": 5, "density": 0.045, "outliers": 0.3},  # too few entries
+        {"m": 200, "n": 220, "rank": 4, "density": 0.3, "outliers": 0.65},  # too many outliers
+    ],
+    ids=["few", "wrong"],
+)
+def test_a_wrong_answer_is_not_called_converged(kind, seed):
+    M, L, _ = problem(**kind, seed=seed)
+    r = ls.solve(M, kind["rank"])
+    assert relative(r.L, L) > 0.1
+    assert not r.converged
+    if r.status is Status.STALLED:
+        assert "diagnose" in r.message
+
+
+def test_noise_is_no_signal():
+    r = ls.solve(np.random.default_rng(64).standard_normal((150, 140)), 3)
+    assert r.status is Status.STALLED
+
+
+# ---------------------------------------------------------------------- the rank
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.01, 0.1])
+@pytest.mark.parametrize("rank", [1, 2, 3, 5, 7, 10])
+def test_the_rank_is_found(rank, noise):
+    M, L, _ = problem(240, 230, rank, 0.5, 0.1, noise=noise, condition=2.0, seed=70 + rank)
+    r = ls.solve(M, "auto")
+    assert r.L.rank == rank
+    assert r.converged
+    if not noise:
+        assert relative(r.L, L) < 1e-6
+
+
+def test_the_bound_on_the_rank():
+    M, *_ = problem(100, 110, 4, 0.7, 0.1, noise=0.01, seed=81)
+    assert ls.solve(M, "auto", max_rank=2).L.rank == 2
+    assert ls.solve(M, "auto", method="amanpgc", max_rank=6).L.rank == 4
+    with pytest.raises(ValueError, match="max_rank is for rank="):
+        ls.solve(M, 3, max_rank=4)
+    with pytest.raises(ValueError, match="rank must be a whole number or 'auto', not 'best'"):
+        ls.solve(M, "best")
+
+
+# ---------------------------------------------------------------------- what comes with it
+
+
+def test_diagnostics_are_the_figures_and_readable():
+    M, _, wrong = problem(200, 150, 3, 0.5, 0.1, noise=0.05, seed=91)
+    r = ls.solve(M, 3)
+    d = r.diagnostics
+    assert d is r.diagnostics
+    assert (d.shape, d.entries, d.rank, d.recovered) == ((200, 150), M.nnz, 3, True)
+    assert d.oversampling == M.nnz / (3 * 347)
+    assert d.outlier_share == pytest.approx(wrong.mean(), abs=0.01)
+    assert d.signal == pytest.approx(1, rel=0.05)
+    assert d.noise == pytest.approx(0.05, rel=0.1)
+    assert d.poor_rows.size == d.poor_columns.size == 0
+    assert d.advice == ("nothing speaks against this result",)
+    text = str(d)
+    for part in ("200 x 150", "recovered               yes", "outliers", "noise / signal"):
+        assert part in text
+
+
+def test_diagnose_says_what_is_wrong():
+    M, *_ = problem(120, 110, 6, 0.1, 0.0, seed=92)
+    advice = " ".join(ls.diagnose(M, 6).advice)
+    assert "fewer entries than parameters" in advice
+    assert "good entries" in advice
+    M, *_ = problem(120, 110, 2, 0.6, 0.1, noise=0.02, seed=93)
+    found = ls.diagnose(M)
+    assert (found.rank, found.recovered) == (2, True)
+    assert not ls.diagnose(np.random.default_rng(94).standard_normal((80, 70)), 3).recovered
+
+
+def test_every_method_has_diagnostics():
+    M, *_ = problem(100, 90, 2, 0.6, 0.1, noise=0.05, seed=95)
+    r = ls.solve(M, 2, method="amanpgc")
+    assert r.held_out is None
+    assert r.diagnostics.noise == pytest.approx(0.05, rel=0.25)
+
+
+def test_standard_errors_are_those_of_the_errors():
+    M, L, _ = problem(180, 160, 3, 0.4, 0.1, noise=0.05, seed=96)
+    r = ls.solve(M, 3)
+    i, j = np.indices(M.shape)
+    z = (r.L.to_dense() - L.to_dense()) / r.standard_error(i, j)
+    assert 0.9 < z.std() < 1.15
+    assert r.standard_error(3, -1) == pytest.approx(r.standard_error(3, 159))
+    assert r.standard_error([0, 1], 2).shape == (2,)
+
+
+def test_where_nothing_is_known_the_standard_error_is_infinite():
+    X = problem(40, 30, 2, 1.0, 0.0, noise=0.01, seed=97)[0].to_dense()
+    X[5] = np.nan
+    assert np.isinf(ls.solve(X, 2).standard_error(5, 3))
+
+
+def test_coherence_runs_from_one_to_the_number_of_rows():
+    assert coherence(np.ones((7, 1))) == pytest.approx(1)
+    assert coherence(np.eye(7)[:, :2]) == pytest.approx(3.5)
+    assert coherence(np.zeros((7, 2))) == 1
+
+
+# ---------------------------------------------------------------------- its parts
+
+
+def test_a_sketch_is_a_part_of_the_data():
+    M = robust_problem(400, 900, rank=2, density=0.5).M
+    sketch = draw(M, 2, np.random.default_rng(1))
+    assert sketch.M.shape == (len(sketch.rows), len(sketch.columns))
+    assert max(sketch.M.shape) < 150
+    assert sketch.strip.shape == (400, len(sketch.columns))
+    X = M.to_dense()
+    block = X[np.ix_(sketch.rows, sketch.columns)]
+    seen = sketch.M.to_dense()
+    held = np.full_like(seen, np.nan)
+    held[sketch.held_rows, sketch.held_columns] = sketch.held_values
+    assert np.isnan(seen[~np.isnan(held)]).all()  # what is kept aside is not seen
+    np.testing.assert_array_equal(np.where(np.isnan(held), seen, held), block)
+    np.testing.assert_array_equal(sketch.strip.to_dense(), X[:, sketch.columns])
+    everything = draw(M, 2, np.random.default_rng(1), everything=True)
+    assert everything.M.nnz + everything.held_values.size == M.nnz
+
+
+def test_a_sketch_of_few_entries_has_them_all():
+    M = robust_problem(20, 15, rank=2).M
+    sketch = draw(M, 2, np.random.default_rng(1))
+    assert sketch.M.nnz == M.nnz
+    assert sketch.held_values.size == 0
+
+
+def test_basis_is_a_factorisation():
+    rng = np.random.default_rng(5)
+    for scale in (1.0, 1e-3, 1e-9, 0.0):  # the last two take the Householder way
+        A = rng.standard_normal((50, 4)) * np.array([1, 1, 1, scale])
+        Q, R = basis(A)
+        np.testing.assert_allclose(Q @ R, A, atol=1e-12)
+        np.testing.assert_allclose(Q.T @ Q, np.eye(4), atol=1e-6)
+
+
+def test_the_trace_tells_rank_and_entries():
+    M, *_ = problem(300, 280, 4, 0.4, 0.1, noise=0.01, seed=98)
+    trace = ls.solve(M, "auto").trace
+    assert trace["rank"][0] == 1
+    assert trace["rank"].max() > 4  # it looked beyond
+    assert trace["rank"][-1] == 4
+    assert trace["entries"][0] < M.nnz == trace["entries"][-1]
+
+
+def test_a_start_is_used():
+    M, L, _ = problem(200, 210, 4, 0.4, 0.2, seed=99)
+    assert ls.solve(M, 4, start=L.U).n_iter < ls.solve(M, 4).n_iter
+    with pytest.raises(ValueError, match="attempts must be a whole number"):
+        ls.solve(M, 4, method=Ladder(attempts=0))
