@@ -54,9 +54,8 @@ struct RegressArgs {
     double* V;                  // n x r
     double first_scale, scale;  // c of the weights in the first turn and in the last
     int turns;                  // weighted least-squares solves per column
-    // A column whose weights sum up to less than 2 r does not determine its coefficients:
-    double shrink;   // they are shrunk,
-    double largest;  // and set to zero if they are longer than this
+    double shrink;              // the coefficients of a column whose weights sum up to less than 2 r
+    double largest;             // |v|, if they sum up to less than 1.25 r + 1: beyond, it is given v = 0
     // Of the residuals e at V_in:
     double bound;      // how many are at most this in each column
     int64_t* inside;   // n

@@ -25,8 +25,12 @@ LS_INLINE int magnitude_bin(double e) {
     return int(bin < 0 ? 0 : bin > magnitude_bins - 1 ? magnitude_bins - 1 : bin);
 }
 
-// What is added to the diagonal of the normal equations of a column with this sum of weights, for orthonormal U: hardly
-// anything if it determines r coefficients twice over, else up to `shrink` times what a column with r entries has there.
+// A column whose weights sum up to less than this does not determine r coefficients: the fit of so few entries is no
+// evidence that they are right.
+LS_INLINE double enough(int r) { return 1.25 * r + 1.0; }
+
+// What is added to the diagonal of its normal equations, for orthonormal U: hardly anything if the coefficients are
+// determined twice over, else up to `shrink` times what a column with r entries has there.
 LS_INLINE double ridge(double weight, double shrink, int r, int64_t m) {
     const double lack = std::fmin(std::fmax(2.0 - weight / r, 0.0), 1.0);
     return (1e-10 + shrink * lack * lack * lack) * r / double(m);
@@ -81,7 +85,7 @@ void regress_columns(const RegressArgs& args, int64_t begin, int64_t end, int64_
             panel.solve(1.0, ridge(weight, args.shrink, r, args.columns.m), v);
             double size2 = 0.0;
             for (int a = 0; a < r; ++a) size2 += v[a] * v[a];
-            if (size2 > args.largest * args.largest && weight < 2.0 * r)
+            if (size2 > args.largest * args.largest && weight < enough(r))
                 for (int a = 0; a < r; ++a) v[a] = 0.0;
         }
         for (int a = 0; a < r; ++a) args.V[j * r + a] = v[a];

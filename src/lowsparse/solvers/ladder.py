@@ -21,8 +21,8 @@ are regressed anew, from scratch.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -34,7 +34,7 @@ from ..lowrank import LowRank
 from ..observed import ObservedMatrix
 from ..sketch import Sketch, draw
 from ..start import left_singular_vectors
-from ..sweeps import Float, Regressed, Sweep, open_sweep
+from ..sweeps import Float, Regressed, Sweep, enough, open_sweep
 from .base import Outcome, Problem, Solver, State, require, require_count
 
 __all__ = ["Ladder", "LadderState"]
@@ -51,6 +51,7 @@ OUTLIER = 4.0  # standard deviations
 AGREE = 0.1  # difference of the scores of two attempts that found the same
 SHRINK = 0.01  # of lines that do not determine their coefficients, while the subspace is learnt
 WILD = 10.0  # times the usual size: such coefficients are not believed
+SMALLEST = 1e-8  # c, in units: far above rounding, and outliers of any size have no weight any more
 EXPLAINED = 1e-5  # of the unit: an entry this close is explained, however small the noise
 
 
@@ -100,7 +101,7 @@ class Lines:
         new = few.afresh(B, c, turns=15)
         found = few.share(few.again(B, new, c, 1).inside)
         counts = few.M.column_counts
-        better = (found * counts > 1.1 * share[doubtful] * counts + 1) & (found * counts >= 2 * B.shape[1])
+        better = (found * counts > 1.1 * share[doubtful] * counts + 1) & (found * counts >= enough(B.shape[1]))
         C = C.copy()
         C[doubtful[better]] = new[better]
         return C, int(np.count_nonzero(better))
@@ -134,32 +135,38 @@ class Bench:
         self.problem, self.at_least = problem, at_least
         sample = np.abs(problem.M.values[:: max(1, problem.M.nnz // 100_000)]).astype(np.float64)
         self.unit = float(np.median(sample[sample > 0])) if sample.any() else 1.0
+        self.sketches: dict[str, Sketch] = {}
+        self.lines: dict[tuple[str, str], Lines] = {}
 
-    @functools.cache  # noqa: B019 - as long as the solve
     def sketch(self, data: str) -> Sketch:
         """What passes over `data` see, and what is kept aside."""
-        rng = np.random.default_rng(0x6C6164)
-        return draw(self.problem.M, self.problem.rank, rng, everything=data == "all", at_least=self.at_least)
+        if data not in self.sketches:
+            rng = np.random.default_rng(0x6C6164)
+            self.sketches[data] = draw(
+                self.problem.M, self.problem.rank, rng, everything=data == "all", at_least=self.at_least
+            )
+        return self.sketches[data]
 
-    @functools.cache  # noqa: B019
     def columns(self, data: str) -> Lines:
         """The columns of `data`."""
         if data == "whole":
-            return Lines(self.problem.M, self.problem.sweep, self.unit, learning=False)
-        return self._lines(self.sketch(data).M, learning=True)
+            return self._lines("columns", data, lambda: self.problem.M, learning=False)
+        return self._lines("columns", data, lambda: self.sketch(data).M, learning=True)
 
-    @functools.cache  # noqa: B019
     def rows(self, data: str) -> Lines:
         """The rows of `data`."""
-        return self._lines(self.columns(data).M.T, learning=data != "whole")
+        return self._lines("rows", data, lambda: self.columns(data).M.T, learning=data != "whole")
 
-    @functools.cache  # noqa: B019
     def strip(self, data: str) -> Lines:
         """The rows of the whole matrix, as far as they lie in the columns of the block."""
-        return self._lines(self.sketch(data).strip.T, learning=False)
+        return self._lines("strip", data, lambda: self.sketch(data).strip.T, learning=False)
 
-    def _lines(self, M: ObservedMatrix, learning: bool) -> Lines:
-        return Lines(M, open_sweep(M, self.problem.sweep.name), self.unit, learning=learning)
+    def _lines(self, which: str, data: str, matrix: Callable[[], ObservedMatrix], learning: bool) -> Lines:
+        if (which, data) not in self.lines:
+            M = matrix()
+            sweep = self.problem.sweep if M is self.problem.M else open_sweep(M, self.problem.sweep.name)
+            self.lines[which, data] = Lines(M, sweep, self.unit, learning=learning)
+        return self.lines[which, data]
 
 
 @dataclass(kw_only=True)
@@ -178,6 +185,7 @@ class LadderState(State):
     attempt: int = 0
     since: int = 0  # passes on this rank
     looks: int = 0
+    changed: float = np.inf  # lines by the last look
     recent: tuple[float, ...] = ()  # the noise after the last passes
     # the best attempt so far
     best_U: Float = field(default_factory=_nothing)
@@ -231,20 +239,21 @@ class Ladder(Solver):
         state.data = "some" if attempt < 2 else "all"
         columns = state.bench.columns(state.data)
         rank = state.target if attempt == 0 else 1
-        state.U = self._leading(state, columns.M.values, 3 * unit, rank)
-        state.V = np.zeros((columns.M.shape[1], rank))
-        state.c = 3 * unit
-        state.looks = 0
-        state.held = _nothing()
         if attempt == 0 and problem.start_given:
             state.U = basis(problem.start()[state.bench.sketch(state.data).rows])[0]
             state.V = columns.afresh(state.U, EXPLAINED * unit)
             state.c = self._width(state, columns.sweep.residual(state.U, state.V))
+        else:
+            state.U = self._leading(state, columns.M.values, 3 * unit, rank)
+            state.V = np.zeros((columns.M.shape[1], rank))
+            state.c = 3 * unit
+        state.looks, state.changed = 0, np.inf
+        state.held = _nothing()
         self._anew(state)
 
     def _width(self, state: LadderState, e: Float) -> float:
         """c for these residuals."""
-        return EFFICIENT * max(CONSISTENT * float(np.median(np.abs(e))), 1e-12 * state.bench.unit)
+        return max(EFFICIENT * CONSISTENT * float(np.median(np.abs(e))), SMALLEST * state.bench.unit)
 
     def _anew(self, state: LadderState) -> None:
         state.since, state.recent = 0, ()
@@ -270,21 +279,28 @@ class Ladder(Solver):
 
     def advance(self, problem: Problem, state: LadderState) -> LadderState:
         """One pass: the columns, then the rows; and what follows from it."""
+        state = dataclasses.replace(state)  # an interruption leaves the one before as it was
         bench = state.bench
         columns, rows = bench.columns(state.data), bench.rows(state.data)
         turns = 2 if state.since < 3 else 1
         U, V = state.U, state.V
-        Q, R = basis(columns.again(U, V, state.c, turns).V)
+        by_column = columns.again(U, V, state.c, turns)
+        Q, R = basis(by_column.V)
         fitted = rows.again(Q, U @ R.T, state.c, turns)
         state.U, R = basis(fitted.V)
         state.V = Q @ R.T
         state.noise = CONSISTENT * fitted.before.quantile(0.5)
         pace = PACE[min(state.attempt, len(PACE) - 1)]
-        state.c = max(EFFICIENT * state.noise, pace * state.c, 1e-13 * bench.unit)
+        state.c = max(EFFICIENT * state.noise, pace * state.c, SMALLEST * bench.unit)
         state.iteration += 1
         state.since += 1
         state.recent = (*state.recent, state.noise)[-PATIENCE - 1 :]
-        change = _change(U, V, state.U, state.V)
+        # only lines that are determined come to rest
+        sure_rows, sure_columns = (f.inside >= enough(U.shape[1]) for f in (fitted, by_column))
+        if sure_rows.any() and sure_columns.any():
+            change = _change(U[sure_rows], V[sure_columns], state.U[sure_rows], state.V[sure_columns])
+        else:
+            change = _change(U, V, state.U, state.V)
         state.row = {
             "objective": state.noise,
             "gamma": state.c,
@@ -347,8 +363,9 @@ class Ladder(Solver):
     def _conclude(self, problem: Problem, state: LadderState) -> None:
         """A second look at doubtful lines; then the attempt is taken, or another begins."""
         unit = state.bench.unit
-        shares, changed = self._second_look(state)
-        if changed and state.looks < (LOOKS if state.attempt else 2):
+        before = state.changed
+        shares, state.changed = self._second_look(state)
+        if 0 < state.changed < before and state.looks < (LOOKS if state.attempt else 2):
             state.looks += 1
             state.c = max(10 * state.c, 1e-3 * unit) if self._exact(problem, state) else 2 * state.c
             self._anew(state)
@@ -428,6 +445,7 @@ class Ladder(Solver):
             state.held_out = CONSISTENT * float(np.median(np.abs(held)))
         poor = self._extend(problem, state)
         state.data, state.looks = "whole", 0
+        state.c = max(state.c, EXPLAINED * state.bench.unit)
         self._anew(state)
         if determined and not poor:
             state.finished = "an exact fit, confirmed by entries kept aside"
@@ -516,14 +534,9 @@ def _falling(recent: tuple[float, ...]) -> bool:
 
 
 def _change(U: Float, V: Float, U_new: Float, V_new: Float) -> float:
-    """‖U_new V_newᵀ - U Vᵀ‖ / ‖U Vᵀ‖ for U and U_new with orthonormal columns."""
-    size = float(np.linalg.norm(V))
+    """‖U_new V_newᵀ - U Vᵀ‖ / ‖U Vᵀ‖."""
+    before = LowRank(U, V.T)
+    size = before.norm()
     if not size:
         return np.inf if V_new.any() else 0.0
-    if U.shape != U_new.shape:
-        return math.nan
-    # U_new V_newᵀ - U Vᵀ = U_new (V_new - V UᵀU_new)ᵀ + (U_new U_newᵀU - U) Vᵀ
-    turn = U_new.T @ U
-    outside = U - U_new @ turn
-    inside = float(np.linalg.norm(V_new - V @ turn.T))
-    return math.hypot(inside, math.sqrt(max(float(np.vdot(outside.T @ outside, V.T @ V)), 0.0))) / size
+    return LowRank(U_new, V_new.T).error(before) / size

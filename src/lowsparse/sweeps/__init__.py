@@ -27,6 +27,7 @@ __all__ = [
     "Sweep",
     "Swept",
     "available",
+    "enough",
     "open_sweep",
 ]
 
@@ -93,6 +94,15 @@ class Magnitudes:
         return self.unit * 2.0 ** (k // 8 - 64) * (1 + (k % 8 + inside) / 8)
 
 
+def enough(r: int) -> float:
+    """The sum of weights from which on the fit of a column by r coefficients is evidence that they are right.
+
+    >>> enough(4)
+    6.0
+    """
+    return 1.25 * r + 1
+
+
 @dataclass(frozen=True)
 class Regressed:
     """What a robust regression of the columns gives back."""
@@ -138,9 +148,9 @@ class Sweep(Protocol):
     ) -> Regressed:
         """Regress each column on U, orthonormal, under the weights w = 1 / (1 + (e/c)²), solving `turns` times.
 
-        The first weights are those of V (n x r; None: zeros); c goes from `first_scale` to `scale`. A column with
-        Σw < 2r does not determine its coefficients: (10⁻¹⁰ + shrink lack³) r / m is added to the diagonal of the normal
-        equations, with lack = 2 - Σw / r between 0 and 1, and what is longer than `largest` becomes zero.
+        The first weights are those of V (n x r; None: zeros); c goes from `first_scale` to `scale`. Columns that do not
+        determine their coefficients: (10⁻¹⁰ + shrink lack³) r / m is added to the diagonal of the normal equations, where
+        lack goes from 1 (Σw ≤ r) to 0 (Σw ≥ 2r); and coefficients longer than `largest` become zero if Σw is not `enough`.
         """
         ...
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ..observed import ObservedMatrix
-from . import Float, Magnitudes, Regressed, Rule, Swept
+from . import Float, Magnitudes, Regressed, Rule, Swept, enough
 
 PIVOT_TOLERANCE = 1e-13  # a pivot below this share of its diagonal entry is rounding: that direction is dropped
 
@@ -170,7 +170,7 @@ class ColumnSweep:
                 lack = np.clip(2 - weight / r, 0, 1)
                 gram += ((1e-10 + shrink * lack**3) * r / len(U))[:, None, None] * np.eye(r)
                 v = cholesky_solve(cholesky(gram), block.indicator @ (weighted * x[:, None]))
-                v[(np.sum(v**2, axis=1) > largest**2) & (weight < 2 * r)] = 0.0
+                v[(np.sum(v**2, axis=1) > largest**2) & (weight < enough(r))] = 0.0
                 e = np.einsum("kr,kr->k", B, v[block.owner]) - x
             fitted[block.columns] = v
         return Regressed(fitted, inside, Magnitudes.of(before, unit))
