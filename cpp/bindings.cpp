@@ -257,12 +257,12 @@ class ColumnSweep {
 
     // Columns in pieces of about the same work, for kernels without sums over the rows.
     std::vector<int64_t> pieces() const {
-        const int64_t count = std::max<int64_t>(1, std::min<int64_t>(columns_.n, columns_.nnz / 20000));
+        const int64_t count = std::max<int64_t>(1, std::min<int64_t>(columns_.n, columns_.nnz / 5000));
         return split_columns(columns_.indptr, columns_.n, columns_.nnz, count);
     }
 
-    // (V^T, and of the residuals before: how many of each column are within `bound`, and how many there are of each
-    // magnitude, in multiples of unit)
+    // (V^T; how many residuals of each column are within `bound` before the last turn; and how many there are of each
+    // magnitude, in multiples of unit, before the first)
     nb::tuple regress(Matrix U, nb::object V_in, double first_scale, double scale, int turns, double shrink, double largest,
                       double bound, double unit, int threads) {
         check_rows(U);
@@ -278,7 +278,7 @@ class ColumnSweep {
                 throw std::invalid_argument("V has the wrong shape");
             args.V_in = given.data();
         }
-        while (columns_.nnz / (args.sampling + 1) > 400000) args.sampling = 2 * args.sampling + 1;
+        while (columns_.nnz / (args.sampling + 1) > 50000) args.sampling = 2 * args.sampling + 1;
         Array V = new_array(size_t(columns_.n), size_t(r));
         args.V = V.data();
         Counts inside = new_counts(size_t(columns_.n));

@@ -56,11 +56,10 @@ struct RegressArgs {
     int turns;                  // weighted least-squares solves per column
     double shrink;              // the coefficients of a column whose weights sum up to less than 2 r
     double largest;             // |v|, if they sum up to less than 1.25 r + 1: beyond, it is given v = 0
-    // Of the residuals e at V_in:
-    double bound;      // how many are at most this in each column
-    int64_t* inside;   // n
-    double per_unit;   // how many e * per_unit there are of each magnitude,
-    int64_t sampling;  // 2^k - 1: in one group of four entries of 2^k
+    double bound;               // how many residuals of each column are at most this, before the last turn
+    int64_t* inside;            // n
+    double per_unit;            // how many e * per_unit there are of each magnitude, e before the first turn,
+    int64_t sampling;           // 2^k - 1: in one group of four entries of 2^k
 };
 
 struct ResidualArgs {

@@ -96,8 +96,9 @@ class Team {
 
     void member(int id, uint64_t seen) {
         for (;;) {
-            // The next sweep often comes soon.
-            for (int waited = 0; waited < 200 && round_ == seen; ++waited) std::this_thread::yield();
+            // The next sweep often comes soon, and to wake up takes a while.
+            const auto asleep = std::chrono::steady_clock::now() + std::chrono::microseconds(300);
+            while (round_ == seen && std::chrono::steady_clock::now() < asleep) std::this_thread::yield();
             std::unique_lock<std::mutex> lock(mutex_);
             wake_.wait(lock, [&] { return round_ != seen; });
             seen = round_;

@@ -74,7 +74,7 @@ void regress_columns(const RegressArgs& args, int64_t begin, int64_t end, int64_
                     for (int i = int(left < 4 ? left : 4); i < 4; ++i) w[i] = 0.0;
                     store(weights + 4 * at, w);
                     total += w;
-                    if (turn == 0) outside += beyond(e, bound);
+                    if (turn == args.turns - 1) outside += beyond(e, bound);
                     if (turn == 0 && (at & args.sampling) == 0) {
                         for (int64_t i = 0; i < 4 && i < left; ++i) ++counts[magnitude_bin(e[int(i)] * args.per_unit)];
                     }

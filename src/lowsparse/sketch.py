@@ -13,7 +13,7 @@ from .sweeps import Float
 
 __all__ = ["Sketch", "draw"]
 
-PER_LINE = 15  # entries left in a row or column, in multiples of the rank, if there are as many
+PER_LINE = (25, 10)  # entries left in a row or column that has as many, and for each rank as many again
 HELD_OUT = (0.03, 0.1)  # least and largest share of the entries kept aside,
 ENOUGH = 2000  # which are so many if the largest share allows
 
@@ -41,12 +41,12 @@ def draw(
 ) -> Sketch:
     """Draw a block from which a matrix of this rank can be learnt.
 
-    Every line of it but the poorest is left with `PER_LINE` times the rank entries, or with all it has. It has all rows
+    Every line of it but the poorest is left with `PER_LINE` entries, or with all it has. It has all rows
     and columns if `everything` is asked for. If it has fewer than `at_least` entries, none is kept aside.
 
     >>> M = ObservedMatrix.from_dense(np.random.default_rng(1).standard_normal((300, 1000)))
     >>> sketch = draw(M, 1, np.random.default_rng(2))
-    >>> max(sketch.M.shape) < 50, sketch.M.nnz + sketch.held_values.size == sketch.M.shape[0] * sketch.M.shape[1]
+    >>> max(sketch.M.shape) < 80, sketch.M.nnz + sketch.held_values.size == sketch.M.shape[0] * sketch.M.shape[1]
     (True, True)
     """
     m, n = M.shape
@@ -78,7 +78,7 @@ def draw(
 def _choose(lines: int, across: NDArray[np.int64], rank: int, rng: np.random.Generator) -> NDArray[np.intp]:
     """So many of the lines that those across them, which have these counts of entries, keep enough; or all of them."""
     poor = float(np.quantile(across, 0.05))
-    share = PER_LINE * rank / poor if poor > 0 else 1.0
+    share = (PER_LINE[0] + PER_LINE[1] * rank) / poor if poor > 0 else 1.0
     if share > 0.7 or lines * share < 8 * rank:
         return np.arange(lines)
     return np.sort(rng.permutation(lines)[: int(np.ceil(share * lines))])

@@ -315,11 +315,12 @@ def _sizes(values: NDArray[Any]) -> tuple[float, float, float]:
     """
     sample = np.abs(values[:: max(1, values.size // 100_000)]).astype(np.float64)
     clip = 20 * float(np.median(sample[sample > 0])) if sample.any() else np.inf
-    squares = largest = 0.0
+    largest = max(float(values.max()), -float(values.min()))
+    squares = 0.0
     for first in range(0, values.size, 1 << 20):
-        part = np.abs(values[first : first + (1 << 20)]).astype(np.float64)
-        largest = max(largest, float(part.max()))
-        np.minimum(part, clip, out=part)
+        part = values[first : first + (1 << 20)].astype(np.float64, copy=False)
+        if largest > clip:
+            part = np.clip(part, -clip, clip)
         with np.errstate(over="ignore"):
             squares += float(part @ part)
     size = float(np.sqrt(squares / values.size))

@@ -109,12 +109,13 @@ class Lines:
     def complete(self, B: Float, known: NDArray[np.intp], C: Float, c: float) -> tuple[Float, bool]:
         """Coefficients for all lines: C for those known, the others from scratch; and whether one is in doubt."""
         c = max(c, EXPLAINED * self.unit)
-        new = self.afresh(B, c)
-        new[known] = C
-        again = self.again(B, new, c, 1)
-        share = self.share(again.inside)
-        found, _ = self.second_look(B, again.V, c, share)
-        share = self.share(self.again(B, found, c, 1).inside) if (share < 0.5 * np.median(share)).any() else share
+        guess = self.afresh(B, c)
+        guess[known] = C
+        fitted = self.again(B, guess, c, 1)
+        share = self.share(fitted.inside)
+        found, _ = self.second_look(B, fitted.V, c, share)
+        if (share < 0.5 * np.median(share)).any():
+            share = self.share(self.again(B, found, c, 1).inside)
         return found, bool((share < 0.5 * np.median(share)).any())
 
     def _some(self, which: NDArray[np.intp]) -> Lines | None:
@@ -133,7 +134,7 @@ class Bench:
 
     def __init__(self, problem: Problem, at_least: int) -> None:
         self.problem, self.at_least = problem, at_least
-        sample = np.abs(problem.M.values[:: max(1, problem.M.nnz // 100_000)]).astype(np.float64)
+        sample = np.abs(problem.M.values[:: max(1, problem.M.nnz // 20_000)]).astype(np.float64)
         self.unit = float(np.median(sample[sample > 0])) if sample.any() else 1.0
         self.sketches: dict[str, Sketch] = {}
         self.lines: dict[tuple[str, str], Lines] = {}
@@ -520,7 +521,7 @@ class Ladder(Solver):
 
 def _deviation(e: Float, scale: float) -> float:
     """The standard deviation of the inliers, by the residuals within 2.5 times of it; `scale` is a first guess."""
-    e = e[:: max(1, e.size // 100_000)]
+    e = e[:: max(1, e.size // 20_000)]
     for _ in range(5):
         inside = e[np.abs(e) <= 2.5 * scale]
         if inside.size < 0.2 * e.size:
@@ -534,9 +535,12 @@ def _falling(recent: tuple[float, ...]) -> bool:
 
 
 def _change(U: Float, V: Float, U_new: Float, V_new: Float) -> float:
-    """‖U_new V_newᵀ - U Vᵀ‖ / ‖U Vᵀ‖."""
-    before = LowRank(U, V.T)
-    size = before.norm()
-    if not size:
+    """‖U_new V_newᵀ - U Vᵀ‖ / ‖U Vᵀ‖, as accurate where it is small: both parts of A V_newᵀ + U Bᵀ are small then."""
+    gram = U.T @ U
+    size = float(np.vdot(gram, V.T @ V))
+    if not size > 0:
         return np.inf if V_new.any() else 0.0
-    return LowRank(U_new, V_new.T).error(before) / size
+    T = np.linalg.solve(gram + 1e-12 * np.trace(gram) * np.eye(len(gram)), U.T @ U_new)
+    A, B = U_new - U @ T, V_new @ T.T - V
+    square = np.vdot(A.T @ A, V_new.T @ V_new) + np.vdot(gram, B.T @ B) + 2 * np.vdot(A.T @ U, V_new.T @ B)
+    return math.sqrt(max(float(square), 0.0) / size)

@@ -149,8 +149,8 @@ class Sweep(Protocol):
         """Regress each column on U, orthonormal, under the weights w = 1 / (1 + (e/c)²), solving `turns` times.
 
         The first weights are those of V (n x r; None: zeros); c goes from `first_scale` to `scale`. Columns that do not
-        determine their coefficients: (10⁻¹⁰ + shrink lack³) r / m is added to the diagonal of the normal equations, where
-        lack goes from 1 (Σw ≤ r) to 0 (Σw ≥ 2r); and coefficients longer than `largest` become zero if Σw is not `enough`.
+        determine their coefficients: (10⁻¹⁰ + shrink lack³) r / m is added to the diagonal of the normal equations, and
+        lack goes from 1 (Σw ≤ r) to 0 (Σw ≥ 2r); coefficients longer than `largest` become zero if Σw is not `enough`.
         """
         ...
 

@@ -161,8 +161,8 @@ class ColumnSweep:
             x = self.M.values[block.entries].astype(np.float64)
             B = U[block.rows]
             e = before[block.entries]
-            inside[block.columns] = block.indicator @ (np.abs(e) <= bound)
             for c in np.geomspace(first, scale, turns):
+                inside[block.columns] = block.indicator @ (np.abs(e) <= bound)
                 w = 1 / (1 + (e / c) ** 2)
                 weighted = B * w[:, None]
                 gram = np.stack([B[a:b].T @ weighted[a:b] for a, b in pairwise(block.indicator.indptr)])
