@@ -82,3 +82,38 @@ def test_synthetic_refuses(arguments, tmp_path):
     done = run("synthetic", "--quick", "--out", tmp_path, *arguments)
     assert done.returncode == 2
     assert list(tmp_path.iterdir()) == []
+
+
+def test_race(tmp_path):
+    done = run("race", "--quick", "--case", 1, 4, "--repeats", 1, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows = rows_of(tmp_path / "race.csv")
+    assert {row["case"] for row in rows} == {"1", "4"}
+    assert {row["method"] for row in rows} == {"svds", "ladder", "amanpgc", "manpgc"}
+    for row in rows:
+        assert float(row["seconds"]) > 0
+        if row["method"] == "ladder":
+            assert float(row["error"]) < 1e-7
+    assert (tmp_path / "race.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_phase(tmp_path):
+    done = run("phase", "--quick", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows = rows_of(tmp_path / "phase.csv")
+    methods = {row["method"] for row in rows}
+    assert methods == {"ladder", "amanpgc", "manpgc"}
+    successes = {method: sum(int(row["successes"]) for row in rows if row["method"] == method) for method in methods}
+    assert successes["ladder"] == max(successes.values()) > 0
+    assert "cells where ladder is beaten by more than two standard errors: none" in done.stdout
+    assert {path.name for path in tmp_path.glob("*.png")} == {f"phase_{method}.png" for method in methods}
+
+
+@pytest.mark.slow
+def test_peers(tmp_path):
+    done = run("peers", "--quick", "--contestants", "ladder", "amanpgc", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows = rows_of(tmp_path / "peers.csv")
+    assert {row["contestant"] for row in rows} == {"ladder", "amanpgc"}
+    assert all(float(row["error"]) < 1e-6 for row in rows)

@@ -17,12 +17,13 @@ __all__ = ["convergence", "convergence_figure"]
 
 # Okabe and Ito's colours, apart for every kind of colour vision; the two families differ in their dashes as well.
 STYLES = {
+    "ladder": ("Ladder", "#000000", "-"),
     "amanpgc": ("AManPGC", "#0072B2", "-"),
     "manpgc": ("ManPGC", "#D55E00", "-"),
     "amanpg": ("AManPG (fixed γ sets its floor)", "#56B4E9", (0, (5, 1.6))),
     "manpg": ("ManPG (fixed γ sets its floor)", "#E69F00", (0, (5, 1.6))),
 }
-OTHERS = ("#009E73", "#CC79A7", "#000000", "#F0E442")
+OTHERS = ("#009E73", "#CC79A7", "#999999", "#F0E442")
 AXIS_NAMES = {"seconds": "seconds", "iteration": "iterations", "error": "relative error", "change": "relative change"}
 
 

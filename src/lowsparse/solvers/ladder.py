@@ -477,9 +477,9 @@ class Ladder(Solver):
             return
         if state.advice and state.since >= 20:
             state.failure = "stalled"
-        elif change <= max(problem.tol, 1e-3 * error):
-            if state.looks < LOOKS and self._second_look(state)[1]:
-                state.looks += 1
+        elif change <= max(problem.tol, 0.01 * error):
+            if not state.looks and self._second_look(state)[1]:
+                state.looks = 1
             elif state.advice:
                 state.failure = "stalled"
             else:
