@@ -34,10 +34,6 @@ def robust_problem(m=60, n=50, rank=3, density=0.6, outliers=0.1, seed=101, **ki
     return ls.datasets.synthetic(m, n, rank=rank, density=density, outliers=outliers, random_state=seed, **kind)
 
 
-def with_values(M, values):
-    return ls.ObservedMatrix(M.indptr, M.rows, values, M.shape)
-
-
 def on_grid(M, values):
     """Values on Ω as a dense matrix, zero elsewhere."""
     grid = np.zeros(M.shape)

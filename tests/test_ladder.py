@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import lowsparse as ls
-from conftest import relative, robust_problem, with_values
+from conftest import relative, robust_problem
 from lowsparse.diagnosis import coherence
 from lowsparse.geometry import basis
 from lowsparse.result import Status
 from lowsparse.sketch import draw
 from lowsparse.solvers import Ladder
-from lowsparse.sweeps import open_sweep
+from lowsparse.sweeps import Robust, open_sweep
 
 
 def problem(m, n, rank, density, outliers, *, size=3.0, condition=1.0, noise=0.0, seed=0):
@@ -64,7 +64,7 @@ def test_it_recovers(kind, seed):
 @pytest.mark.parametrize("c", [255.0, 1 / 255, 1e-30])
 def test_units_do_not_matter(c):
     M, L, _ = problem(150, 170, 3, 0.4, 0.2, seed=21)
-    assert relative(ls.solve(with_values(M, c * M.values), 3).L, ls.LowRank(c * L.U, L.V)) < 1e-7
+    assert relative(ls.solve(M.with_values(c * M.values), 3).L, ls.LowRank(c * L.U, L.V)) < 1e-7
 
 
 def test_the_transpose_has_the_transposed_solution():
@@ -90,9 +90,10 @@ def least_squares(M, rank, wrong, U):
     columns, inlier = M.columns_of_entries(), ~wrong
     good = ls.ObservedMatrix.from_coo(M.rows[inlier], columns[inlier], M.values[inlier], M.shape)
     by_column, by_row = open_sweep(good), open_sweep(good.T)
+    plain = Robust(c=1e9)  # all weights are 1
     for _ in range(40):
-        Q, _ = basis(by_column.regress(U, None, scale=1e9).V)
-        U, R = basis(by_row.regress(Q, None, scale=1e9).V)
+        Q, _ = basis(by_column.regress(U, None, plain).V)
+        U, R = basis(by_row.regress(Q, None, plain).V)
     return ls.LowRank(U, (Q @ R.T).T)
 
 
@@ -166,6 +167,8 @@ def test_the_bound_on_the_rank():
     M, *_ = problem(100, 110, 4, 0.7, 0.1, noise=0.01, seed=81)
     assert ls.solve(M, "auto", max_rank=2).L.rank == 2
     assert ls.solve(M, "auto", method="amanpgc", max_rank=6).L.rank == 4
+    with pytest.raises(ValueError, match="a start has a rank"):
+        ls.solve(M, "auto", start=np.eye(100, 4))
     with pytest.raises(ValueError, match="max_rank is for rank="):
         ls.solve(M, 3, max_rank=4)
     with pytest.raises(ValueError, match="rank must be a whole number or 'auto', not 'best'"):
@@ -201,6 +204,22 @@ def test_diagnose_says_what_is_wrong():
     found = ls.diagnose(M)
     assert (found.rank, found.recovered) == (2, True)
     assert not ls.diagnose(np.random.default_rng(94).standard_normal((80, 70)), 3).recovered
+
+
+def test_notes_are_about_the_rank_that_was_found():
+    X = problem(60, 50, 2, 1.0, 0.0, seed=89)[0].to_dense()
+    X[:, 7] = np.nan
+    X[:4, 7] = 1.0
+    r = ls.solve(X, "auto")
+    assert r.L.rank == 2
+    assert r.notes == ()  # four entries are enough for two coefficients
+
+
+def test_nothing_is_said_to_be_confirmed_that_was_not():
+    small, large = (ls.solve(problem(m, m, 1, 0.9, 0.1, seed=88)[0], 1) for m in (20, 60))
+    assert small.converged
+    assert (small.message, small.held_out) == ("an exact fit", None)
+    assert large.message == "an exact fit, confirmed by entries kept aside"
 
 
 def test_every_method_has_diagnostics():

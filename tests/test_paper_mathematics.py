@@ -22,7 +22,6 @@ from conftest import (
     smooth_value,
     soft,
     tangent_part,
-    with_values,
 )
 from lowsparse import Status
 from lowsparse.geometry import qf, retract
@@ -46,7 +45,7 @@ def problem_B(seed):
     problem = robust_problem(300, 300, rank=5, density=0.3, outliers=0, seed=seed)
     rng = np.random.default_rng([seed, 1])
     S = np.where(rng.random(problem.M.nnz) < 0.1, rng.uniform(-10, 10, problem.M.nnz), 0.0)
-    return ls.datasets.SyntheticProblem(with_values(problem.M, problem.M.values + S), problem.L, S)
+    return ls.datasets.SyntheticProblem(problem.M.with_values(problem.M.values + S), problem.L, S)
 
 
 @pytest.fixture
@@ -92,7 +91,7 @@ def test_the_gradient_in_s_has_lipschitz_constant_one(point):
     M, U, _ = point
 
     def curvature(H):  # ⟨H, Hess H⟩, as f is quadratic in S
-        f = [smooth_value(opened(with_values(M, 0 * M.values)), U, s * H) for s in (0.0, 1.0)]
+        f = [smooth_value(opened(M.with_values(0 * M.values)), U, s * H) for s in (0.0, 1.0)]
         return 2 * (f[1] - f[0])
 
     rng = np.random.default_rng(52)
@@ -207,7 +206,7 @@ def test_half_the_inverse_curvature_needs_no_backtracking():
 def test_a_scaled_problem_has_the_scaled_solution(name, c):
     M = robust_problem().M
     one = ls.solve(M, 3, method=name, max_iter=120, random_state=4)
-    scaled = ls.solve(with_values(M, c * M.values), 3, method=name, max_iter=120, random_state=4)
+    scaled = ls.solve(M.with_values(c * M.values), 3, method=name, max_iter=120, random_state=4)
     assert scaled.n_iter == one.n_iter
     assert scaled.status == one.status
     assert ls.LowRank(scaled.L.U, scaled.L.V / c).error(one.L, relative=True) < 1e-9
@@ -219,7 +218,7 @@ def test_a_scaled_problem_has_the_scaled_solution(name, c):
 def test_scaling_by_a_power_of_two_changes_no_bit(name):
     M = robust_problem().M
     one = ls.solve(M, 3, method=name, max_iter=60)
-    scaled = ls.solve(with_values(M, 2.0**9 * M.values), 3, method=name, max_iter=60)
+    scaled = ls.solve(M.with_values(2.0**9 * M.values), 3, method=name, max_iter=60)
     np.testing.assert_array_equal(scaled.L.U, one.L.U)
     np.testing.assert_array_equal(scaled.L.V, 2.0**9 * one.L.V)
 
@@ -334,7 +333,7 @@ def literal_algorithm_3(X, C, U, *, alternating, t_U, lam, gamma0, mu1, mu2, eps
 @pytest.mark.parametrize("mu2", [0.5, 0.3])
 def test_the_iterations_are_those_of_algorithm_3_to_the_letter(kind, mu2):
     M = robust_problem(16, 12, rank=2, density=0.8).M
-    M = with_values(M, M.values / np.sqrt(np.mean(M.values**2)))  # ‖ΔU‖ then counts as in the paper
+    M = M.with_values(M.values / np.sqrt(np.mean(M.values**2)))  # ‖ΔU‖ then counts as in the paper
     U, C = orthonormal(16, 2), on_grid(M, np.ones(M.nnz))
     constants = {"t_U": 0.5 / M.nnz, "lam": 0.1, "gamma0": 2.0, "mu1": 0.5, "mu2": mu2, "epsilon0": 0.6}
     r = ls.solve(
@@ -470,7 +469,7 @@ def test_the_preconditioner_makes_the_condition_number_harmless(damping):
     L = ls.LowRank(left * np.geomspace(1, 0.1, 5) * 300 * np.sqrt(5), right.T)
     M = robust_problem(300, 300, rank=5, density=0.3).M
     S = np.where(rng.random(M.nnz) < 0.1, rng.standard_normal(M.nnz), 0.0)
-    M = with_values(M, L.at(M.rows, M.columns_of_entries()) + S)
+    M = M.with_values(L.at(M.rows, M.columns_of_entries()) + S)
     chosen = {} if damping is None else {"damping": damping}
     assert relative(ls.solve(M, 5, method=AManPGC(precondition=True, **chosen), max_iter=250).L, L) < 1e-6
     assert relative(ls.solve(M, 5, method=AManPGC(), max_iter=250).L, L) > 1e-3

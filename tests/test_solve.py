@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lowsparse as ls
-from conftest import METHODS, PAPER, PATH, assert_close, on_entries, python, relative, robust_problem, with_values
+from conftest import METHODS, PAPER, PATH, assert_close, on_entries, python, relative, robust_problem
 from lowsparse import ObservedMatrix, Status
 from lowsparse.solvers import AManPG, AManPGC, Ladder, ManPG, ManPGC, from_name
 from lowsparse.sweeps import open_sweep
@@ -62,7 +62,7 @@ def test_every_format_of_the_input_gives_the_same_result():
 
 def test_integers_and_float32_are_taken_as_they_are():
     M = robust_problem().M
-    single = ls.solve(with_values(M, M.values.astype(np.float32)), 3)
+    single = ls.solve(M.with_values(M.values.astype(np.float32)), 3)
     assert single.S.dtype == np.float32
     assert single.L.U.dtype == np.float64
     assert relative(single.L, ls.solve(M, 3).L) < 1e-5
@@ -236,7 +236,7 @@ def test_one_wild_entry_changes_nothing(name, size):
     problem = robust_problem(200, 150, density=0.5, outliers=0.05)
     values = problem.M.values.copy()
     values[777] = size
-    r = ls.solve(with_values(problem.M, values), 3, method=name)
+    r = ls.solve(problem.M.with_values(values), 3, method=name)
     assert r.converged
     assert relative(r.L, problem.L) < (1e-6 if name.endswith("c") else 2e-3)
     where = problem.M.rows[777], problem.M.columns_of_entries()[777]
@@ -385,8 +385,8 @@ def test_a_checkpoint_is_plain_arrays(tmp_path):
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        ({"M": lambda M: with_values(M, 2 * M.values)}, "data"),
-        ({"M": lambda M: with_values(M, M.values.astype(np.float32))}, "data"),
+        ({"M": lambda M: M.with_values(2 * M.values)}, "data"),
+        ({"M": lambda M: M.with_values(M.values.astype(np.float32))}, "data"),
         ({"rank": 2}, "rank"),
         ({"method": "manpgc"}, "method"),
         ({"method": AManPGC(lam=1e-3)}, "parameters"),
@@ -614,6 +614,22 @@ np.savez({str(tmp_path / "r.npz")!r}, U=r.L.U, V=r.L.V)
         assert relative(ls.LowRank(file["U"], file["V"]), ls.solve(robust_problem().M, 3, tol=1e-9).L) < 1e-8
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_child_can_solve(native):
+    code = """
+import os, lowsparse as ls
+from conftest import robust_problem
+M = robust_problem(300, 300, rank=3, density=0.5).M
+ls.solve(M, 3)  # its threads are not there in the child
+child = os.fork()
+if not child:
+    os._exit(0 if ls.solve(M, 3).converged else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert ls.solve(M, 3).converged
+"""
+    python(code, LOWSPARSE_NUM_THREADS="3")
+
+
 # ---------------------------------------------------------------------- odd data
 
 
@@ -691,7 +707,7 @@ def test_of_full_rank_the_data_are_the_low_rank_part(name, shape):
 def test_sizes_near_the_ends_of_the_numbers_are_refused(c):
     problem = robust_problem()
     with pytest.raises(ValueError, match=r"the largest magnitude in the data is .* divide the data by it first"):
-        ls.solve(with_values(problem.M, c * problem.M.values), 3)
+        ls.solve(problem.M.with_values(c * problem.M.values), 3)
 
 
 # ---------------------------------------------------------------------- memory

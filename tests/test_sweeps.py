@@ -17,7 +17,7 @@ from conftest import (
     soft,
 )
 from lowsparse import LowRank, ObservedMatrix
-from lowsparse.sweeps import BACKENDS, Magnitudes, Rule, available, open_sweep
+from lowsparse.sweeps import BACKENDS, Magnitudes, Robust, Rule, available, open_sweep
 from lowsparse.sweeps.native import num_threads
 
 RANKS = [*range(1, 17), 20, 33, 50]
@@ -85,11 +85,11 @@ def test_every_backend_regresses_as_the_oracle_does(backend, r, dtype):
         (None, {}),
         (V, {}),
         (V, {"turns": 3, "bound": 0.7}),
-        (None, {"turns": 4, "first_scale": 5.0}),
+        (None, {"turns": 4, "first_c": 5.0}),
         (V, {"shrink": 0.01, "turns": 2}),
         (V, {"largest": 1e-3}),
     ):
-        a, b = (s.regress(U, start, scale=0.5, unit=2.0, **how) for s in (found, expected))
+        a, b = (s.regress(U, start, Robust(c=0.5, unit=2.0, **how)) for s in (found, expected))
         enough = M.column_counts >= r + 2  # else nothing but the ridge of rounding determines them
         assert_close(a.V[enough], b.V[enough], 1e-8, max(1.0, np.max(np.abs(b.V[enough]))))
         np.testing.assert_array_equal(a.inside, b.inside)
@@ -101,7 +101,7 @@ def test_every_backend_regresses_as_the_oracle_does(backend, r, dtype):
 def test_a_long_column_is_regressed_in_pieces(backend):
     M = columns_of([40000, 17, 30000], m=50000)
     U = orthonormal(50000, 3)
-    a, b = (opened(M, name).regress(U, None, scale=0.5, first_scale=4.0, turns=3) for name in (backend, "numpy"))
+    a, b = (opened(M, name).regress(U, None, Robust(c=0.5, first_c=4.0, turns=3)) for name in (backend, "numpy"))
     assert_close(a.V, b.V, 1e-9)
 
 
@@ -110,7 +110,7 @@ def test_a_regression_is_robust(backend):
     U, truth = orthonormal(200, 3), rng.standard_normal((30, 3))
     X = U @ truth.T
     X[rng.random(X.shape) < 0.3] += 5.0
-    fitted = opened(ObservedMatrix.from_dense(X), backend).regress(U, None, first_scale=1.0, scale=1e-7, turns=25).V
+    fitted = opened(ObservedMatrix.from_dense(X), backend).regress(U, None, Robust(c=1e-7, first_c=1.0, turns=25)).V
     assert_close(fitted, truth, 1e-9)
 
 
@@ -239,7 +239,7 @@ def test_a_sweep_has_the_same_bits_for_every_number_of_threads(native, monkeypat
         monkeypatch.setenv("LOWSPARSE_NUM_THREADS", str(threads))
         sweep = opened(M, native)
         seen = [sweep.gram_product(U).tobytes()]
-        fitted = sweep.regress(U, None, scale=0.1, first_scale=2.0, turns=3, bound=0.2)
+        fitted = sweep.regress(U, None, Robust(c=0.1, first_c=2.0, turns=3, bound=0.2))
         seen += [a.tobytes() for a in (fitted.V, fitted.inside, fitted.before.counts, sweep.residual(U, fitted.V))]
         for rule in Rule:
             found, out = swept(sweep, U, S, rule, gamma=0.4, lambda2=1e-10)

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .geometry import leverages
 from .lowrank import LowRank
 from .observed import ObservedMatrix
+from .scale import robust_scale
 
 if TYPE_CHECKING:
     from .result import Result
@@ -81,9 +83,8 @@ def coherence(A: NDArray[np.float64]) -> float:
     >>> coherence(np.eye(4)[:, :2]), round(coherence(np.ones((5, 1))), 12)
     (2.0, 1.0)
     """
-    left, sizes, _ = np.linalg.svd(A, full_matrices=False)
-    left = left[:, sizes > 1e-12 * sizes.max(initial=0.0)]
-    return float(np.max(np.sum(left**2, axis=1)) * len(A) / left.shape[1]) if left.size else 1.0
+    found = leverages(A)
+    return float(found.max() / found.mean()) if found.any() else 1.0
 
 
 def examine(result: Result) -> Diagnosis:
@@ -96,7 +97,7 @@ def examine(result: Result) -> Diagnosis:
     sample = slice(None, None, max(1, M.nnz // 100_000))
     fitted = np.asarray(L.at(M.rows[sample], M.columns_of_entries()[sample]))
     rest = np.abs(fitted - M.values[sample])
-    inlier = rest <= max(4 * result.noise, 4 * 1.4826 * float(np.median(rest)))
+    inlier = rest <= max(4 * result.noise, 4 * robust_scale(rest))
     signal = float(np.sqrt(np.mean(fitted[inlier] ** 2))) if inlier.any() else 0.0
     figures = {
         "oversampling": M.nnz / (k * (m + n - k)),

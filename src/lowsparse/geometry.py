@@ -7,7 +7,7 @@ import contextlib
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["basis", "qf", "retract"]
+__all__ = ["basis", "leverages", "qf", "retract"]
 
 Float = NDArray[np.float64]
 
@@ -47,6 +47,16 @@ def basis(A: Float) -> tuple[Float, Float]:
             return np.asarray(A @ np.linalg.inv(R), dtype=np.float64), R
     Q, R = (np.asarray(X, dtype=np.float64) for X in np.linalg.qr(A))
     return Q, R
+
+
+def leverages(A: Float) -> Float:
+    """Of the rows of A: the diagonal of the projection onto its range, between 0 and 1, with the rank for its sum.
+
+    >>> leverages(np.array([[2.0, 0.0], [0.0, 0.0], [0.0, 0.0]])).tolist()
+    [1.0, 0.0, 0.0]
+    """
+    left, sizes, _ = np.linalg.svd(A, full_matrices=False)
+    return np.asarray(np.sum(left[:, sizes > 1e-12 * sizes.max(initial=0.0)] ** 2, axis=1), dtype=np.float64)
 
 
 def retract(U: Float, H: Float) -> Float:

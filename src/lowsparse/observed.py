@@ -260,6 +260,16 @@ class ObservedMatrix:
         m, n = self.shape
         return ObservedMatrix(*_turn((self.indptr, self.rows, self.values), m), (n, m))
 
+    def with_values(self, values: ArrayLike) -> "ObservedMatrix":
+        """Other values at the same places.
+
+        Examples
+        --------
+        >>> ObservedMatrix.from_coo([0, 2], [1, 1], [5.0, 6.0]).with_values([7.0, 8.0]).values.tolist()
+        [7.0, 8.0]
+        """
+        return ObservedMatrix(self.indptr, self.rows, np.asarray(values), self.shape)
+
     def to_scipy(self) -> "sp.csc_array[Any]":
         """A `scipy.sparse.csc_array` of the entries; shares the (read-only) memory if it can.
 

@@ -21,6 +21,7 @@ from .diagnosis import largest_rank
 from .lowrank import LowRank
 from .observed import ObservedMatrix
 from .result import Result, Status, Trace
+from .scale import robust_scale
 from .solvers import Ladder, Problem, Solver, State, from_name
 from .start import generator, starting_subspace
 from .sweeps import open_sweep
@@ -136,11 +137,13 @@ def solve(
     if isinstance(rank, str):
         if rank != "auto":
             raise ValueError(f"rank must be a whole number or 'auto', not {rank!r}")
+        if not (isinstance(start, str) and start == "svd"):
+            raise ValueError("a start has a rank: give that rank, or leave the start out to have one chosen")
         bound = largest_rank(M) if max_rank is None else M.check_rank(max_rank)
         if isinstance(solver, Ladder):
             solver, rank = dataclasses.replace(solver, choose_rank=True), bound
         else:  # our own method chooses
-            rank = solve(M, "auto", max_rank=bound, backend=backend).L.rank
+            rank = solve(M, "auto", max_rank=bound, max_time=max_time, backend=backend).L.rank
     elif max_rank is not None:
         raise ValueError('max_rank is for rank="auto"; a given rank is taken as it is')
     rank = M.check_rank(rank)
@@ -160,16 +163,17 @@ def solve(
     # cores to the sweep (OpenBLAS threads spin between calls).
     with _one_blas_thread:
         sweep = open_sweep(M, backend)
-        size, largest, clip = _sizes(M.values)
+        unit, scale, largest, clip = _sizes(M.values)
         given = not (isinstance(start, str) and start == "svd")
         if resume is not None:
             start = "random"  # the checkpoint has a better one
 
         def first_subspace() -> NDArray[np.float64]:
-            own = sweep if np.isinf(clip) else open_sweep(_clipped(M, clip), sweep.name)
+            clipped = M if np.isinf(clip) else M.with_values(np.clip(M.values, -clip, clip))
+            own = sweep if clipped is M else open_sweep(clipped, sweep.name)
             return starting_subspace(start, own, M.shape[0], rank, rng)
 
-        problem = Problem(M, rank, sweep, first_subspace, given, float(tol), size or 1.0, largest, clip)
+        problem = Problem(M, rank, sweep, first_subspace, given, float(tol), unit, scale, largest, clip)
         solver.check(problem)
         loop = _Loop(problem, solver, int(max_iter), max_time, callback, checkpoint, began)
         if resume is not None:
@@ -193,7 +197,7 @@ def solve(
         noise=_noise(M, outcome.L) if outcome.noise is None else outcome.noise,
         held_out=outcome.held_out,
         trace=loop.trace,
-        notes=_notes(M, rank),
+        notes=_notes(M, outcome.L.rank),
     )
 
 
@@ -307,14 +311,15 @@ class _OneBlasThread:
 _one_blas_thread = _OneBlasThread()
 
 
-def _sizes(values: NDArray[Any]) -> tuple[float, float, float]:
-    """The root mean square up to `clip`, the largest magnitude, and `clip` itself, without a copy of all the values.
+def _sizes(values: NDArray[Any]) -> tuple[float, float, float, float]:
+    """Median and root mean square, the largest magnitude, and `clip`, without a copy of all the values.
 
-    One wild entry would set the root mean square, and the start, on its own. Entries beyond 20 medians of the
-    magnitudes (of a sample, zeros left out) count as that many; if there are none, `clip` is infinite.
+    The median is that of a sample's magnitudes, zeros left out. One wild entry would set the root mean square, and the
+    start, on its own: entries beyond `clip`, 20 medians, count as that many; if there are none, `clip` is infinite.
     """
     sample = np.abs(values[:: max(1, values.size // 100_000)]).astype(np.float64)
-    clip = 20 * float(np.median(sample[sample > 0])) if sample.any() else np.inf
+    unit = float(np.median(sample[sample > 0])) if sample.any() else 1.0
+    clip = 20 * unit if sample.any() else np.inf
     largest = max(float(values.max()), -float(values.min()))
     squares = 0.0
     for first in range(0, values.size, 1 << 20):
@@ -329,11 +334,7 @@ def _sizes(values: NDArray[Any]) -> tuple[float, float, float]:
             f"the largest magnitude in the data is {largest:.2g}: its powers leave the range of floating-point "
             "numbers; divide the data by it first"
         )
-    return size, largest, clip if largest > clip else np.inf
-
-
-def _clipped(M: ObservedMatrix, clip: float) -> ObservedMatrix:
-    return ObservedMatrix(M.indptr, M.rows, np.clip(M.values, -clip, clip), M.shape)
+    return unit, size or 1.0, largest, clip if largest > clip else np.inf
 
 
 def _outliers(M: ObservedMatrix, flagged: NDArray[np.intp], values: NDArray[Any]) -> sparse.csc_array:
@@ -348,7 +349,7 @@ def _noise(M: ObservedMatrix, L: LowRank) -> float:
     """The standard deviation of the inliers, from the median of the residuals of a sample."""
     k = np.arange(0, M.nnz, max(1, M.nnz // 20_000))
     columns = np.searchsorted(M.indptr, k, side="right") - 1
-    return 1.4826 * float(np.median(np.abs(L.at(M.rows[k], columns) - M.values[k])))
+    return robust_scale(L.at(M.rows[k], columns) - M.values[k])
 
 
 def _notes(M: ObservedMatrix, rank: int) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ class Problem:
     start: Callable[[], Float]  # U⁰, orthonormal, for those who ask
     start_given: bool  # by the user, who did not leave it to the method
     tol: float  # 0: never converged
+    unit: float  # the median magnitude of the entries that are not zero; 1 if all are
     scale: float  # the root mean square of the entries, each taken as at most `clip`; 1 if all are zero
     largest: float  # max |x|
     clip: float  # no inlier is likely to be larger; infinite if no entry is

@@ -11,35 +11,35 @@ proved, only measured (`python -m benchmarks.phase`), so the answer is tested: s
 subspace is learnt, and it is accepted if it predicts them as well as those it has seen, and either fits exactly or has
 been found twice, in different ways.
 
-The subspace is learnt on a sketch: as many columns as are needed to determine it. The first attempt starts at the full
-rank from the singular vectors of the clipped data. Others climb: rank 1 first, then the leading singular vector of the
-clipped residuals is added, and so on, so that small components are not taken for outliers, nor outliers for small
-components: all that is larger has been removed before. At the end of an attempt lines that explain few of their entries
-are regressed anew, from scratch.
+L is learnt on a sketch, a block of as many rows and columns as are needed to determine it, and extended from there.
+The first attempt starts at the full rank from the singular vectors of the clipped data. Others climb: rank 1 first, then
+the leading singular vector of the clipped residuals is added, and so on. Small components are not taken for outliers
+then, nor outliers for small components: all that is larger has been removed before. At the end of an attempt lines that
+explain few of their entries are regressed anew, from scratch. Of fewer than 500 entries none is kept aside, and only the
+other tests remain.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..geometry import basis
+from ..geometry import basis, leverages
 from ..lowrank import LowRank
 from ..observed import ObservedMatrix
+from ..scale import CONSISTENT, robust_scale, trimmed_deviation
 from ..sketch import Sketch, draw
 from ..start import left_singular_vectors
-from ..sweeps import Float, Regressed, Sweep, enough, open_sweep
+from ..sweeps import Float, Regressed, Robust, Sweep, enough, open_sweep
 from .base import Outcome, Problem, Solver, State, require, require_count
 
 __all__ = ["Ladder", "LadderState"]
 
-CONSISTENT = 1.4826  # median |e| of normal noise, to its standard deviation
 EFFICIENT = 2.385  # c / scale: 95 % of the efficiency of least squares
 PACE = (0.3, 0.3, 0.6)  # c / its previous value, at least, by attempt; a scale that collapses throws inliers away
 STEPS = 4  # passes on each rank of the climb but the last
@@ -71,17 +71,16 @@ class Lines:
         Lines that do not determine their coefficients must not lead the others astray while the subspace is learnt;
         in the end they get what fits them, unless it is wild.
         """
-        shrink, largest = SHRINK, np.inf
-        if not self.learning:
-            shrink, largest = 0.0, WILD * float(np.median(np.linalg.norm(C, axis=1))) or np.inf
-        bound = 3 * max(c, EXPLAINED * self.unit)
-        return self.sweep.regress(
-            B, C, scale=c, unit=self.unit, turns=turns, shrink=shrink, largest=largest, bound=bound
-        )
+        how = Robust(c=c, turns=turns, bound=3 * max(c, EXPLAINED * self.unit), unit=self.unit)
+        if self.learning:
+            how = replace(how, shrink=SHRINK)
+        else:
+            how = replace(how, largest=WILD * float(np.median(np.linalg.norm(C, axis=1))) or np.inf)
+        return self.sweep.regress(B, C, how)
 
     def afresh(self, B: Float, c: float, turns: int = 5) -> Float:
         """Regress on B without a guess: c comes down from the size of the data."""
-        return self.sweep.regress(B, None, first_scale=6 * self.unit, scale=c, unit=self.unit, turns=turns).V
+        return self.sweep.regress(B, None, Robust(c=c, first_c=6 * self.unit, turns=turns)).V
 
     def share(self, inside: NDArray[np.int64]) -> Float:
         """Of the entries of each line; 1 where there are none."""
@@ -133,9 +132,7 @@ class Bench:
     """
 
     def __init__(self, problem: Problem, at_least: int) -> None:
-        self.problem, self.at_least = problem, at_least
-        sample = np.abs(problem.M.values[:: max(1, problem.M.nnz // 20_000)]).astype(np.float64)
-        self.unit = float(np.median(sample[sample > 0])) if sample.any() else 1.0
+        self.problem, self.at_least, self.unit = problem, at_least, problem.unit
         self.sketches: dict[str, Sketch] = {}
         self.lines: dict[tuple[str, str], Lines] = {}
 
@@ -172,13 +169,13 @@ class Bench:
 
 @dataclass(kw_only=True)
 class LadderState(State):
-    """L = U Vᵀ on the columns of `data`, and what earlier attempts have found."""
+    """L = U Vᵀ on `data` (see `Bench`), and what earlier attempts have found."""
 
     scratch: ClassVar[tuple[str, ...]] = ("bench",)
 
     bench: Bench
     data: str = "some"
-    U: Float = field(default_factory=_nothing)  # m x k
+    U: Float = field(default_factory=_nothing)  # a row for each row of the data
     V: Float = field(default_factory=_nothing)  # a row for each column
     c: float = 0.0
     noise: float = np.inf  # the robust scale of the residuals
@@ -254,7 +251,7 @@ class Ladder(Solver):
 
     def _width(self, state: LadderState, e: Float) -> float:
         """c for these residuals."""
-        return max(EFFICIENT * CONSISTENT * float(np.median(np.abs(e))), SMALLEST * state.bench.unit)
+        return max(EFFICIENT * robust_scale(e), SMALLEST * state.bench.unit)
 
     def _anew(self, state: LadderState) -> None:
         state.since, state.recent = 0, ()
@@ -263,7 +260,7 @@ class Ladder(Solver):
         """The k leading left singular vectors of the data with these values, clipped."""
         columns = state.bench.columns(state.data)
         M = columns.M
-        clipped = ObservedMatrix(M.indptr, M.rows, np.clip(values, -clip, clip).astype(M.dtype), M.shape)
+        clipped = M.with_values(np.clip(values, -clip, clip).astype(M.dtype))
         rng = np.random.default_rng([state.attempt, state.U.shape[1], k])
         return left_singular_vectors(open_sweep(clipped, columns.sweep.name), M.shape[0], k, rng)[0]
 
@@ -280,7 +277,7 @@ class Ladder(Solver):
 
     def advance(self, problem: Problem, state: LadderState) -> LadderState:
         """One pass: the columns, then the rows; and what follows from it."""
-        state = dataclasses.replace(state)  # an interruption leaves the one before as it was
+        state = replace(state)  # an interruption leaves the one before as it was
         bench = state.bench
         columns, rows = bench.columns(state.data), bench.rows(state.data)
         turns = 2 if state.since < 3 else 1
@@ -415,7 +412,7 @@ class Ladder(Solver):
 
     def _spiky(self, state: LadderState) -> bool:
         """Whether a component lives on a single row or column: it may be there for an outlier alone."""
-        return max(float(np.max(np.sum(basis(A)[0] ** 2, axis=1))) for A in (state.U, state.V)) > 0.9
+        return any(bool((leverages(A) > 0.9).any()) for A in (state.U, state.V))
 
     def _predicts(self, state: LadderState) -> bool:
         """Whether what was kept aside is predicted as well as what was fitted."""
@@ -443,13 +440,13 @@ class Ladder(Solver):
         """L for all rows and columns; passes over the whole follow unless the block has determined it for good."""
         held = state.bench.sketch(state.data).held_residual(state.U, state.V)
         if held.size:
-            state.held_out = CONSISTENT * float(np.median(np.abs(held)))
+            state.held_out = robust_scale(held)
         poor = self._extend(problem, state)
         state.data, state.looks = "whole", 0
         state.c = max(state.c, EXPLAINED * state.bench.unit)
         self._anew(state)
         if determined and not poor:
-            state.finished = "an exact fit, confirmed by entries kept aside"
+            state.finished = "an exact fit" + (", confirmed by entries kept aside" if held.size else "")
 
     def _extend(self, problem: Problem, state: LadderState) -> bool:
         """From the block to all rows of its columns, then to all columns; whether a row was left undetermined."""
@@ -490,7 +487,7 @@ class Ladder(Solver):
     def lowrank(self, problem: Problem, state: LadderState) -> LowRank:
         """L, on all rows and columns."""
         if state.data != "whole":
-            state = dataclasses.replace(state)
+            state = replace(state)
             self._extend(problem, state)
         return LowRank(state.U, state.V.T)
 
@@ -503,7 +500,7 @@ class Ladder(Solver):
             U = np.linalg.qr(np.hstack([U, np.eye(len(U), problem.rank)]))[0][:, : problem.rank]
             V = np.vstack([V, np.zeros((problem.rank - len(V), V.shape[1]))])
         e = problem.sweep.residual(U, V.T)
-        noise = state.noise if math.isfinite(state.noise) else CONSISTENT * float(np.median(np.abs(e)))
+        noise = state.noise if math.isfinite(state.noise) else robust_scale(e)
         bound = max(OUTLIER * noise, 1e-7 * state.bench.unit)
         flagged = np.flatnonzero((e > bound) | (e < -bound))
         m, n = problem.M.shape
@@ -514,20 +511,9 @@ class Ladder(Solver):
             flagged=flagged,
             S=-e[flagged].astype(problem.M.dtype, copy=False),
             objective=noise,
-            noise=_deviation(e, noise) / math.sqrt(max(free, 0.1)),
+            noise=trimmed_deviation(e[:: max(1, e.size // 20_000)], noise) / math.sqrt(max(free, 0.1)),
             held_out=state.held_out if math.isfinite(state.held_out) else None,
         )
-
-
-def _deviation(e: Float, scale: float) -> float:
-    """The standard deviation of the inliers, by the residuals within 2.5 times of it; `scale` is a first guess."""
-    e = e[:: max(1, e.size // 20_000)]
-    for _ in range(5):
-        inside = e[np.abs(e) <= 2.5 * scale]
-        if inside.size < 0.2 * e.size:
-            break
-        scale = math.sqrt(float(np.mean(inside**2)) / 0.9113)  # the variance of a standard normal cut off there
-    return scale
 
 
 def _falling(recent: tuple[float, ...]) -> bool:

@@ -23,6 +23,7 @@ __all__ = [
     "Float",
     "Magnitudes",
     "Regressed",
+    "Robust",
     "Rule",
     "Sweep",
     "Swept",
@@ -103,6 +104,24 @@ def enough(r: int) -> float:
     return 1.25 * r + 1
 
 
+@dataclass(frozen=True, kw_only=True)
+class Robust:
+    """How to regress a column: least squares under the weights w = 1 / (1 + (e/c)²), solved `turns` times.
+
+    A column with little weight does not determine its r coefficients. (10⁻¹⁰ + shrink lack³) r / m is added to the
+    diagonal of its normal equations, and lack goes from 1 (Σw ≤ r) to 0 (Σw ≥ 2r); coefficients longer than `largest`
+    become zero if Σw is not `enough`.
+    """
+
+    c: float  # in the last turn
+    first_c: float | None = None  # in the first; None: the same
+    turns: int = 1
+    shrink: float = 0.0
+    largest: float = np.inf
+    bound: float = 0.0  # residuals up to this are counted, column by column
+    unit: float = 1.0  # of the magnitudes that are counted
+
+
 @dataclass(frozen=True)
 class Regressed:
     """What a robust regression of the columns gives back."""
@@ -133,25 +152,8 @@ class Sweep(Protocol):
         """Solve each column for v, shrink S into ``S_out``, and sum up the gradient, as ``rule`` says."""
         ...
 
-    def regress(
-        self,
-        U: Float,
-        V: Float | None,
-        *,
-        scale: float,
-        unit: float = 1.0,
-        first_scale: float | None = None,
-        turns: int = 1,
-        shrink: float = 0.0,
-        largest: float = np.inf,
-        bound: float = 0.0,
-    ) -> Regressed:
-        """Regress each column on U, orthonormal, under the weights w = 1 / (1 + (e/c)²), solving `turns` times.
-
-        The first weights are those of V (n x r; None: zeros); c goes from `first_scale` to `scale`. Columns that do not
-        determine their coefficients: (10⁻¹⁰ + shrink lack³) r / m is added to the diagonal of the normal equations, and
-        lack goes from 1 (Σw ≤ r) to 0 (Σw ≥ 2r); coefficients longer than `largest` become zero if Σw is not `enough`.
-        """
+    def regress(self, U: Float, V: Float | None, how: Robust) -> Regressed:
+        """Regress each column on U, orthonormal, robustly; the first weights are those of V (n x r; None: zeros)."""
         ...
 
     def residual(self, U: Float, V: Float) -> Float:

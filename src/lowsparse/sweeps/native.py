@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..observed import ObservedMatrix
-from . import Float, Magnitudes, Regressed, Rule, Swept
+from . import Float, Magnitudes, Regressed, Robust, Rule, Swept
 
 _reason: str | None = None
 try:
@@ -73,33 +73,21 @@ class ColumnSweep:
         smooth_in, smooth_out, l1, dS2 = sums
         return Swept(V.T, G, GtG, VVt, smooth_in, smooth_out, l1, float(np.sqrt(dS2)))
 
-    def regress(
-        self,
-        U: Float,
-        V: Float | None,
-        *,
-        scale: float,
-        unit: float = 1.0,
-        first_scale: float | None = None,
-        turns: int = 1,
-        shrink: float = 0.0,
-        largest: float = np.inf,
-        bound: float = 0.0,
-    ) -> Regressed:
+    def regress(self, U: Float, V: Float | None, how: Robust) -> Regressed:
         """Regress each column on U robustly; all the turns of a column while it is in cache."""
         fitted, inside, counts = self.core.regress(
             np.ascontiguousarray(U),
             None if V is None else np.ascontiguousarray(V),
-            scale if first_scale is None else first_scale,
-            scale,
-            turns,
-            shrink,
-            largest,
-            bound,
-            unit,
+            how.c if how.first_c is None else how.first_c,
+            how.c,
+            how.turns,
+            how.shrink,
+            how.largest,
+            how.bound,
+            how.unit,
             self.threads,
         )
-        return Regressed(fitted, inside, Magnitudes(counts, unit))
+        return Regressed(fitted, inside, Magnitudes(counts, how.unit))
 
     def residual(self, U: Float, V: Float) -> Float:
         """P_Ω(U Vᵀ) - x."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ..observed import ObservedMatrix
-from . import Float, Magnitudes, Regressed, Rule, Swept, enough
+from . import Float, Magnitudes, Regressed, Robust, Rule, Swept, enough
 
 PIVOT_TOLERANCE = 1e-13  # a pivot below this share of its diagonal entry is rounding: that direction is dropped
 
@@ -139,41 +139,29 @@ class ColumnSweep:
             G += l2 * (U @ VVt)
         return Swept(V.T, G, G.T @ G, VVt, smooth_in, smooth_out, l1, float(np.sqrt(dS2)))
 
-    def regress(
-        self,
-        U: Float,
-        V: Float | None,
-        *,
-        scale: float,
-        unit: float = 1.0,
-        first_scale: float | None = None,
-        turns: int = 1,
-        shrink: float = 0.0,
-        largest: float = np.inf,
-        bound: float = 0.0,
-    ) -> Regressed:
+    def regress(self, U: Float, V: Float | None, how: Robust) -> Regressed:
         """Regress each column on U robustly, block by block."""
         n, r = self.M.shape[1], U.shape[1]
         before = self.residual(U, np.zeros((n, r)) if V is None else V)
         fitted, inside = np.zeros((n, r)), np.zeros(n, np.int64)
-        first = scale if first_scale is None or turns == 1 else first_scale
+        first_c = how.c if how.first_c is None or how.turns == 1 else how.first_c
         for block in blocks(self.M, entries_at_once=2_000_000 // r):
             x = self.M.values[block.entries].astype(np.float64)
             B = U[block.rows]
             e = before[block.entries]
-            for c in np.geomspace(first, scale, turns):
-                inside[block.columns] = block.indicator @ (np.abs(e) <= bound)
+            for c in np.geomspace(first_c, how.c, how.turns):
+                inside[block.columns] = block.indicator @ (np.abs(e) <= how.bound)
                 w = 1 / (1 + (e / c) ** 2)
                 weighted = B * w[:, None]
                 gram = np.stack([B[a:b].T @ weighted[a:b] for a, b in pairwise(block.indicator.indptr)])
                 weight = block.indicator @ w
                 lack = np.clip(2 - weight / r, 0, 1)
-                gram += ((1e-10 + shrink * lack**3) * r / len(U))[:, None, None] * np.eye(r)
+                gram += ((1e-10 + how.shrink * lack**3) * r / len(U))[:, None, None] * np.eye(r)
                 v = cholesky_solve(cholesky(gram), block.indicator @ (weighted * x[:, None]))
-                v[(np.sum(v**2, axis=1) > largest**2) & (weight < enough(r))] = 0.0
+                v[(np.sum(v**2, axis=1) > how.largest**2) & (weight < enough(r))] = 0.0
                 e = np.einsum("kr,kr->k", B, v[block.owner]) - x
             fitted[block.columns] = v
-        return Regressed(fitted, inside, Magnitudes.of(before, unit))
+        return Regressed(fitted, inside, Magnitudes.of(before, how.unit))
 
     def residual(self, U: Float, V: Float) -> Float:
         """P_Ω(U Vᵀ) - x, block by block."""
