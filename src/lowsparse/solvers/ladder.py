@@ -12,10 +12,10 @@ subspace is learnt, and it is accepted if it predicts them as well as those it h
 been found twice, in different ways.
 
 L is learnt on a sketch, a block of as many rows and columns as are needed to determine it, and extended from there.
-The first attempt starts at the full rank from the singular vectors of the clipped data. Others climb: rank 1 first, then
+The first attempt starts at the full rank from the singular vectors of the clipped data. Others climb: rank 1, then
 the leading singular vector of the clipped residuals is added, and so on. Small components are not taken for outliers
 then, nor outliers for small components: all that is larger has been removed before. At the end of an attempt lines that
-explain few of their entries are regressed anew, from scratch. Of fewer than 500 entries none is kept aside, and only the
+explain few of their entries are regressed anew, from scratch. Of fewer than 500 entries none is kept aside, and the
 other tests remain.
 """
 
