@@ -82,7 +82,7 @@ class Iteration:
     def __init__(self, M: ls.ObservedMatrix, rank: int, sweep: Sweep, U: Float, method: str) -> None:
         x = M.values
         rms, largest = float(np.sqrt(np.mean(x * x))), float(np.max(np.abs(x)))
-        self.problem = Problem(M, rank, sweep, lambda: U, True, 0.0, rms, rms, largest, np.inf)
+        self.problem = Problem(M, rank, sweep, lambda: U, True, 0.0, rms, rms, largest, np.inf, 0)
         self.solver = from_name(method)
         self.begin()
 

@@ -5,8 +5,11 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <functional>
+#include <limits>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -30,6 +33,8 @@ using Input64 = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device
 using Input32 = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Entries = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using EntriesOut = nb::ndarray<nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Values = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using ValuesOut = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Matrix = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Array = nb::ndarray<nb::numpy, double, nb::ndim<2>>;
 using Counts = nb::ndarray<nb::numpy, int64_t, nb::ndim<1>>;
@@ -77,6 +82,18 @@ class Scratch {
 };
 
 int64_t whole_lines(int64_t doubles) { return (doubles + 7) / 8 * 8; }
+int64_t whole_packs(int64_t doubles) { return (doubles + 3) / 4 * 4; }
+
+double total(const std::vector<double>& values) {
+    double sum = 0.0;
+    for (const double value : values) sum += value;
+    return sum;
+}
+
+Loss loss_of(int kind, double c, double p) {
+    if (kind < 0 || kind > int(LossKind::power) || !(c > 0) || !(p > 0)) throw std::invalid_argument("no such loss");
+    return {LossKind(kind), c, p};
+}
 
 Array new_array(size_t rows, size_t cols) {
     double* data = new double[rows * cols + 1];
@@ -99,7 +116,7 @@ class ColumnSweep {
     Input32 rows_;
     Entries values_;
     Columns columns_;
-    Scratch padded_, partial_, workers_;
+    Scratch padded_, along_, partial_, workers_;
 
     // Every block has a gradient of its own (m x padded): as many blocks as keep those to a twelfth of the data or less,
     // at least four where there is enough to share. No more threads run than there are blocks.
@@ -151,9 +168,10 @@ class ColumnSweep {
     }
 
     // A copy of U with its rows padded by zeros and a row of zeros behind the last, to be made by pieces of rows.
-    Phase padded_copy(const Matrix& U, int64_t padded, const double** place) {
+    Phase padded_copy(const Matrix& U, int64_t padded, const double** place) { return padded_copy(U, padded, place, padded_); }
+    Phase padded_copy(const Matrix& U, int64_t padded, const double** place, Scratch& scratch) const {
         const int64_t m = columns_.m, r = int64_t(U.shape(1));
-        double* copy = padded_.at_least(size_t((m + 1) * padded));
+        double* copy = scratch.at_least(size_t((m + 1) * padded));
         *place = copy;
         return {row_pieces(), [=, from = U.data()](int, int64_t piece) {
                     const int64_t first = piece * row_piece, last = std::min(m, first + row_piece);
@@ -163,6 +181,14 @@ class ColumnSweep {
                 }};
     }
 
+    void check_columns(const Matrix& V, int64_t r) const {
+        if (int64_t(V.shape(0)) != columns_.n || int64_t(V.shape(1)) != r)
+            throw std::invalid_argument("V has the wrong shape");
+    }
+    template <class T>
+    void check_values(const T& y) const {
+        if (int64_t(y.shape(0)) != columns_.nnz) throw std::invalid_argument("there must be one value per entry");
+    }
     void check_rows(const Matrix& U) const {
         if (int64_t(U.shape(0)) != columns_.m || U.shape(1) < 1) throw std::invalid_argument("U has the wrong shape");
     }
@@ -263,19 +289,19 @@ class ColumnSweep {
 
     // (V^T; how many residuals of each column are within `bound` before the last turn; and how many there are of each
     // magnitude, in multiples of unit, before the first)
-    nb::tuple regress(Matrix U, nb::object V_in, double first_scale, double scale, int turns, double shrink, double largest,
-                      double bound, double unit, int threads) {
+    nb::tuple regress(Matrix U, nb::object V_in, int kind, double first_scale, double scale, double p, int turns,
+                      double shrink, double largest, double bound, double unit, int threads) {
         check_rows(U);
-        if (!(first_scale > 0 && scale > 0 && unit > 0) || turns < 1)
+        const Loss loss = loss_of(kind, scale, p);
+        if (!(first_scale > 0 && unit > 0) || turns < 1)
             throw std::invalid_argument("scales, unit and turns must be positive");
         const int64_t r = int64_t(U.shape(1)), padded = kernels_.padded(int(r));
-        RegressArgs args{columns_, int(r), int(padded), nullptr, nullptr, nullptr, first_scale, scale, turns,
+        RegressArgs args{columns_, int(r), int(padded), nullptr, nullptr, nullptr, loss, first_scale, turns,
                          shrink, largest, bound, nullptr, 1.0 / unit, 0};
         Matrix given;
         if (!V_in.is_none()) {
             given = nb::cast<Matrix>(V_in);
-            if (int64_t(given.shape(0)) != columns_.n || int64_t(given.shape(1)) != r)
-                throw std::invalid_argument("V has the wrong shape");
+            check_columns(given, r);
             args.V_in = given.data();
         }
         while (columns_.nnz / (args.sampling + 1) > 50000) args.sampling = 2 * args.sampling + 1;
@@ -303,41 +329,176 @@ class ColumnSweep {
         return nb::make_tuple(V, inside, total);
     }
 
-    // U V - x on the entries
-    Array residual(Matrix U, Matrix V, int threads) {
-        check_rows(U);
-        if (int64_t(V.shape(0)) != columns_.n || V.shape(1) != U.shape(1))
-            throw std::invalid_argument("V has the wrong shape");
-        Array out = new_array(1, size_t(columns_.nnz));
-        const ResidualArgs args{columns_, int(U.shape(1)), U.data(), V.data(), out.data()};
-        const auto bounds = pieces();
+    // work(piece, begin, end) over all columns, by pieces
+    template <class Work>
+    void each_piece(const std::vector<Phase>& before, const std::vector<int64_t>& bounds, int threads, Work work) const {
         Stop stop(signalled);
-        run({{int64_t(bounds.size()) - 1,
-              [&](int, int64_t b) { kernels_.residual(args, bounds[size_t(b)], bounds[size_t(b) + 1]); }}},
-            threads, stop);
+        std::vector<Phase> phases = before;
+        phases.push_back({int64_t(bounds.size()) - 1,
+                          [&](int, int64_t b) { work(b, bounds[size_t(b)], bounds[size_t(b) + 1]); }});
+        run(phases, threads, stop);
+    }
+
+    // The sum over all columns of what work(block, begin, end, part) adds to a part of m rows: m x width.
+    template <class Work>
+    Array sum_of_blocks(const std::vector<Phase>& before, const std::vector<int64_t>& bounds, int64_t width, int threads,
+                        Work work) {
+        const int64_t m = columns_.m, padded = whole_packs(width), count = int64_t(bounds.size()) - 1;
+        const int64_t part = whole_lines((m + 1) * padded);
+        double* parts = partial_.at_least(size_t(count * part));
+        Array sum = new_array(size_t(m), size_t(width));
+        Stop stop(signalled);
+        std::vector<Phase> phases = before;
+        phases.push_back(over_columns(bounds, parts, part, stop, [&](int, int64_t b, int64_t begin, int64_t end) {
+            work(b, begin, end, parts + b * part);
+        }));
+        phases.push_back(add_parts(parts, part, count, padded, [&](int64_t, int64_t first, int64_t last) {
+            for (int64_t i = first; i < last; ++i)
+                for (int64_t a = 0; a < width; ++a) sum.data()[i * width + a] = parts[i * padded + a];
+        }));
+        run(phases, int(std::min<int64_t>(threads, count)), stop);
+        return sum;
+    }
+
+    // U V on the entries, less the values if asked
+    Array entries(Matrix U, Matrix V, bool less_values, int threads) {
+        check_rows(U);
+        check_columns(V, int64_t(U.shape(1)));
+        Array out = new_array(1, size_t(columns_.nnz));
+        const int64_t r = int64_t(U.shape(1)), padded = whole_packs(r);
+        EntriesArgs args{columns_, int(r), int(padded), nullptr, V.data(), less_values, out.data()};
+        const Phase copy = padded_copy(U, padded, &args.U);
+        each_piece({copy}, pieces(), threads, [&](int64_t, int64_t begin, int64_t end) { kernels_.entries(args, begin, end); });
+        return out;
+    }
+
+    // Sp(y) V
+    Array product(Values y, Matrix V, int threads) {
+        check_values(y);
+        const int64_t r = int64_t(V.shape(1)), padded = whole_packs(r);
+        check_columns(V, r);
+        const ProductArgs args{columns_, int(r), int(padded), y.data(), V.data()};
+        return sum_of_blocks({}, blocks(padded), r, threads, [&](int64_t, int64_t begin, int64_t end, double* part) {
+            kernels_.product(args, begin, end, part);
+        });
+    }
+
+    // Sp(y)^T U
+    Array product_transposed(Values y, Matrix U, int threads) {
+        check_values(y);
+        check_rows(U);
+        const int64_t r = int64_t(U.shape(1)), padded = whole_packs(r);
+        ProductArgs args{columns_, int(r), int(padded), y.data(), nullptr};
+        const Phase copy = padded_copy(U, padded, &args.factor);
+        Array out = new_array(size_t(columns_.n), size_t(r));
+        each_piece({copy}, pieces(), threads, [&](int64_t, int64_t begin, int64_t end) {
+            kernels_.product_transposed(args, begin, end, out.data());
+        });
+        return out;
+    }
+
+    // (sum of the loss, derivative by U, derivative by V)
+    nb::tuple gradient(Matrix U, Matrix V, int kind, double c, double p, int threads) {
+        check_rows(U);
+        const int64_t r = int64_t(U.shape(1)), padded = whole_packs(r);
+        check_columns(V, r);
+        Array by_column = new_array(size_t(columns_.n), size_t(r));
+        GradientArgs args{columns_, loss_of(kind, c, p), int(r), int(padded), nullptr, V.data(), by_column.data()};
+        const Phase copy = padded_copy(U, padded, &args.U);
+        const auto bounds = blocks(padded);
+        std::vector<double> values(bounds.size(), 0.0);
+        Array by_row = sum_of_blocks({copy}, bounds, r, threads, [&](int64_t b, int64_t begin, int64_t end, double* part) {
+            values[size_t(b)] += kernels_.gradient(args, begin, end, part);
+        });
+        return nb::make_tuple(total(values), by_row, by_column);
+    }
+
+    // The sum of w(e) d^2, d = A B
+    double curvature(Matrix U, Matrix V, Matrix A, Matrix B, int kind, double c, double p, int threads) {
+        check_rows(U);
+        check_rows(A);
+        const int64_t r = int64_t(U.shape(1)), k = int64_t(A.shape(1));
+        check_columns(V, r);
+        check_columns(B, k);
+        CurvatureArgs args{columns_, loss_of(kind, c, p), int(r), int(whole_packs(r)), nullptr, V.data(),
+                           int(k), int(whole_packs(k)), nullptr, B.data()};
+        const Phase copy = padded_copy(U, whole_packs(r), &args.U);
+        const Phase copy_along = padded_copy(A, whole_packs(k), &args.A, along_);
+        const auto bounds = pieces();
+        std::vector<double> values(bounds.size(), 0.0);
+        each_piece({copy, copy_along}, bounds, threads, [&](int64_t b, int64_t begin, int64_t end) {
+            values[size_t(b)] = kernels_.curvature(args, begin, end);
+        });
+        return total(values);
+    }
+
+    // (V, Sp(w) V, |e|_1, |gap|^2); the multiplier and w are replaced
+    nb::tuple ascend(Matrix U, Matrix C, ValuesOut multiplier, ValuesOut w, double beta, double next_beta, int threads) {
+        check_rows(U);
+        const int64_t r = int64_t(U.shape(1)), padded = whole_packs(r);
+        check_columns(C, r);
+        check_values(multiplier);
+        check_values(w);
+        if (!(beta > 0 && next_beta > 0)) throw std::invalid_argument("beta must be positive");
+        Array V = new_array(size_t(columns_.n), size_t(r));
+        AscendArgs args{columns_, int(r), int(padded), nullptr, C.data(), V.data(), multiplier.data(), w.data(), beta, next_beta};
+        const Phase copy = padded_copy(U, padded, &args.U);
+        const auto bounds = blocks(padded);
+        std::vector<AscendSums> sums(bounds.size());
+        Array G = sum_of_blocks({copy}, bounds, r, threads, [&](int64_t b, int64_t begin, int64_t end, double* part) {
+            kernels_.ascend(args, begin, end, part, sums[size_t(b)]);
+        });
+        AscendSums all;
+        for (const AscendSums& s : sums) {
+            all.l1 += s.l1;
+            all.gap2 += s.gap2;
+        }
+        return nb::make_tuple(V, G, all.l1, all.gap2);
+    }
+
+    // U_j^T U_j for each column, n x (r r)
+    Array grams(Matrix U, int threads) {
+        check_rows(U);
+        const int64_t r = int64_t(U.shape(1)), padded = whole_packs(r);
+        Array out = new_array(size_t(columns_.n), size_t(r * r));
+        GramsArgs args{columns_, int(r), int(padded), nullptr, out.data()};
+        const Phase copy = padded_copy(U, padded, &args.U);
+        each_piece({copy}, pieces(), threads, [&](int64_t, int64_t begin, int64_t end) { kernels_.grams(args, begin, end); });
+        return out;
+    }
+
+    // The k-th largest |y| of each column
+    Array kth_largest(Values y, Input64 k, int threads) {
+        check_values(y);
+        if (int64_t(k.shape(0)) != columns_.n) throw std::invalid_argument("k must have one number per column");
+        Array out = new_array(1, size_t(columns_.n));
+        each_piece({}, pieces(), threads, [&](int64_t, int64_t begin, int64_t end) {
+            std::vector<double> sizes;
+            for (int64_t j = begin; j < end; ++j) {
+                const int64_t first = columns_.indptr[j], count = columns_.indptr[j + 1] - first, which = k.data()[j];
+                if (which < 1 || which > count) {
+                    out.data()[j] = which < 1 ? std::numeric_limits<double>::infinity() : 0.0;
+                    continue;
+                }
+                sizes.resize(size_t(count));
+                for (int64_t i = 0; i < count; ++i) sizes[size_t(i)] = std::fabs(y.data()[first + i]);
+                std::nth_element(sizes.begin(), sizes.begin() + (which - 1), sizes.end(), std::greater<double>());
+                out.data()[j] = sizes[size_t(which - 1)];
+            }
+        });
         return out;
     }
 
     // A A^T Q for the zero-filled matrix A.
     Array gram_product(Matrix Q, int threads) {
         check_rows(Q);
-        const int64_t m = columns_.m, width = int64_t(Q.shape(1)), padded = (width + 3) / 4 * 4;
+        const int64_t width = int64_t(Q.shape(1)), padded = whole_packs(width);
         GramProductArgs args{columns_, int(padded), nullptr};
         const Phase copy = padded_copy(Q, padded, &args.Q);
-        const auto bounds = blocks(padded);
-        const int64_t count = int64_t(bounds.size()) - 1, part = whole_lines((m + 1) * padded);
-        double* parts = partial_.at_least(size_t(count * part));
-        Array Y = new_array(size_t(m), size_t(width));
-        Stop stop(signalled);
-        const Phase columns = over_columns(bounds, parts, part, stop, [&](int, int64_t b, int64_t begin, int64_t end) {
-            kernels_.gram_product(args, begin, end, parts + b * part);
-        });
-        const Phase rows = add_parts(parts, part, count, padded, [&](int64_t, int64_t first, int64_t last) {
-            for (int64_t i = first; i < last; ++i)
-                for (int64_t a = 0; a < width; ++a) Y.data()[i * width + a] = parts[i * padded + a];
-        });
-        run({copy, columns, rows}, int(std::min<int64_t>(threads, count)), stop);
-        return Y;
+        return sum_of_blocks({copy}, blocks(padded), width, threads,
+                             [&](int64_t, int64_t begin, int64_t end, double* part) {
+                                 kernels_.gram_product(args, begin, end, part);
+                             });
     }
 };
 
@@ -351,9 +512,19 @@ NB_MODULE(_core, module) {
              nb::arg("rows"), nb::arg("values"), nb::arg("isa"))
         .def("sweep", &ColumnSweep::sweep, nb::arg("U"), nb::arg("S"), nb::arg("S_out").none(), nb::arg("gamma"),
              nb::arg("t_S"), nb::arg("lambda2"), nb::arg("rule"), nb::arg("threads"))
-        .def("regress", &ColumnSweep::regress, nb::arg("U"), nb::arg("V").none(), nb::arg("first_scale"),
-             nb::arg("scale"), nb::arg("turns"), nb::arg("shrink"), nb::arg("largest"), nb::arg("bound"), nb::arg("unit"),
+        .def("regress", &ColumnSweep::regress, nb::arg("U"), nb::arg("V").none(), nb::arg("kind"), nb::arg("first_scale"),
+             nb::arg("scale"), nb::arg("p"), nb::arg("turns"), nb::arg("shrink"), nb::arg("largest"), nb::arg("bound"),
+             nb::arg("unit"), nb::arg("threads"))
+        .def("entries", &ColumnSweep::entries, nb::arg("U"), nb::arg("V"), nb::arg("less_values"), nb::arg("threads"))
+        .def("product", &ColumnSweep::product, nb::arg("y"), nb::arg("V"), nb::arg("threads"))
+        .def("product_transposed", &ColumnSweep::product_transposed, nb::arg("y"), nb::arg("U"), nb::arg("threads"))
+        .def("gradient", &ColumnSweep::gradient, nb::arg("U"), nb::arg("V"), nb::arg("kind"), nb::arg("c"), nb::arg("p"),
              nb::arg("threads"))
-        .def("residual", &ColumnSweep::residual, nb::arg("U"), nb::arg("V"), nb::arg("threads"))
+        .def("curvature", &ColumnSweep::curvature, nb::arg("U"), nb::arg("V"), nb::arg("A"), nb::arg("B"), nb::arg("kind"),
+             nb::arg("c"), nb::arg("p"), nb::arg("threads"))
+        .def("ascend", &ColumnSweep::ascend, nb::arg("U"), nb::arg("C"), nb::arg("multiplier"), nb::arg("w"),
+             nb::arg("beta"), nb::arg("next_beta"), nb::arg("threads"))
+        .def("grams", &ColumnSweep::grams, nb::arg("U"), nb::arg("threads"))
+        .def("kth_largest", &ColumnSweep::kth_largest, nb::arg("y"), nb::arg("k"), nb::arg("threads"))
         .def("gram_product", &ColumnSweep::gram_product, nb::arg("Q"), nb::arg("threads"));
 }

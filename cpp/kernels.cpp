@@ -2,8 +2,8 @@
 #include "kernels.hpp"
 
 #include "gradient.hpp"
-#include "gram_product.hpp"
 #include "regress.hpp"
+#include "rowwise.hpp"
 #include "sweep.hpp"
 
 namespace lowsparse {
@@ -12,56 +12,61 @@ namespace {
 
 constexpr int largest_small = 16;
 
-template <class T, int R = 1>
-void sweep_of(const SweepArgs& args, int64_t begin, int64_t end, double* G, double* VVt, SweepSums& sums, double* memory) {
+// body(a number of the type of the entries)
+template <class Body>
+auto by_type(const Columns& columns, Body body) {
+    return columns.single ? body(float()) : body(double());
+}
+
+// body(panel, rank): up to the largest small rank one instance each, one for all others
+template <int R = 1, class Body>
+void by_rank(int r, Body body) {
     if constexpr (R > largest_small) {
-        sweep_columns<LargePanel, 0, T>(args, begin, end, G, VVt, sums, memory);
+        body(static_cast<LargePanel*>(nullptr), std::integral_constant<int, 0>{});
     } else {
-        if (args.r == R)
-            sweep_columns<SmallPanel<R>, R, T>(args, begin, end, G, VVt, sums, memory);
+        if (r == R)
+            body(static_cast<SmallPanel<R>*>(nullptr), std::integral_constant<int, R>{});
         else
-            sweep_of<T, R + 1>(args, begin, end, G, VVt, sums, memory);
+            by_rank<R + 1>(r, body);
     }
 }
 
 void sweep(const SweepArgs& args, int64_t begin, int64_t end, double* G, double* VVt, SweepSums& sums, double* memory) {
-    if (args.columns.single)
-        sweep_of<float>(args, begin, end, G, VVt, sums, memory);
-    else
-        sweep_of<double>(args, begin, end, G, VVt, sums, memory);
-}
-
-template <class T, int R = 1>
-void regress_of(const RegressArgs& args, int64_t begin, int64_t end, int64_t* counts, double* memory) {
-    if constexpr (R > largest_small) {
-        regress_columns<LargePanel, 0, T>(args, begin, end, counts, memory);
-    } else {
-        if (args.r == R)
-            regress_columns<SmallPanel<R>, R, T>(args, begin, end, counts, memory);
-        else
-            regress_of<T, R + 1>(args, begin, end, counts, memory);
-    }
+    by_type(args.columns, [&](auto number) {
+        by_rank(args.r, [&](auto* panel, auto rank) {
+            using Panel = std::remove_pointer_t<decltype(panel)>;
+            sweep_columns<Panel, decltype(rank)::value, decltype(number)>(args, begin, end, G, VVt, sums, memory);
+        });
+    });
 }
 
 void regress(const RegressArgs& args, int64_t begin, int64_t end, int64_t* counts, double* memory) {
-    if (args.columns.single)
-        regress_of<float>(args, begin, end, counts, memory);
-    else
-        regress_of<double>(args, begin, end, counts, memory);
+    by_type(args.columns, [&](auto number) {
+        by_rank(args.r, [&](auto* panel, auto rank) {
+            using Panel = std::remove_pointer_t<decltype(panel)>;
+            regress_columns<Panel, decltype(rank)::value, decltype(number)>(args, begin, end, counts, memory);
+        });
+    });
 }
 
-void residual(const ResidualArgs& args, int64_t begin, int64_t end) {
-    if (args.columns.single)
-        residual_columns<float>(args, begin, end);
-    else
-        residual_columns<double>(args, begin, end);
+void entries(const EntriesArgs& args, int64_t begin, int64_t end) {
+    by_type(args.columns, [&](auto number) { entries_columns<decltype(number)>(args, begin, end); });
 }
 
 void gram_product(const GramProductArgs& args, int64_t begin, int64_t end, double* Y) {
-    if (args.columns.single)
-        gram_product_columns<float>(args, begin, end, Y);
-    else
-        gram_product_columns<double>(args, begin, end, Y);
+    by_type(args.columns, [&](auto number) { gram_product_columns<decltype(number)>(args, begin, end, Y); });
+}
+
+double gradient(const GradientArgs& args, int64_t begin, int64_t end, double* G) {
+    return by_type(args.columns, [&](auto number) { return gradient_columns<decltype(number)>(args, begin, end, G); });
+}
+
+double curvature(const CurvatureArgs& args, int64_t begin, int64_t end) {
+    return by_type(args.columns, [&](auto number) { return curvature_columns<decltype(number)>(args, begin, end); });
+}
+
+void ascend(const AscendArgs& args, int64_t begin, int64_t end, double* G, AscendSums& sums) {
+    by_type(args.columns, [&](auto number) { ascend_columns<decltype(number)>(args, begin, end, G, sums); });
 }
 
 #define LS_TEXT_(x) #x
@@ -69,8 +74,22 @@ void gram_product(const GramProductArgs& args, int64_t begin, int64_t end, doubl
 
 }  // namespace
 
-extern const Kernels kernels = {LS_TEXT(LOWSPARSE_ISA), padded_rank, row_length, sweep_memory, sweep, gram_product,
-                                regress_memory, regress, residual, finish_gradient};
+extern const Kernels kernels = {LS_TEXT(LOWSPARSE_ISA),
+                                padded_rank,
+                                row_length,
+                                sweep_memory,
+                                sweep,
+                                gram_product,
+                                regress_memory,
+                                regress,
+                                entries,
+                                product_columns,
+                                product_transposed_columns,
+                                gradient,
+                                curvature,
+                                ascend,
+                                grams_columns,
+                                finish_gradient};
 
 }  // namespace LOWSPARSE_ISA
 }  // namespace lowsparse

@@ -11,6 +11,13 @@ enum class Rule : int {
     amanpg = 2,  // v, S, then v again for the new S and the gradient (Algorithm 2)
 };
 
+// What a residual e costs; c is its scale, p the exponent of a power (the formulas stand in lowsparse/losses.py).
+enum class LossKind : int { squared, l1, huber, pseudo_huber, cauchy, geman_mcclure, welsch, tukey, power };
+struct Loss {
+    LossKind kind;
+    double c, p;
+};
+
 // The observed entries by column.
 struct Columns {
     int64_t m, n, nnz;
@@ -52,7 +59,8 @@ struct RegressArgs {
     const double* U;            // (m + 1) x padded; the last row and the padding are zero
     const double* V_in;         // n x r, or null for zeros: the first weights come from it
     double* V;                  // n x r
-    double first_scale, scale;  // c of the weights in the first turn and in the last
+    Loss loss;                  // of the weights, c in the last turn
+    double first_scale;         // c in the first turn
     int turns;                  // weighted least-squares solves per column
     double shrink;              // the coefficients of a column whose weights sum up to less than 2 r
     double largest;             // |v|, if they sum up to less than 1.25 r + 1: beyond, it is given v = 0
@@ -62,12 +70,65 @@ struct RegressArgs {
     int64_t sampling;           // 2^k - 1: in one group of four entries of 2^k
 };
 
-struct ResidualArgs {
+struct EntriesArgs {
     Columns columns;
-    int r;
-    const double* U;  // m x r
+    int r, padded;
+    const double* U;  // (m + 1) x padded; the last row and the padding are zero
     const double* V;  // n x r
-    double* out;      // nnz: U V - x
+    bool less_values;
+    double* out;      // nnz: U V, or U V - x
+};
+
+struct ProductArgs {
+    Columns columns;  // its values are not used
+    int r, padded;
+    const double* y;       // nnz
+    const double* factor;  // V (n x r) for Sp(y) V, U ((m + 1) x padded) for Sp(y)^T U
+};
+
+struct GradientArgs {
+    Columns columns;
+    Loss loss;
+    int r, padded;
+    const double* U;  // (m + 1) x padded
+    const double* V;  // n x r
+    double* V_out;    // n x r: the derivative with respect to V
+};
+
+struct CurvatureArgs {
+    Columns columns;
+    Loss loss;
+    int r, padded;
+    const double* U;  // (m + 1) x padded
+    const double* V;  // n x r
+    int r_along, padded_along;
+    const double* A;  // (m + 1) x padded_along
+    const double* B;  // n x r_along
+};
+
+// One pass of an augmented Lagrangian: v = c + U^T w for each column, e = U v - x,
+// L+ = clip(L + beta e, 1), w+ = (L - L+) / beta - L+ / next_beta.
+struct AscendArgs {
+    Columns columns;
+    int r, padded;
+    const double* U;     // (m + 1) x padded
+    const double* C;     // n x r
+    double* V;           // n x r
+    double* multiplier;  // nnz: L, then L+
+    double* w;           // nnz: w, then w+
+    double beta, next_beta;
+};
+
+struct AscendSums {
+    double l1 = 0;    // |e|_1
+    double gap2 = 0;  // |L+ - L|^2 / beta^2
+};
+
+struct GramsArgs {
+    Columns columns;
+    int r, padded;
+    const double* U;  // (m + 1) x padded
+    double* out;      // n x r x r
 };
 
 struct Kernels {
@@ -83,7 +144,15 @@ struct Kernels {
     // Columns begin..end-1: fills V there, adds to counts (magnitude_bins).
     void (*regress)(const RegressArgs&, int64_t begin, int64_t end, int64_t* counts, double* memory);
     // Columns begin..end-1 of out.
-    void (*residual)(const ResidualArgs&, int64_t begin, int64_t end);
+    void (*entries)(const EntriesArgs&, int64_t begin, int64_t end);
+    // Columns begin..end-1: adds Sp(y) V to out ((m + 1) x padded), respectively fills Sp(y)^T U (n x r) there.
+    void (*product)(const ProductArgs&, int64_t begin, int64_t end, double* out);
+    void (*product_transposed)(const ProductArgs&, int64_t begin, int64_t end, double* out);
+    // Columns begin..end-1: adds to G ((m + 1) x padded), fills V_out there, gives back the sum of the loss.
+    double (*gradient)(const GradientArgs&, int64_t begin, int64_t end, double* G);
+    double (*curvature)(const CurvatureArgs&, int64_t begin, int64_t end);
+    void (*ascend)(const AscendArgs&, int64_t begin, int64_t end, double* G, AscendSums&);
+    void (*grams)(const GramsArgs&, int64_t begin, int64_t end);
     // Rows begin..end-1 of G = sum + U W, and gram = G^T G over them; W and gram are r x r.
     void (*finish_gradient)(const double* sum, const double* U, const double* W, int64_t begin, int64_t end, int r,
                             int padded, double* G, double* gram);

@@ -41,6 +41,8 @@ typedef int64_t bits __attribute__((vector_size(W * sizeof(int64_t))));
 LS_INLINE pack absolute(pack a) { return (pack)((bits)a & INT64_MAX); }
 LS_INLINE pack quotient(pack a, pack b) { return a / b; }
 LS_INLINE pack beyond(pack a, pack bound) { return absolute(a) > bound ? splat(1.0) : splat(0.0); }  // 1 or 0
+LS_INLINE pack larger(pack a, pack b) { return a > b ? a : b; }
+LS_INLINE pack sign(pack a) { return a > 0.0 ? splat(1.0) : a < 0.0 ? splat(-1.0) : splat(0.0); }
 
 #else
 
@@ -73,6 +75,14 @@ LS_INLINE pack absolute(pack a) {
 }
 LS_INLINE pack quotient(pack a, pack b) {
     for (int i = 0; i < W; ++i) a.a[i] /= b.a[i];
+    return a;
+}
+LS_INLINE pack larger(pack a, pack b) {
+    for (int i = 0; i < W; ++i) a.a[i] = a.a[i] > b.a[i] ? a.a[i] : b.a[i];
+    return a;
+}
+LS_INLINE pack sign(pack a) {
+    for (int i = 0; i < W; ++i) a.a[i] = a.a[i] > 0.0 ? 1.0 : a.a[i] < 0.0 ? -1.0 : 0.0;
     return a;
 }
 LS_INLINE pack beyond(pack a, pack bound) {

@@ -61,10 +61,9 @@ struct SmallPanel {
         }
     }
 
-    template <class Group, class T>
-    LS_INLINE void gather(int64_t at, const double* U, const Group& group, const T* s) {
-        transpose_rows(U, group.rows, buffer + at * stride);
-        set_y(at, load(group.x) - load(s));
+    LS_INLINE void gather(int64_t at, const double* U, const int32_t* rows, pack y) {
+        transpose_rows(U, rows, buffer + at * stride);
+        set_y(at, y);
     }
     LS_INLINE pack y(int64_t group) const { return buffer[group * stride + R]; }
     LS_INLINE void set_y(int64_t group, pack y) { buffer[group * stride + R] = y; }
@@ -89,22 +88,26 @@ struct SmallPanel {
             ++a;
         return a;
     }
-    template <int First, int Last>
-    LS_INLINE static void add_products(pack* s, const pack* p) {
-        LS_UNROLL for (int a = First; a < Last; ++a)
-            LS_UNROLL for (int b = a; b <= R; ++b) s[row_start(a) - row_start(First) + b - a] += p[a] * p[b];
+    template <int First, int Last, class Left>
+    LS_INLINE static void add_products(pack* s, const pack* p, Left left) {
+        LS_UNROLL for (int a = First; a < Last; ++a) {
+            const pack pa = left(p[a]);
+            LS_UNROLL for (int b = a; b <= R; ++b) s[row_start(a) - row_start(First) + b - a] += pa * p[b];
+        }
     }
-    template <int First>
-    LS_INLINE void add_tiles(const pack* piece, int64_t groups) {
+    // weight(group) gives what to multiply a component by
+    template <int First, class Weight>
+    LS_INLINE void add_tiles(const pack* piece, int64_t groups, Weight weight) {
         if constexpr (First < R) {
             constexpr int last = tile_end(First), start = row_start(First), size = row_start(last) - start;
             pack s[size];
             LS_UNROLL for (int t = 0; t < size; ++t) s[t] = normal[start + t];
-            for (int64_t g = 0; g < groups; ++g) add_products<First, last>(s, piece + g * stride);
+            for (int64_t g = 0; g < groups; ++g) add_products<First, last>(s, piece + g * stride, weight(g));
             LS_UNROLL for (int t = 0; t < size; ++t) normal[start + t] = s[t];
-            add_tiles<last>(piece, groups);
+            add_tiles<last>(piece, groups, weight);
         }
     }
+    static constexpr auto as_it_is = [](pack component) LS_ALWAYS { return component; };
     // Gathers the column's groups first .. end-1 and adds their products with each other and with y.
     template <class Column>
     LS_INLINE void add_normal(Column& column, int64_t first, int64_t end, int64_t base, const double* U) {
@@ -117,37 +120,18 @@ struct SmallPanel {
             transpose_rows(U, group.rows, p);
             p[R] = load(group.x) - load(group.s);
             LS_UNROLL for (int a = 0; a < stride; ++a) buffer[at * stride + a] = p[a];
-            add_products<0, last>(s, p);
+            add_products<0, last>(s, p, as_it_is);
         });
         LS_UNROLL for (int t = 0; t < size; ++t) normal[t] = s[t];
-        add_tiles<last>(buffer + (first - base) * stride, end - first);
+        add_tiles<last>(buffer + (first - base) * stride, end - first, [](int64_t) LS_ALWAYS { return as_it_is; });
     }
 
-    template <class Group>
-    LS_INLINE void gather_values(int64_t at, const double* U, const Group& group) {
-        transpose_rows(U, group.rows, buffer + at * stride);
-        set_y(at, load(group.x));
-    }
-    template <int First>
-    LS_INLINE void add_weighted_tiles(const pack* piece, int64_t groups, const double* weights) {
-        if constexpr (First < R) {
-            constexpr int last = tile_end(First), start = row_start(First), size = row_start(last) - start;
-            pack s[size];
-            LS_UNROLL for (int t = 0; t < size; ++t) s[t] = normal[start + t];
-            for (int64_t g = 0; g < groups; ++g) {
-                const pack* p = piece + g * stride;
-                const pack w = load(weights + 4 * g);
-                LS_UNROLL for (int a = First; a < last; ++a) {
-                    const pack wp = w * p[a];
-                    LS_UNROLL for (int b = a; b <= R; ++b) s[row_start(a) - row_start(First) + b - a] += wp * p[b];
-                }
-            }
-            LS_UNROLL for (int t = 0; t < size; ++t) normal[start + t] = s[t];
-            add_weighted_tiles<last>(piece, groups, weights);
-        }
-    }
+    // Adds the products of groups that are there already, weighted.
     LS_INLINE void add_weighted(int64_t first, int64_t end, const double* weights) {
-        add_weighted_tiles<0>(buffer + first * stride, end - first, weights + 4 * first);
+        add_tiles<0>(buffer + first * stride, end - first, [=](int64_t g) LS_ALWAYS {
+            const pack w = load(weights + 4 * (first + g));
+            return [=](pack component) LS_ALWAYS { return w * component; };
+        });
     }
 
     // v = [keep U_j^T U_j + ridge I]^-1 b with b = U_j^T y, respectively another b; gives back v . b
@@ -219,47 +203,51 @@ struct LargePanel {
         }
     };
 
-    // The four rows of a group, and total += the rows weighted by y.
-    template <class Group, class T>
-    LS_INLINE void gather(int64_t at, const double* U, const Group& group, const T* s, double* total) {
-        const pack y = load(group.x) - load(s);
+    LS_INLINE void gather(int64_t at, const double* U, const int32_t* rows, pack y) {
+        set_y(at, y);
+        double* out = buffer + at * 4 * padded;
+        for (int i = 0; i < 4; ++i)
+            std::memcpy(out + i * padded, U + int64_t(rows[i]) * padded, sizeof(double) * size_t(padded));
+    }
+    // ... and right_side += the rows weighted by y
+    LS_INLINE void gather_and_add(int64_t at, const double* U, const int32_t* which, pack y) {
         set_y(at, y);
         const double* rows[4];
         pack weight[4];
         for (int i = 0; i < 4; ++i) {
-            rows[i] = U + int64_t(group.rows[i]) * padded;
+            rows[i] = U + int64_t(which[i]) * padded;
             weight[i] = splat(y[i]);
         }
         double* out = buffer + at * 4 * padded;
         for (int a = 0; a < padded; a += 4) {
-            pack sum = load(total + a);
+            pack sum = load(right_side + a);
             LS_UNROLL for (int i = 0; i < 4; ++i) {
                 const pack u = load(rows[i] + a);
                 store(out + i * padded + a, u);
                 sum += u * weight[i];
             }
-            store(total + a, sum);
+            store(right_side + a, sum);
         }
-    }
-    template <class Group, class T>
-    LS_INLINE void gather(int64_t at, const double* U, const Group& group, const T* s) {
-        gather(at, U, group, s, right_side);  // which nobody reads any more
     }
     LS_INLINE pack y(int64_t group) const { return load(y_ + 4 * group); }
     LS_INLINE void set_y(int64_t group, pack y) { store(y_ + 4 * group, y); }
 
     void clear_normal() { std::memset(gram, 0, sizeof(double) * size_t(padded * (padded + 1))); }
 
-    // A tile of four rows and up to 3*4 columns of the Gram matrix stays in registers over the whole piece.
-    template <int Packs>
-    LS_INLINE void add_gram_tile(const double* piece, int64_t entries, int a0, int b0) {
+    // A tile of four rows and up to 3*4 columns of the Gram matrix stays in registers over the whole piece; weights may be
+    // null.
+    template <int Packs, bool weighted>
+    LS_INLINE void add_gram_tile(const double* piece, const double* weights, int64_t entries, int a0, int b0) {
         pack s[4][Packs];
         LS_UNROLL for (int i = 0; i < 4; ++i)
             LS_UNROLL for (int j = 0; j < Packs; ++j) s[i][j] = load(gram + int64_t(a0 + i) * padded + b0 + 4 * j);
         for (int64_t k = 0; k < entries; ++k) {
             const double* u = piece + k * padded;
             pack right[Packs];
-            LS_UNROLL for (int j = 0; j < Packs; ++j) right[j] = load(u + b0 + 4 * j);
+            LS_UNROLL for (int j = 0; j < Packs; ++j) {
+                right[j] = load(u + b0 + 4 * j);
+                if constexpr (weighted) right[j] = right[j] * splat(weights[k]);
+            }
             LS_UNROLL for (int i = 0; i < 4; ++i) {
                 const pack left = splat(u[a0 + i]);
                 LS_UNROLL for (int j = 0; j < Packs; ++j) s[i][j] += left * right[j];
@@ -268,29 +256,22 @@ struct LargePanel {
         LS_UNROLL for (int i = 0; i < 4; ++i)
             LS_UNROLL for (int j = 0; j < Packs; ++j) store(gram + int64_t(a0 + i) * padded + b0 + 4 * j, s[i][j]);
     }
+    template <bool weighted>
+    LS_INLINE void add_gram(const double* piece, const double* weights, int64_t entries) {
+        for (int a0 = 0; a0 < padded; a0 += 4) {
+            int b0 = a0;
+            for (; b0 + 12 <= padded; b0 += 12) add_gram_tile<3, weighted>(piece, weights, entries, a0, b0);
+            if (b0 + 8 == padded) add_gram_tile<2, weighted>(piece, weights, entries, a0, b0);
+            if (b0 + 4 == padded) add_gram_tile<1, weighted>(piece, weights, entries, a0, b0);
+        }
+    }
     template <class Column>
     LS_INLINE void add_normal(Column& column, int64_t first, int64_t end, int64_t base, const double* U) {
         column.over(first, end, base, [&](const auto& group, int64_t at) LS_ALWAYS {
             if (at % 2 == 0) column.prefetch(group);
-            gather(at, U, group, group.s, right_side);
+            gather_and_add(at, U, group.rows, load(group.x) - load(group.s));
         });
-        const double* piece = buffer + (first - base) * 4 * padded;
-        const int64_t entries = (end - first) * 4;
-        for (int a0 = 0; a0 < padded; a0 += 4) {
-            int b0 = a0;
-            for (; b0 + 12 <= padded; b0 += 12) add_gram_tile<3>(piece, entries, a0, b0);
-            if (b0 + 8 == padded) add_gram_tile<2>(piece, entries, a0, b0);
-            if (b0 + 4 == padded) add_gram_tile<1>(piece, entries, a0, b0);
-        }
-    }
-    template <class Group>
-    LS_INLINE void gather_values(int64_t at, const double* U, const Group& group) {
-        set_y(at, load(group.x));
-        double* out = buffer + at * 4 * padded;
-        for (int i = 0; i < 4; ++i) {
-            const double* row = U + int64_t(group.rows[i]) * padded;
-            for (int a = 0; a < padded; a += 4) store(out + i * padded + a, load(row + a));
-        }
+        add_gram<false>(buffer + (first - base) * 4 * padded, nullptr, (end - first) * 4);
     }
     LS_INLINE void add_weighted(int64_t first, int64_t end, const double* weights) {
         const double* piece = buffer + first * 4 * padded;
@@ -302,30 +283,7 @@ struct LargePanel {
             for (int64_t k = 0; k < entries; ++k) s += splat(w[k] * y[k]) * load(piece + k * padded + a);
             store(right_side + a, s);
         }
-        for (int a0 = 0; a0 < padded; a0 += 4) {
-            int b0 = a0;
-            for (; b0 + 12 <= padded; b0 += 12) add_weighted_tile<3>(piece, w, entries, a0, b0);
-            if (b0 + 8 == padded) add_weighted_tile<2>(piece, w, entries, a0, b0);
-            if (b0 + 4 == padded) add_weighted_tile<1>(piece, w, entries, a0, b0);
-        }
-    }
-    template <int Packs>
-    LS_INLINE void add_weighted_tile(const double* piece, const double* weights, int64_t entries, int a0, int b0) {
-        pack s[4][Packs];
-        LS_UNROLL for (int i = 0; i < 4; ++i)
-            LS_UNROLL for (int j = 0; j < Packs; ++j) s[i][j] = load(gram + int64_t(a0 + i) * padded + b0 + 4 * j);
-        for (int64_t k = 0; k < entries; ++k) {
-            const double* u = piece + k * padded;
-            const pack w = splat(weights[k]);
-            pack right[Packs];
-            LS_UNROLL for (int j = 0; j < Packs; ++j) right[j] = w * load(u + b0 + 4 * j);
-            LS_UNROLL for (int i = 0; i < 4; ++i) {
-                const pack left = splat(u[a0 + i]);
-                LS_UNROLL for (int j = 0; j < Packs; ++j) s[i][j] += left * right[j];
-            }
-        }
-        LS_UNROLL for (int i = 0; i < 4; ++i)
-            LS_UNROLL for (int j = 0; j < Packs; ++j) store(gram + int64_t(a0 + i) * padded + b0 + 4 * j, s[i][j]);
+        add_gram<true>(piece, w, entries);
     }
     LS_INLINE double solve(double keep, double ridge, double* v) {
         system.factor(keep, ridge);

@@ -1,8 +1,9 @@
-// Robust regression of every column on U: least squares under Cauchy weights 1 / (1 + (e / c)^2), reweighted a few times
-// while the column is in cache.
+// Robust regression of every column on U: least squares under the weights of a loss, reweighted a few times while the
+// column is in cache.
 #pragma once
 #include "normal.hpp"
 #include "kernels.hpp"
+#include "losses.hpp"
 #include "panel.hpp"
 #include "sweep.hpp"
 
@@ -10,11 +11,6 @@
 
 namespace lowsparse {
 namespace LOWSPARSE_ISA {
-
-LS_INLINE pack cauchy_weight(pack e, pack per_c) {
-    const pack t = e * per_c;
-    return quotient(splat(1.0), splat(1.0) + t * t);
-}
 
 // Eight bins to a factor of two, from 2^-64 to 2^64.
 LS_INLINE int magnitude_bin(double e) {
@@ -42,44 +38,45 @@ template <class Panel, int R, class T>
 void regress_columns(const RegressArgs& args, int64_t begin, int64_t end, int64_t* counts, double* memory) {
     const int r = R ? R : args.r, length = row_length(r), padded = args.padded;
     double* v = memory;
-    double* weights = v + 3 * length;
-    Panel panel(weights + panel_capacity(padded) + 4, r, panel_capacity(padded));
+    double* residuals = v + 3 * length;
+    Panel panel(residuals + panel_capacity(padded) + 4, r, panel_capacity(padded));
     for (int a = 0; a < length; ++a) v[a] = 0.0;
     const int64_t capacity = panel_capacity(padded) / 4;  // groups, a multiple of gram_piece
-    const double ratio = args.turns > 1 ? std::pow(args.scale / args.first_scale, 1.0 / (args.turns - 1)) : 1.0;
+    const double ratio = args.turns > 1 ? std::pow(args.loss.c / args.first_scale, 1.0 / (args.turns - 1)) : 1.0;
 
     const pack bound = splat(args.bound);
     for (int64_t j = begin; j < end; ++j) {
-        Column<T> column(args.columns, j, nullptr, nullptr);
+        Column<T, false> column(args.columns, j);
         const int64_t groups = column.groups();
         const bool whole = groups <= capacity;
         for (int a = 0; a < r; ++a) v[a] = args.V_in ? args.V_in[j * r + a] : 0.0;
         pack outside = splat(0.0);
-        double c = args.turns > 1 ? args.first_scale : args.scale;
-        for (int turn = 0; turn < args.turns; ++turn, c *= ratio) {
+        Loss loss = args.loss;
+        if (args.turns > 1) loss.c = args.first_scale;
+        for (int turn = 0; turn < args.turns; ++turn, loss.c *= ratio) {
             const typename Panel::Coefficients coefficients(v, r);
-            const pack per_c = splat(1.0 / c);
             panel.clear_normal();
             pack total = splat(0.0);
             for (int64_t first = 0; first < groups; first += gram_piece) {
                 const int64_t last = groups - first < gram_piece ? groups : first + gram_piece;
                 const int64_t base = first / capacity * capacity;
-                if (turn == 0 && last > column.full) column.fill_last_values(int32_t(args.columns.m));
+                if (turn == 0 && last > column.full) column.fill_last(int32_t(args.columns.m));
                 column.over(first, last, base, [&](const Group<T>& group, int64_t at) LS_ALWAYS {
-                    if (turn == 0 && at % 2 == 0) column.prefetch_values(group);
-                    if (turn == 0 || !whole) panel.gather_values(at, args.U, group);
+                    if (turn == 0 && at % 2 == 0) column.prefetch(group);
+                    if (turn == 0 || !whole) panel.gather(at, args.U, group.rows, load(group.x));
                     const pack e = panel.times(at, coefficients) - panel.y(at);
-                    pack w = cauchy_weight(e, per_c);
-                    const int64_t left = column.count - 4 * (at + base);
-                    for (int i = int(left < 4 ? left : 4); i < 4; ++i) w[i] = 0.0;
-                    store(weights + 4 * at, w);
-                    total += w;
+                    store(residuals + 4 * at, e);
                     if (turn == args.turns - 1) outside += beyond(e, bound);
                     if (turn == 0 && (at & args.sampling) == 0) {
+                        const int64_t left = column.count - 4 * (at + base);
                         for (int64_t i = 0; i < 4 && i < left; ++i) ++counts[magnitude_bin(e[int(i)] * args.per_unit)];
                     }
                 });
-                panel.add_weighted(first - base, last - base, weights);
+                double* w = residuals + 4 * (first - base);  // from here on
+                weights(loss, w, 4 * (last - first));
+                for (int64_t k = column.count - 4 * first; k < 4 * (last - first); ++k) w[k] = 0.0;
+                for (int64_t k = 0; k < 4 * (last - first); k += 4) total += load(w + k);
+                panel.add_weighted(first - base, last - base, residuals);
             }
             const double weight = sum(total);
             panel.solve(1.0, ridge(weight, args.shrink, r, args.columns.m), v);
@@ -90,22 +87,6 @@ void regress_columns(const RegressArgs& args, int64_t begin, int64_t end, int64_
         }
         for (int a = 0; a < r; ++a) args.V[j * r + a] = v[a];
         args.inside[j] = column.count - int64_t(sum(outside));
-    }
-}
-
-// U V - x, entry by entry
-template <class T>
-void residual_columns(const ResidualArgs& args, int64_t begin, int64_t end) {
-    const int r = args.r;
-    const T* x = static_cast<const T*>(args.columns.values);
-    for (int64_t j = begin; j < end; ++j) {
-        const double* v = args.V + j * r;
-        for (int64_t k = args.columns.indptr[j]; k < args.columns.indptr[j + 1]; ++k) {
-            const double* u = args.U + int64_t(args.columns.rows[k]) * r;
-            double e = -double(x[k]);
-            for (int a = 0; a < r; ++a) e += u[a] * v[a];
-            args.out[k] = e;
-        }
     }
 }
 

@@ -34,33 +34,27 @@ struct Group {
 };
 
 // A column's entries in groups of four. What the last group lacks is filled up with zeros in the row m, a row of zeros
-// in U and a row nobody reads in G, so that every loop runs over whole groups.
-template <class T>
+// in U and a row nobody reads in G, so that every loop runs over whole groups. Without outliers there is no S.
+template <class T, bool outliers>
 struct Column {
     Group<T> start;
     int64_t count, full;
     int32_t last_rows[4];
     T last_x[4], last_s[4], last_out[4];
 
-    Column(const Columns& columns, int64_t j, const T* S, T* S_out) {
+    Column(const Columns& columns, int64_t j, const T* S = nullptr, T* S_out = nullptr) {
         const int64_t first = columns.indptr[j];
         count = columns.indptr[j + 1] - first;
         full = count / 4;
-        start = {columns.rows + first, static_cast<const T*>(columns.values) + first, S + first, S_out + first};
+        start = {columns.rows + first, static_cast<const T*>(columns.values) + first, S ? S + first : S,
+                 S_out ? S_out + first : S_out};
     }
     void fill_last(int32_t empty_row) {
         for (int i = 0; i < 4; ++i) {
             const bool there = 4 * full + i < count;
             last_rows[i] = there ? start.rows[4 * full + i] : empty_row;
             last_x[i] = there ? start.x[4 * full + i] : T(0);
-            last_s[i] = there ? start.s[4 * full + i] : T(0);
-        }
-    }
-    void fill_last_values(int32_t empty_row) {  // where there is no S
-        for (int i = 0; i < 4; ++i) {
-            const bool there = 4 * full + i < count;
-            last_rows[i] = there ? start.rows[4 * full + i] : empty_row;
-            last_x[i] = there ? start.x[4 * full + i] : T(0);
+            if constexpr (outliers) last_s[i] = there ? start.s[4 * full + i] : T(0);
         }
     }
     int64_t groups() const { return (count + 3) / 4; }
@@ -70,7 +64,13 @@ struct Column {
     LS_INLINE void over(int64_t first, int64_t end, int64_t base, Body body) {
         const int64_t whole = end < full ? end : full;
         int64_t g = first;
-        for (; g < whole; ++g) body(Group<T>{start.rows + 4 * g, start.x + 4 * g, start.s + 4 * g, start.out + 4 * g}, g - base);
+        for (; g < whole; ++g) {
+            if constexpr (outliers)
+                body(Group<T>{start.rows + 4 * g, start.x + 4 * g, start.s + 4 * g, start.out ? start.out + 4 * g : nullptr},
+                     g - base);
+            else
+                body(Group<T>{start.rows + 4 * g, start.x + 4 * g, nullptr, nullptr}, g - base);
+        }
         if (g < end) body(Group<T>{last_rows, last_x, last_s, last_out}, g - base);
     }
     // The entries are read in bursts, a column's share of each array in turn, which the hardware does not foresee.
@@ -78,13 +78,10 @@ struct Column {
         constexpr int64_t ahead = 512;
         LS_PREFETCH(group.rows + ahead);
         LS_PREFETCH(group.x + ahead);
-        LS_PREFETCH(group.s + ahead);
-        LS_PREFETCH(group.out + ahead);
-    }
-    LS_INLINE static void prefetch_values(const Group<T>& group) {
-        constexpr int64_t ahead = 512;
-        LS_PREFETCH(group.rows + ahead);
-        LS_PREFETCH(group.x + ahead);
+        if constexpr (outliers) {
+            LS_PREFETCH(group.s + ahead);
+            LS_PREFETCH(group.out + ahead);
+        }
     }
     void finish_out() const {
         for (int64_t k = 4 * full; k < count; ++k) start.out[k] = last_out[k % 4];
@@ -114,7 +111,7 @@ void sweep_columns(const SweepArgs& args, int64_t begin, int64_t end, double* G,
     };
 
     for (int64_t j = begin; j < end; ++j) {
-        Column<T> column(args.columns, j, static_cast<const T*>(args.S), static_cast<T*>(args.S_out));
+        Column<T, true> column(args.columns, j, static_cast<const T*>(args.S), static_cast<T*>(args.S_out));
         const int64_t groups = column.groups();
         const bool whole = groups <= capacity;
 
@@ -125,7 +122,7 @@ void sweep_columns(const SweepArgs& args, int64_t begin, int64_t end, double* G,
                 const int64_t end = groups - chunk < capacity ? groups : chunk + capacity;
                 if (!whole)
                     column.over(chunk, end, chunk, [&](const Group<T>& group, int64_t at) LS_ALWAYS {
-                        panel.gather(at, args.U, group, newest(group));
+                        panel.gather(at, args.U, group.rows, load(group.x) - load(newest(group)));
                     });
                 column.over(chunk, end, chunk, body);
             }

@@ -14,8 +14,8 @@ from lowsparse.sweeps import available, open_sweep
 
 # for processes of their own: this package, and these helpers
 PATH = os.pathsep.join(map(str, (Path(ls.__file__).resolve().parents[1], Path(__file__).parent)))
-METHODS = ls.solvers.names()
 PAPER = ["amanpg", "amanpgc", "manpg", "manpgc"]
+OWN = [*PAPER, "ladder"]  # all methods: test_methods.py
 
 
 # ---------------------------------------------------------------------- problems

@@ -17,6 +17,7 @@ from conftest import (
     soft,
 )
 from lowsparse import LowRank, ObservedMatrix
+from lowsparse.losses import Kind, Loss
 from lowsparse.sweeps import BACKENDS, Magnitudes, Robust, Rule, available, open_sweep
 from lowsparse.sweeps.native import num_threads
 
@@ -159,6 +160,98 @@ def test_gram_product_is_that_of_the_zero_filled_matrix(backend, k, dtype):
     assert_close(found, A @ (A.T @ Q), EXACT)
 
 
+LOSSES = [Loss(kind, c=0.7, p=0.8) for kind in Kind]
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.kind.name)
+def test_every_backend_regresses_under_every_loss(backend, loss):
+    M = columns_of([30, 0, 41, 7, 52], m=60)
+    U, V = orthonormal(60, 3), np.random.default_rng(4).standard_normal((5, 3))
+    a, b = (
+        opened(M, name).regress(U, V, Robust(c=loss.c, kind=loss.kind, p=loss.p, turns=2))
+        for name in (backend, "numpy")
+    )
+    assert_close(a.V, b.V, 1e-9)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("r", [1, 2, 3, 4, 5, 8, 13, 16, 17, 33])
+def test_products_and_residuals_are_those_of_dense_matrices(backend, r, dtype):
+    M = columns_of([0, 1, 2, 3, 4, 40, 60, 260, 299, 513], m=520, dtype=dtype)
+    rng = np.random.default_rng(r)
+    U, V, y = rng.standard_normal((520, r)), rng.standard_normal((10, r)), rng.standard_normal(M.nnz)
+    sweep, Y = opened(M, backend), on_grid(M, y)
+    assert_close(sweep.entries(U, V), on_entries(M, U @ V.T), EXACT)
+    assert_close(sweep.residual(U, V), on_entries(M, U @ V.T) - M.values, EXACT)
+    assert_close(sweep.product(y, V), Y @ V, EXACT)
+    assert_close(sweep.product_transposed(y, U), Y.T @ U, EXACT)
+    C = on_grid(M, np.ones(M.nnz))
+    assert_close(sweep.grams(U), np.einsum("ij,ia,ib->jab", C, U, U), EXACT)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.kind.name)
+@pytest.mark.parametrize("r", [2, 5, 19])
+def test_the_gradient_of_a_loss_is_that_of_dense_matrices(backend, loss, r):
+    M = columns_of([0, 1, 2, 3, 40, 60, 260, 299], m=300)
+    rng = np.random.default_rng(r)
+    U, V = rng.standard_normal((300, r)), rng.standard_normal((8, r))
+    A, B = rng.standard_normal((300, 2 * r)), rng.standard_normal((8, 2 * r))
+    e = on_entries(M, U @ V.T) - M.values
+    Y = on_grid(M, loss.slope(e))
+    sweep = opened(M, backend)
+    found = sweep.gradient(U, V, loss)
+    assert_close(found.value, np.sum(loss.value(e)), EXACT)
+    assert_close(found.U, Y @ V, EXACT)
+    assert_close(found.V, Y.T @ U, EXACT)
+    expected = np.sum(loss.weight(e) * on_entries(M, A @ B.T) ** 2)
+    assert_close(sweep.curvature(U, V, A, B, loss), expected, EXACT)
+
+
+def test_the_gradient_of_a_perfect_fit_is_zero(backend):
+    U, V = orthonormal(20, 2), np.random.default_rng(5).standard_normal((9, 2))
+    sweep = opened(ObservedMatrix.from_dense(U @ V.T).with_values(opened_values(U, V, backend)), backend)
+    found = sweep.gradient(U, V, Loss(Kind.L1))
+    assert found.value == 0
+    assert not found.U.any()
+    assert not found.V.any()
+
+
+def opened_values(U, V, backend):
+    """U V as that backend computes it."""
+    return opened(ObservedMatrix.from_dense(U @ V.T), backend).entries(U, V)
+
+
+@pytest.mark.parametrize("r", [1, 3, 5, 18])
+def test_an_ascent_is_the_augmented_lagrangian_on_dense_matrices(backend, r):
+    M = columns_of([0, 1, 2, 3, 5, 40, 60, 259], m=270)
+    rng = np.random.default_rng(r)
+    U, C = rng.standard_normal((270, r)), rng.standard_normal((8, r))
+    multiplier, w = rng.uniform(-1, 1, M.nnz), rng.standard_normal(M.nnz)
+    beta, next_beta = 0.6, 0.9
+    V = C + on_grid(M, w).T @ U
+    e = on_entries(M, U @ V.T) - M.values
+    Z = M.values + soft(e + multiplier / beta, 1 / beta)
+    new = multiplier + beta * (e + M.values - Z)
+    w_new = Z - new / next_beta - (e + M.values)
+
+    found = opened(M, backend).ascend(U, C, multiplier, w, beta, next_beta)
+    assert_close(found.V, V, EXACT)
+    assert_close(multiplier, new, EXACT)
+    assert_close(w, w_new, EXACT)
+    assert_close(found.G, on_grid(M, w_new) @ V, EXACT)
+    assert_close(found.l1, np.abs(e).sum(), EXACT)
+    assert_close(found.infeasible, np.linalg.norm(e + M.values - Z), EXACT)
+
+
+def test_kth_largest_sorts_every_column(backend):
+    M = columns_of([0, 1, 7, 30, 30, 5], m=40)
+    y = np.random.default_rng(6).standard_normal(M.nnz)
+    k = np.array([1, 1, 3, 30, 0, 6])
+    columns = [np.sort(np.abs(part))[::-1] for part in np.split(y, M.indptr[1:-1])]
+    expected = [0.0, columns[1][0], columns[2][2], columns[3][29], np.inf, 0.0]
+    np.testing.assert_array_equal(opened(M, backend).kth_largest(y, k), expected)
+
+
 # ---------------------------------------------------------------------- against dense formulas
 
 
@@ -241,6 +334,12 @@ def test_a_sweep_has_the_same_bits_for_every_number_of_threads(native, monkeypat
         seen = [sweep.gram_product(U).tobytes()]
         fitted = sweep.regress(U, None, Robust(c=0.1, first_c=2.0, turns=3, bound=0.2))
         seen += [a.tobytes() for a in (fitted.V, fitted.inside, fitted.before.counts, sweep.residual(U, fitted.V))]
+        V, y, loss = fitted.V, sweep.entries(U, fitted.V), Loss(Kind.PSEUDO_HUBER, c=0.3)
+        gradient, multiplier, w = sweep.gradient(U, V, loss), np.zeros(M.nnz), np.ones(M.nnz)
+        seen += [a.tobytes() for a in (gradient.U, gradient.V, sweep.product(y, V), sweep.product_transposed(y, U))]
+        seen += [gradient.value, sweep.curvature(U, V, U, V, loss)]
+        ascent = sweep.ascend(U, V, multiplier, w, 0.5, 0.7)
+        seen += [a.tobytes() for a in (ascent.V, ascent.G, multiplier, w)] + [ascent.l1, ascent.infeasible]
         for rule in Rule:
             found, out = swept(sweep, U, S, rule, gamma=0.4, lambda2=1e-10)
             sums = np.array([found.smooth_in, found.smooth_out, found.l1, found.dS])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import math
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["basis", "leverages", "qf", "retract"]
+__all__ = ["basis", "leverages", "qf", "relative_change", "retract"]
 
 Float = NDArray[np.float64]
 
@@ -69,3 +70,20 @@ def retract(U: Float, H: Float) -> Float:
     [0.7071, 0.7071]
     """
     return qf(U + H)
+
+
+def relative_change(U: Float, V: Float, U_new: Float, V_new: Float) -> float:
+    """‖U_new V_newᵀ - U Vᵀ‖ / ‖U Vᵀ‖, as accurate where it is small: both parts of A V_newᵀ + U Bᵀ are small then.
+
+    >>> one = np.ones((3, 1))
+    >>> round(relative_change(one, one, one, 1.5 * one), 12)
+    0.5
+    """
+    gram = U.T @ U
+    size = float(np.vdot(gram, V.T @ V))
+    if not size > 0:
+        return np.inf if V_new.any() else 0.0
+    T = np.linalg.solve(gram + 1e-12 * np.trace(gram) * np.eye(len(gram)), U.T @ U_new)
+    A, B = U_new - U @ T, V_new @ T.T - V
+    square = np.vdot(A.T @ A, V_new.T @ V_new) + np.vdot(gram, B.T @ B) + 2 * np.vdot(A.T @ U, V_new.T @ B)
+    return math.sqrt(max(float(square), 0.0) / size)

@@ -7,9 +7,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CONSISTENT", "robust_scale", "trimmed_deviation"]
+__all__ = ["CONSISTENT", "OUTLIER", "outlying", "robust_scale", "trimmed_deviation"]
 
 CONSISTENT = 1.4826  # the standard deviation of normal noise, in medians of its magnitude
+OUTLIER = 4.0  # standard deviations
 CUT = 2.5
 VARIANCE = 0.9113  # of a standard normal variable cut off there
 
@@ -21,6 +22,15 @@ def robust_scale(e: NDArray[np.float64]) -> float:
     1.4826
     """
     return CONSISTENT * float(np.median(np.abs(e)))
+
+
+def outlying(e: NDArray[np.float64], bound: float) -> NDArray[np.intp]:
+    """Where |e| is larger than the bound.
+
+    >>> outlying(np.array([0.5, -3.0, 1.0]), 1.0).tolist()
+    [1]
+    """
+    return np.flatnonzero((e > bound) | (e < -bound))
 
 
 def trimmed_deviation(e: NDArray[np.float64], guess: float) -> float:

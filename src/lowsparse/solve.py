@@ -70,7 +70,7 @@ class Progress:
 
 def solve(
     M: ObservedMatrix | ArrayLike | Any,
-    rank: int | str,
+    rank: int | str | None,
     *,
     max_rank: int | None = None,
     method: str | Solver = "auto",
@@ -93,7 +93,7 @@ def solve(
         array, a scipy.sparse matrix (its stored entries are the observed ones).
     rank
         Of L, from 1 to min(m, n); or "auto": ranks are tried one after the other, as long as entries kept aside are
-        predicted better.
+        predicted better. None for the convex methods, which find it themselves.
     max_rank
         The largest to try if `rank` is "auto"; None: what the number of entries allows, at most 30.
     method
@@ -146,7 +146,14 @@ def solve(
             rank = solve(M, "auto", max_rank=bound, max_time=max_time, backend=backend).L.rank
     elif max_rank is not None:
         raise ValueError('max_rank is for rank="auto"; a given rank is taken as it is')
-    rank = M.check_rank(rank)
+    if rank is None and not solver.finds_rank:
+        raise ValueError(f"{solver.name} needs a rank: give one, or rank='auto' to have it chosen")
+    rank = min(M.shape) if rank is None else solver.check_rank(M, rank)
+    if solver.full and M.nnz < M.shape[0] * M.shape[1]:
+        raise ValueError(
+            f"{solver.name} needs every entry, and {M.shape[0] * M.shape[1] - M.nnz} are missing: choose a method that "
+            "takes data with holes, such as the default"
+        )
     if isinstance(max_iter, bool) or not isinstance(max_iter, int | np.integer) or max_iter < 1:
         raise ValueError(f"max_iter must be a whole number of 1 or more, not {max_iter!r}")
     if max_time is not None and not max_time > 0:
@@ -157,6 +164,7 @@ def solve(
         raise TypeError("callback must be a function of one argument")
 
     rng = generator(random_state)
+    seed = int(rng.integers(2**63))
 
     began = time.perf_counter()
     # The dense algebra above the waist is small. One thread makes it independent of their number, and leaves the
@@ -173,7 +181,7 @@ def solve(
             own = sweep if clipped is M else open_sweep(clipped, sweep.name)
             return starting_subspace(start, own, M.shape[0], rank, rng)
 
-        problem = Problem(M, rank, sweep, first_subspace, given, float(tol), unit, scale, largest, clip)
+        problem = Problem(M, rank, sweep, first_subspace, given, float(tol), unit, scale, largest, clip, seed)
         solver.check(problem)
         loop = _Loop(problem, solver, int(max_iter), max_time, callback, checkpoint, began)
         if resume is not None:

@@ -1,10 +1,17 @@
 """The methods: one class per published algorithm, found by name.
 
->>> names()
-['amanpg', 'amanpgc', 'ladder', 'manpg', 'manpgc']
+Every module of this package is searched for them: a new method is a file here.
+
+>>> "amanpgc" in names()
+True
 """
 
 from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from typing import Any
 
 from .base import Outcome, Problem, Solver, State
 from .continuation import AManPGC, ManPGC
@@ -25,7 +32,21 @@ __all__ = [
     "names",
 ]
 
-_SOLVERS: dict[str, type[Solver]] = {solver.name: solver for solver in (Ladder, ManPG, AManPG, ManPGC, AManPGC)}
+
+def _found() -> dict[str, type[Solver]]:
+    modules = (importlib.import_module(f".{m.name}", __name__) for m in pkgutil.iter_modules(__path__))
+    classes = (cls for module in modules for _, cls in inspect.getmembers(module, inspect.isclass))
+    return {cls.name: cls for cls in classes if issubclass(cls, Solver) and "name" in vars(cls)}
+
+
+_SOLVERS = _found()
+
+
+def __getattr__(name: str) -> Any:
+    for solver in _SOLVERS.values():
+        if solver.__name__ == name:
+            return solver
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def names() -> list[str]:

@@ -33,6 +33,7 @@ class Problem:
     scale: float  # the root mean square of the entries, each taken as at most `clip`; 1 if all are zero
     largest: float  # max |x|
     clip: float  # no inlier is likely to be larger; infinite if no entry is
+    seed: int  # for methods that draw: of `random_state`
 
 
 @dataclass(kw_only=True)
@@ -71,6 +72,13 @@ class Solver(ABC):
     """A method is its parameters: keyword-only, unchanged by solving, understood by scikit-learn's ``clone``."""
 
     name: ClassVar[str]
+    full: ClassVar[bool] = False  # whether every entry must be observed
+    robust: ClassVar[bool] = True  # whether outliers are more than noise to it
+    finds_rank: ClassVar[bool] = False  # whether it can do without a given rank
+
+    def check_rank(self, M: ObservedMatrix, rank: Any) -> int:
+        """The rank as a whole number; raise if it cannot be that of L."""
+        return M.check_rank(rank)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters by name."""

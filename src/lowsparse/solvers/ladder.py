@@ -29,10 +29,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..geometry import basis, leverages
+from ..geometry import basis, leverages, relative_change
 from ..lowrank import LowRank
 from ..observed import ObservedMatrix
-from ..scale import CONSISTENT, robust_scale, trimmed_deviation
+from ..scale import CONSISTENT, OUTLIER, outlying, robust_scale, trimmed_deviation
 from ..sketch import Sketch, draw
 from ..start import left_singular_vectors
 from ..sweeps import Float, Regressed, Robust, Sweep, enough, open_sweep
@@ -47,7 +47,6 @@ PATIENCE = 5  # passes in which the scale must fall by the factor SETTLED
 SETTLED = 0.98
 LOOKS = 5  # second looks in an attempt, 2 in the first
 HOPE = 3  # ranks beyond the best that are tried where the rank is to be chosen
-OUTLIER = 4.0  # standard deviations
 AGREE = 0.1  # difference of the scores of two attempts that found the same
 SHRINK = 0.01  # of lines that do not determine their coefficients, while the subspace is learnt
 WILD = 10.0  # times the usual size: such coefficients are not believed
@@ -296,9 +295,9 @@ class Ladder(Solver):
         # only lines that are determined come to rest
         sure_rows, sure_columns = (f.inside >= enough(U.shape[1]) for f in (fitted, by_column))
         if sure_rows.any() and sure_columns.any():
-            change = _change(U[sure_rows], V[sure_columns], state.U[sure_rows], state.V[sure_columns])
+            change = relative_change(U[sure_rows], V[sure_columns], state.U[sure_rows], state.V[sure_columns])
         else:
-            change = _change(U, V, state.U, state.V)
+            change = relative_change(U, V, state.U, state.V)
         state.row = {
             "objective": state.noise,
             "gamma": state.c,
@@ -501,8 +500,7 @@ class Ladder(Solver):
             V = np.vstack([V, np.zeros((problem.rank - len(V), V.shape[1]))])
         e = problem.sweep.residual(U, V.T)
         noise = state.noise if math.isfinite(state.noise) else robust_scale(e)
-        bound = max(OUTLIER * noise, 1e-7 * state.bench.unit)
-        flagged = np.flatnonzero((e > bound) | (e < -bound))
+        flagged = outlying(e, max(OUTLIER * noise, 1e-7 * state.bench.unit))
         m, n = problem.M.shape
         k = state.U.shape[1]
         free = 1 - k * (m + n - k) / max(problem.M.nnz - flagged.size, 1)  # of what the fit leaves to the residuals
@@ -518,15 +516,3 @@ class Ladder(Solver):
 
 def _falling(recent: tuple[float, ...]) -> bool:
     return len(recent) > 1 and recent[-1] < 0.8 * recent[-2]
-
-
-def _change(U: Float, V: Float, U_new: Float, V_new: Float) -> float:
-    """‖U_new V_newᵀ - U Vᵀ‖ / ‖U Vᵀ‖, as accurate where it is small: both parts of A V_newᵀ + U Bᵀ are small then."""
-    gram = U.T @ U
-    size = float(np.vdot(gram, V.T @ V))
-    if not size > 0:
-        return np.inf if V_new.any() else 0.0
-    T = np.linalg.solve(gram + 1e-12 * np.trace(gram) * np.eye(len(gram)), U.T @ U_new)
-    A, B = U_new - U @ T, V_new @ T.T - V
-    square = np.vdot(A.T @ A, V_new.T @ V_new) + np.vdot(gram, B.T @ B) + 2 * np.vdot(A.T @ U, V_new.T @ B)
-    return math.sqrt(max(float(square), 0.0) / size)

@@ -16,11 +16,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..losses import Kind, Loss
 from ..observed import ObservedMatrix
 
 __all__ = [
     "BACKENDS",
+    "Ascent",
     "Float",
+    "Gradient",
     "Magnitudes",
     "Regressed",
     "Robust",
@@ -106,7 +109,7 @@ def enough(r: int) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Robust:
-    """How to regress a column: least squares under the weights w = 1 / (1 + (e/c)²), solved `turns` times.
+    """How to regress a column: least squares under the weights of a loss with the scale c, solved `turns` times.
 
     A column with little weight does not determine its r coefficients. (10⁻¹⁰ + shrink lack³) r / m is added to the
     diagonal of its normal equations, and lack goes from 1 (Σw ≤ r) to 0 (Σw ≥ 2r); coefficients longer than `largest`
@@ -115,6 +118,8 @@ class Robust:
 
     c: float  # in the last turn
     first_c: float | None = None  # in the first; None: the same
+    kind: Kind = Kind.CAUCHY
+    p: float = 1.0  # the exponent, of Kind.POWER alone
     turns: int = 1
     shrink: float = 0.0
     largest: float = np.inf
@@ -131,6 +136,25 @@ class Regressed:
         np.int64
     ]  # n: of the residuals at the V it started from, how many of each column are within `bound`
     before: Magnitudes  # of those residuals, or of a sample
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """The sum of a loss over the residuals e = P_Ω(U Vᵀ) - x, and its derivatives; Y = Sp(ψ(e))."""
+
+    value: float
+    U: Float  # m x r: Y V
+    V: Float  # n x r: Yᵀ U
+
+
+@dataclass(frozen=True)
+class Ascent:
+    """What one pass of the augmented Lagrangian gives back (see `Sweep.ascend`)."""
+
+    V: Float  # n x r
+    G: Float  # m x r: Sp(w_out) V
+    l1: float  # Σ|e|
+    infeasible: float  # ‖UVᵀ - Z‖ on Ω
 
 
 class Sweep(Protocol):
@@ -158,6 +182,42 @@ class Sweep(Protocol):
 
     def residual(self, U: Float, V: Float) -> Float:
         """P_Ω(U Vᵀ) - x, one value per entry; V is n x r."""
+        ...
+
+    def entries(self, U: Float, V: Float) -> Float:
+        """P_Ω(U Vᵀ), one value per entry; V is n x r."""
+        ...
+
+    def product(self, y: Float, V: Float) -> Float:
+        """Sp(y) V (m x k), for one value y per entry and V (n x k)."""
+        ...
+
+    def product_transposed(self, y: Float, U: Float) -> Float:
+        """Sp(y)ᵀ U (n x k), for one value y per entry and U (m x k)."""
+        ...
+
+    def gradient(self, U: Float, V: Float, loss: Loss) -> Gradient:
+        """Σ ρ(e) over Ω and its derivatives, e = P_Ω(U Vᵀ) - x, without an array as long as Ω."""
+        ...
+
+    def curvature(self, U: Float, V: Float, A: Float, B: Float, loss: Loss) -> float:
+        """Σ w(e) d² over Ω, for d = P_Ω(A Bᵀ): twice the loss' quadratic bound at UVᵀ along the direction A Bᵀ."""
+        ...
+
+    def ascend(self, U: Float, C: Float, multiplier: Float, w: Float, beta: float, next_beta: float) -> Ascent:
+        """The V, Z and Λ steps of the augmented Lagrangian ‖P_Ω(Z - M)‖₁ + ⟨Λ, UVᵀ - Z⟩ + β/2 ‖UVᵀ - Z‖².
+
+        v = c + Uᵀw for each column (c a row of C, n x r); e = Uv - x; Λ⁺ = clip(Λ + βe, ±1), which replaces Λ in
+        `multiplier`; and w⁺ = (Λ - Λ⁺)/β - Λ⁺/β', which replaces w, is what Z - Λ⁺/β' has besides UVᵀ.
+        """
+        ...
+
+    def grams(self, U: Float) -> Float:
+        """Of each column: the Gram matrix of the rows of U that it observes (n x r x r)."""
+        ...
+
+    def kth_largest(self, y: Float, k: NDArray[np.int64]) -> Float:
+        """Of each column: the k-th largest |y| of its entries; infinite for k = 0, zero if it has fewer than k."""
         ...
 
     def gram_product(self, Q: Float) -> Float:

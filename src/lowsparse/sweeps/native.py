@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..losses import Loss
 from ..observed import ObservedMatrix
-from . import Float, Magnitudes, Regressed, Robust, Rule, Swept
+from . import Ascent, Float, Gradient, Magnitudes, Regressed, Robust, Rule, Swept
 
 _reason: str | None = None
 try:
@@ -46,6 +47,10 @@ def instruction_set() -> str:
     return os.environ.get("LOWSPARSE_ISA") or str(_core.instruction_sets()[0])
 
 
+def _whole(A: Float) -> Float:
+    return np.ascontiguousarray(A, dtype=np.float64)
+
+
 class ColumnSweep:
     """One pass over the columns of M, compiled (see `lowsparse.sweeps.Sweep`)."""
 
@@ -66,20 +71,20 @@ class ColumnSweep:
         t_S: float = 1.0,
         lambda2: float = 0.0,
     ) -> Swept:
-        """Solve, largest, solve again and sum up the gradient, in one pass over the memory."""
-        V, G, GtG, VVt, sums = self.core.sweep(
-            np.ascontiguousarray(U), S, S_out, gamma, t_S, lambda2, int(rule), self.threads
-        )
+        """Solve, shrink, solve again and sum up the gradient, in one pass over the memory."""
+        V, G, GtG, VVt, sums = self.core.sweep(_whole(U), S, S_out, gamma, t_S, lambda2, int(rule), self.threads)
         smooth_in, smooth_out, l1, dS2 = sums
         return Swept(V.T, G, GtG, VVt, smooth_in, smooth_out, l1, float(np.sqrt(dS2)))
 
     def regress(self, U: Float, V: Float | None, how: Robust) -> Regressed:
         """Regress each column on U robustly; all the turns of a column while it is in cache."""
         fitted, inside, counts = self.core.regress(
-            np.ascontiguousarray(U),
-            None if V is None else np.ascontiguousarray(V),
+            _whole(U),
+            None if V is None else _whole(V),
+            int(how.kind),
             how.c if how.first_c is None else how.first_c,
             how.c,
+            how.p,
             how.turns,
             how.shrink,
             how.largest,
@@ -91,10 +96,49 @@ class ColumnSweep:
 
     def residual(self, U: Float, V: Float) -> Float:
         """P_Ω(U Vᵀ) - x."""
-        e: Float = self.core.residual(np.ascontiguousarray(U), np.ascontiguousarray(V), self.threads)
+        e: Float = self.core.entries(_whole(U), _whole(V), True, self.threads)
         return e.ravel()
+
+    def entries(self, U: Float, V: Float) -> Float:
+        """P_Ω(U Vᵀ)."""
+        e: Float = self.core.entries(_whole(U), _whole(V), False, self.threads)
+        return e.ravel()
+
+    def product(self, y: Float, V: Float) -> Float:
+        """Sp(y) V."""
+        Y: Float = self.core.product(_whole(y), _whole(V), self.threads)
+        return Y
+
+    def product_transposed(self, y: Float, U: Float) -> Float:
+        """Sp(y)ᵀ U."""
+        Y: Float = self.core.product_transposed(_whole(y), _whole(U), self.threads)
+        return Y
+
+    def gradient(self, U: Float, V: Float, loss: Loss) -> Gradient:
+        """Σ ρ(e) and both derivatives, in one pass."""
+        return Gradient(*self.core.gradient(_whole(U), _whole(V), int(loss.kind), loss.c, loss.p, self.threads))
+
+    def curvature(self, U: Float, V: Float, A: Float, B: Float, loss: Loss) -> float:
+        """Σ w(e) d²."""
+        U, V, A, B = (_whole(factor) for factor in (U, V, A, B))
+        return self.core.curvature(U, V, A, B, int(loss.kind), loss.c, loss.p, self.threads)
+
+    def ascend(self, U: Float, C: Float, multiplier: Float, w: Float, beta: float, next_beta: float) -> Ascent:
+        """V, Z, Λ and the product with the new w, in one pass."""
+        V, G, l1, gap2 = self.core.ascend(_whole(U), _whole(C), multiplier, w, beta, next_beta, self.threads)
+        return Ascent(V, G, l1, float(np.sqrt(gap2)))
+
+    def grams(self, U: Float) -> Float:
+        """U_jᵀ U_j of each column."""
+        A: Float = self.core.grams(_whole(U), self.threads)
+        return A.reshape(-1, U.shape[1], U.shape[1])
+
+    def kth_largest(self, y: Float, k: NDArray[np.int64]) -> Float:
+        """The k-th largest |y| of each column."""
+        found: Float = self.core.kth_largest(_whole(y), np.ascontiguousarray(k, dtype=np.int64), self.threads)
+        return found.ravel()
 
     def gram_product(self, Q: Float) -> Float:
         """Return A Aᵀ Q, one column at a time."""
-        Y: Float = self.core.gram_product(np.ascontiguousarray(Q), self.threads)
+        Y: Float = self.core.gram_product(_whole(Q), self.threads)
         return Y

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ..losses import Loss
 from ..observed import ObservedMatrix
-from . import Float, Magnitudes, Regressed, Robust, Rule, Swept, enough
+from . import Ascent, Float, Gradient, Magnitudes, Regressed, Robust, Rule, Swept, enough
 
 PIVOT_TOLERANCE = 1e-13  # a pivot below this share of its diagonal entry is rounding: that direction is dropped
 
@@ -151,7 +152,7 @@ class ColumnSweep:
             e = before[block.entries]
             for c in np.geomspace(first_c, how.c, how.turns):
                 inside[block.columns] = block.indicator @ (np.abs(e) <= how.bound)
-                w = 1 / (1 + (e / c) ** 2)
+                w = Loss(how.kind, c, how.p).weight(e)
                 weighted = B * w[:, None]
                 gram = np.stack([B[a:b].T @ weighted[a:b] for a, b in pairwise(block.indicator.indptr)])
                 weight = block.indicator @ w
@@ -165,11 +166,60 @@ class ColumnSweep:
 
     def residual(self, U: Float, V: Float) -> Float:
         """P_Ω(U Vᵀ) - x, block by block."""
+        return self.entries(U, V) - self.M.values
+
+    def entries(self, U: Float, V: Float) -> Float:
+        """P_Ω(U Vᵀ), block by block."""
         e = np.empty(self.M.nnz)
         for block in blocks(self.M, entries_at_once=2_000_000 // U.shape[1]):
-            product = np.einsum("kr,kr->k", U[block.rows], V[block.columns][block.owner])
-            e[block.entries] = product - self.M.values[block.entries]
+            e[block.entries] = np.einsum("kr,kr->k", U[block.rows], V[block.columns][block.owner])
         return e
+
+    def _sparse(self, y: Float) -> sparse.csc_array:
+        return sparse.csc_array((y, self.M.rows, self.M.indptr), shape=self.M.shape)
+
+    def product(self, y: Float, V: Float) -> Float:
+        """Sp(y) V through scipy.sparse."""
+        return np.asarray(self._sparse(y) @ V, dtype=np.float64)
+
+    def product_transposed(self, y: Float, U: Float) -> Float:
+        """Sp(y)ᵀ U through scipy.sparse."""
+        return np.asarray(self._sparse(y).T @ U, dtype=np.float64)
+
+    def gradient(self, U: Float, V: Float, loss: Loss) -> Gradient:
+        """Σ ρ(e), and the two products with ψ(e)."""
+        e = self.residual(U, V)
+        y = loss.slope(e)
+        return Gradient(float(np.sum(loss.value(e))), self.product(y, V), self.product_transposed(y, U))
+
+    def curvature(self, U: Float, V: Float, A: Float, B: Float, loss: Loss) -> float:
+        """Σ w(e) d²."""
+        return float(np.sum(loss.weight(self.residual(U, V)) * self.entries(A, B) ** 2))
+
+    def ascend(self, U: Float, C: Float, multiplier: Float, w: Float, beta: float, next_beta: float) -> Ascent:
+        """The steps in V, Z and Λ, and the product for the step in U that follows."""
+        V = C + self.product_transposed(w, U)
+        e = self.residual(U, V)
+        new = np.clip(multiplier + beta * e, -1.0, 1.0)
+        gap = (new - multiplier) / beta
+        w[:] = -gap - new / next_beta
+        multiplier[:] = new
+        return Ascent(V, self.product(w, V), float(np.sum(np.abs(e))), float(np.linalg.norm(gap)))
+
+    def grams(self, U: Float) -> Float:
+        """Column by column."""
+        indptr, rows = self.M.indptr, self.M.rows
+        return np.stack([U[rows[a:b]].T @ U[rows[a:b]] for a, b in pairwise(indptr)])
+
+    def kth_largest(self, y: Float, k: NDArray[np.int64]) -> Float:
+        """Column by column."""
+        found = np.full(self.M.shape[1], np.inf)
+        for j, (a, b) in enumerate(pairwise(self.M.indptr)):
+            if k[j] > b - a:
+                found[j] = 0.0
+            elif k[j] > 0:
+                found[j] = np.partition(np.abs(y[a:b]), b - a - k[j])[b - a - k[j]]
+        return found
 
     def gram_product(self, Q: Float) -> Float:
         """Return A Aᵀ Q through scipy.sparse."""

@@ -1,0 +1,95 @@
+"""What methods that hold L as two factors share: where they start, how they end, and what they hand back."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..geometry import relative_change
+from ..lowrank import LowRank
+from ..scale import OUTLIER, outlying, robust_scale
+from ..sweeps import Float
+from .base import Outcome, Problem, Solver, State, require_positive
+
+__all__ = ["FactorSolver", "FactorState", "by_residual", "spectral_factors", "trace_row"]
+
+EXPLAINED = 1e-5  # of the unit: a residual this small is no outlier, however small the noise
+
+
+@dataclass(kw_only=True)
+class FactorState(State):
+    """L = U Vᵀ, and the method's own objective there."""
+
+    U: Float  # m x r
+    V: Float  # n x r
+    objective: float = math.inf
+
+
+@dataclass(kw_only=True)
+class FactorSolver(Solver):
+    """A method whose state is a `FactorState`. It ends when L changes by `tol` relatively, or by `delta`."""
+
+    delta: float | None = None  # end when L changes by less than this, relatively (video: 0.01)
+
+    def check(self, problem: Problem) -> None:
+        """Check the parameters all share."""
+        require_positive(self, "delta")
+
+    def moved(self, problem: Problem, before: FactorState, after: Any, **own: float) -> Any:
+        """Complete the state `after` one iteration: its number, its trace, and whether it is the last.
+
+        Columns of the trace that the method has to offer are given by name, gamma, dS and dU among them.
+        """
+        after.iteration = before.iteration + 1
+        change = relative_change(before.U, before.V, after.U, after.V)
+        after.accuracy = change
+        after.row = trace_row(after.objective, change, **own)
+        if not (math.isfinite(after.objective) and math.isfinite(change)):
+            after.failure = "diverged"
+        elif self.delta is not None and change <= self.delta:
+            after.finished = f"UV changed by {change:.2g} relatively, at most delta = {self.delta:g}"
+        return after
+
+    def lowrank(self, problem: Problem, state: Any) -> LowRank:
+        """U Vᵀ, with an orthonormal U."""
+        Q, R = np.linalg.qr(state.U)
+        return LowRank(Q, R @ state.V.T)
+
+    def finish(self, problem: Problem, state: Any) -> Outcome:
+        """L, and S = M - L where that is more than noise."""
+        return by_residual(problem, self.lowrank(problem, state), state.objective)
+
+
+def by_residual(problem: Problem, L: LowRank, objective: float) -> Outcome:
+    """L, and S = M - L where that is more than four times the noise of the inliers."""
+    e = problem.sweep.residual(L.U, np.ascontiguousarray(L.V.T))
+    noise = robust_scale(e)
+    flagged = outlying(e, max(OUTLIER * noise, EXPLAINED * problem.unit))
+    S = -e[flagged].astype(problem.M.dtype, copy=False)
+    return Outcome(L=L, flagged=flagged, S=S, objective=objective, noise=noise)
+
+
+def spectral_factors(problem: Problem) -> tuple[Float, Float]:
+    """U⁰, orthonormal, and V⁰ = Aᵀ U⁰ / p: the best V if the observed entries were a share p of each column's energy.
+
+    A is the observed matrix with zeros elsewhere, wild entries clipped.
+    """
+    U = problem.start()
+    x = np.clip(problem.M.values, -problem.clip, problem.clip).astype(np.float64, copy=False)
+    return U, problem.sweep.product_transposed(x, U) / problem.M.density
+
+
+def trace_row(
+    objective: float,
+    change: float,
+    *,
+    gamma: float = math.nan,
+    dS: float = math.nan,
+    dU: float = math.nan,
+    **own: float,
+) -> dict[str, float]:
+    """A row of the trace: what every method has, NaN where it makes no sense, then the method's own."""
+    return {"objective": objective, "gamma": gamma, "dS": dS, "dU": dU, "change": change, **own}
