@@ -86,12 +86,12 @@ inline double slopes(const Loss& loss, double* e, int64_t n) {
         }
         return sum(total);
     }
-    if (loss.kind == LossKind::pseudo_huber) {  // c^2 (q - 1) = e^2 / (q + 1), with q = sqrt(1 + (e/c)^2)
+    if (loss.kind == LossKind::pseudo_huber) {  // with q = sqrt(1 + (e/c)^2): e^2 / (q + 1) and e / q, by one division
         const pack per_c = splat(1.0 / loss.c);
         for (int64_t k = 0; k < n; k += 4) {
-            const pack a = load(e + k), t = a * per_c, q = root(one + t * t);
-            total += quotient(a * a, q + one);
-            store(e + k, quotient(a, q));
+            const pack a = load(e + k), t = a * per_c, q = root(one + t * t), over = quotient(a, q * (q + one));
+            total += a * q * over;
+            store(e + k, (q + one) * over);
         }
         return sum(total);
     }

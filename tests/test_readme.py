@@ -38,6 +38,16 @@ def test_the_second_block_fills_in():
     assert float(printed.getvalue()) == 6.0
 
 
+@pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="a source distribution has no docs")
+def test_the_method_that_is_added_works():
+    text = (ROOT / "docs" / "add-a-method.md").read_text(encoding="utf-8")
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL))
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        exec(compile(code, "add-a-method.md", "exec"), {"__name__": "added"})
+    assert printed.getvalue() == "CONVERGED True\n"
+
+
 def test_the_two_commands_are_there():
     assert 'python -m pip install ".[all]" && lowsparse demo\n' in README
     assert 'python -m pip install ".[test]" && python -m pytest\n' in README

@@ -72,6 +72,7 @@ class Solver(ABC):
     """A method is its parameters: keyword-only, unchanged by solving, understood by scikit-learn's ``clone``."""
 
     name: ClassVar[str]
+    needs: ClassVar[tuple[str, ...]] = ()  # parameters that have no default
     full: ClassVar[bool] = False  # whether every entry must be observed
     robust: ClassVar[bool] = True  # whether outliers are more than noise to it
     finds_rank: ClassVar[bool] = False  # whether it can do without a given rank

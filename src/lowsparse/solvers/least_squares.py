@@ -1,0 +1,79 @@
+"""What the least-squares methods share: f(U), the sum of squares with W eliminated, and a word about gross errors."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from ..scale import OUTLIER, outlying, robust_scale
+from ..sweeps import Float
+from ..sweeps.reference import cholesky, cholesky_solve
+from .base import Problem
+from .factors import EXPLAINED, FactorSolver, FactorState
+
+__all__ = ["EPS", "Fit", "LeastSquares", "fit", "rounding", "tangent_part"]
+
+EPS = float(np.finfo(np.float64).eps)
+EVIDENT = 0.01  # share of residuals beyond four times the noise; of normal noise it is 6e-5
+
+
+@dataclass(kw_only=True)
+class LeastSquares(FactorSolver):
+    """A method that takes every residual for noise."""
+
+    robust: ClassVar[bool] = False
+
+    def ended(
+        self, problem: Problem, before: FactorState, after: FactorState, *, settled: bool = True, **own: float
+    ) -> None:
+        """As `moved`; but a step that is not `settled` says nothing of convergence. Gross errors are pointed out."""
+        self.moved(problem, before, after, **own)
+        if not settled:
+            after.accuracy, after.finished = math.inf, ""
+        elif not after.failure and (after.finished or after.accuracy <= problem.tol):
+            e = problem.sweep.residual(after.U, after.V)
+            wrong = outlying(e, max(OUTLIER * robust_scale(e), EXPLAINED * problem.unit)).size
+            if wrong > max(1.0, EVIDENT * e.size):
+                why = after.finished or f"the accuracy {after.accuracy:.2g} is at most tol = {problem.tol:g}"
+                after.finished = (
+                    f"{why}; but {wrong} of {e.size} entries are off by more than four times the noise: {self.name} is "
+                    "a least-squares method and spreads gross errors over L; use a robust one, such as the default"
+                )
+
+
+def rounding(problem: Problem, value: float) -> float:
+    """How much of a sum of squares of (fit - data) may be rounding."""
+    size = problem.scale * math.sqrt(problem.M.nnz)
+    return 1e3 * EPS * (value + EPS * size**2) + 10 * EPS * size * math.sqrt(max(value, 0.0))
+
+
+class Fit(NamedTuple):
+    """The best W for a subspace U, and the derivative of the sum of squares with respect to U there."""
+
+    U: Float
+    W: Float  # n x r
+    factors: tuple[Float, Float]  # of the A_j
+    R: Float  # on Ω
+    value: float  # f(U)
+    grad: Float  # m x r, tangent
+    WtW: Float  # r x r
+
+
+def fit(problem: Problem, U: Float, lambda2: float = 0.0) -> Fit:
+    """f and its gradient at an orthonormal U."""
+    sweep, x, l2 = problem.sweep, problem.M.values.astype(np.float64, copy=False), lambda2
+    factors = cholesky((1 - l2) * sweep.grams(U) + l2 * np.eye(U.shape[1]))
+    W = cholesky_solve(factors, sweep.product_transposed(x, U))
+    y = sweep.entries(U, W)
+    R = (1 - l2) * (y - x) - l2 * x
+    WtW = W.T @ W
+    value = 0.5 * float(np.sum((y - x) ** 2)) + 0.5 * l2 * (float(WtW.trace()) - float(np.sum(y**2)))
+    return Fit(U, W, factors, R, value, tangent_part(U, sweep.product(R, W)), WtW)
+
+
+def tangent_part(U: Float, H: Float) -> Float:
+    """H without what it has in span(U)."""
+    return np.asarray(H - U @ (U.T @ H), dtype=np.float64)
