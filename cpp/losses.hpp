@@ -68,8 +68,8 @@ LS_INLINE double loss_value(const Loss& loss, double e, double t) {
         case LossKind::cauchy: return 0.5 * c2 * std::log1p(t);
         case LossKind::geman_mcclure: return 0.5 * e * e / (1.0 + t);
         case LossKind::welsch: return -0.5 * c2 * std::expm1(-t);
-        case LossKind::tukey: return t >= 1.0 ? c2 / 6.0 : c2 / 6.0 * (1.0 - (1.0 - t) * (1.0 - t) * (1.0 - t));
-        case LossKind::power: return c2 / loss.p * (std::pow(1.0 + t, 0.5 * loss.p) - 1.0);
+        case LossKind::tukey: return t >= 1.0 ? c2 / 6.0 : c2 / 6.0 * t * (3.0 - 3.0 * t + t * t);
+        case LossKind::power: return c2 / loss.p * std::expm1(0.5 * loss.p * std::log1p(t));
     }
     return 0.0;
 }

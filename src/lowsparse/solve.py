@@ -34,8 +34,8 @@ ADVICE = {
     Status.MAX_TIME: "not converged after {s:.3g} s: raise max_time, or go on from a checkpoint",
     Status.STALLED: "no step decreases the objective any more, though the method is not done: the result is as good as "
     "the arithmetic allows, the rank is too high for the data, or a given t_U is far too large",
-    Status.DIVERGED: "the iteration ran into numbers that are not finite: give a smaller t_U or step, or leave "
-    "backtracking on",
+    Status.DIVERGED: "the iteration ran into numbers that are not finite: give a smaller step (of the paper's methods: "
+    "t_U or step, and leave backtracking on)",
     Status.STOPPED_BY_CALLBACK: "the callback asked to stop",
 }
 CHECKPOINT_SECONDS = 30.0  # between two writes of a checkpoint
