@@ -432,16 +432,22 @@ class ColumnSweep {
         return total(values);
     }
 
-    // (V, Sp(w) V, |e|_1, |gap|^2); the multiplier and w are replaced
-    nb::tuple ascend(Matrix U, Matrix C, ValuesOut multiplier, ValuesOut w, double beta, double next_beta, int threads) {
+    // (V, Sp(w_out) V, |e|_1, |gap|^2)
+    nb::tuple ascend(Matrix U, Matrix C, Values multiplier, Values w, ValuesOut multiplier_out, ValuesOut w_out,
+                     double beta, double next_beta, int threads) {
         check_rows(U);
         const int64_t r = int64_t(U.shape(1)), padded = whole_packs(r);
         check_columns(C, r);
         check_values(multiplier);
         check_values(w);
+        check_values(multiplier_out);
+        check_values(w_out);
+        if (multiplier.data() == multiplier_out.data() || w.data() == w_out.data())
+            throw std::invalid_argument("what is read must not be written to");
         if (!(beta > 0 && next_beta > 0)) throw std::invalid_argument("beta must be positive");
         Array V = new_array(size_t(columns_.n), size_t(r));
-        AscendArgs args{columns_, int(r), int(padded), nullptr, C.data(), V.data(), multiplier.data(), w.data(), beta, next_beta};
+        AscendArgs args{columns_, int(r), int(padded), nullptr, C.data(), V.data(), multiplier.data(), w.data(),
+                        multiplier_out.data(), w_out.data(), beta, next_beta};
         const Phase copy = padded_copy(U, padded, &args.U);
         const auto bounds = blocks(padded);
         std::vector<AscendSums> sums(bounds.size());
@@ -523,7 +529,7 @@ NB_MODULE(_core, module) {
         .def("curvature", &ColumnSweep::curvature, nb::arg("U"), nb::arg("V"), nb::arg("A"), nb::arg("B"), nb::arg("kind"),
              nb::arg("c"), nb::arg("p"), nb::arg("threads"))
         .def("ascend", &ColumnSweep::ascend, nb::arg("U"), nb::arg("C"), nb::arg("multiplier"), nb::arg("w"),
-             nb::arg("beta"), nb::arg("next_beta"), nb::arg("threads"))
+             nb::arg("multiplier_out"), nb::arg("w_out"), nb::arg("beta"), nb::arg("next_beta"), nb::arg("threads"))
         .def("grams", &ColumnSweep::grams, nb::arg("U"), nb::arg("threads"))
         .def("kth_largest", &ColumnSweep::kth_largest, nb::arg("y"), nb::arg("k"), nb::arg("threads"))
         .def("gram_product", &ColumnSweep::gram_product, nb::arg("Q"), nb::arg("threads"));

@@ -111,11 +111,13 @@ struct CurvatureArgs {
 struct AscendArgs {
     Columns columns;
     int r, padded;
-    const double* U;     // (m + 1) x padded
-    const double* C;     // n x r
-    double* V;           // n x r
-    double* multiplier;  // nnz: L, then L+
-    double* w;           // nnz: w, then w+
+    const double* U;           // (m + 1) x padded
+    const double* C;           // n x r
+    double* V;                 // n x r
+    const double* multiplier;  // nnz: L
+    const double* w;           // nnz
+    double* multiplier_out;    // nnz: L+
+    double* w_out;             // nnz: w+
     double beta, next_beta;
 };
 

@@ -240,13 +240,14 @@ void ascend_columns(const AscendArgs& args, int64_t begin, int64_t end, double* 
                 gap2 += gap * gap;
                 return splat(0.0) - gap - updated * per_next;
             };
-            double* multiplier = args.multiplier + first;
-            double* w = args.w + first;
+            const double* multiplier = args.multiplier + first;
+            double* multiplier_out = args.multiplier_out + first;
+            double* w = args.w_out + first;
             int64_t k = 0;
             pack updated;
             for (; k + 4 <= count; k += 4) {
                 store(w + k, step(load(e + k), load(multiplier + k), updated));
-                store(multiplier + k, updated);
+                store(multiplier_out + k, updated);
             }
             if (k < count) {
                 double old[4] = {0, 0, 0, 0};
@@ -254,7 +255,7 @@ void ascend_columns(const AscendArgs& args, int64_t begin, int64_t end, double* 
                 const pack after = step(load(e + k), load(old), updated);
                 for (int64_t i = k; i < count; ++i) {
                     w[i] = after[int(i - k)];
-                    multiplier[i] = updated[int(i - k)];
+                    multiplier_out[i] = updated[int(i - k)];
                 }
             }
             add_to_rows(G, args.padded, rows, count, w, v.data());

@@ -27,7 +27,7 @@ class Method:
     max_iter: int = 500
 
     def solver(self, **more):
-        return from_name(self.name).set_params(**dict(self.parameters), **more)
+        return from_name(self.name).set_params(**(dict(self.parameters) | more))
 
 
 # a new method: one line here
@@ -37,9 +37,16 @@ METHODS = [
     Method("amanpg", A=1e-2, B=1e-2, full=1e-2, clean=1e-2),
     Method("manpgc", A=1e-6, B=1e-6, full=1e-6, clean=1e-6),
     Method("amanpgc", A=1e-6, B=1e-6, full=1e-6, clean=1e-6),
+    Method("rmc", A=1e-6, B=1e-6, full=1e-6, clean=1e-6),
+    Method("lmafit", A=1e-6, B=1e-6, full=1e-6, clean=1e-6),
+    Method("subgm", A=1e-5, B=1e-5, full=1e-5, clean=1e-5),
     Method("irls", A=1e-6, B=1e-6, full=1e-6, clean=1e-6),
     Method("hq", A=1e-6, B=1e-6, full=1e-6, clean=1e-6),
     Method("lp", A=1e-6, B=1e-6, full=1e-6, clean=1e-6),
+    Method("rpca_gd", A=1e-6, B=1e-6, full=1e-6, clean=1e-6, parameters=(("alpha", 0.3),)),
+    Method("scaledgd", A=1e-6, B=1e-6, full=1e-6, clean=1e-6, parameters=(("alpha", 0.25),)),
+    Method("unified", A=1e-6, B=1e-6, full=1e-6, clean=1e-6, parameters=(("alpha", 0.3),)),
+    Method("rgnmr", A=1e-6, B=1e-6, full=1e-6, clean=1e-6, parameters=(("outliers", 0.12),)),
     Method("optspace", clean=1e-6),
     Method("rtrmc", clean=1e-10),
     Method("set", clean=1e-6),
@@ -283,10 +290,10 @@ def test_what_it_needs_is_asked_for_before_the_first_iteration(method):
 def test_bits_do_not_depend_on_the_number_of_threads(native):
     code = """
 import hashlib, lowsparse as ls
-from test_methods import METHODS, small, from_name
+from test_methods import METHODS, from_name
 for method in METHODS:
-    full = from_name(method.name).full
-    M = ls.datasets.synthetic(150 if full else 300, 200, rank=3, density=1 if full else 0.4, outliers=0.1, random_state=5).M
+    kind = {"density": 1.0 if from_name(method.name).full else 0.4, "outliers": 0.1}
+    M = ls.datasets.synthetic(200, 250, rank=3, **kind, random_state=5).M
     r = ls.solve(M, 3, method=method.solver(), max_iter=8, random_state=5)
     print(method.name, hashlib.sha256(r.L.U.tobytes() + r.L.V.tobytes() + r.S.data.tobytes()).hexdigest())
 """

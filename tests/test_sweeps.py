@@ -18,7 +18,7 @@ from conftest import (
 )
 from lowsparse import LowRank, ObservedMatrix
 from lowsparse.losses import Kind, Loss
-from lowsparse.sweeps import BACKENDS, Magnitudes, Robust, Rule, available, open_sweep
+from lowsparse.sweeps import BACKENDS, Magnitudes, Multiplier, Robust, Rule, available, open_sweep
 from lowsparse.sweeps.native import num_threads
 
 RANKS = [*range(1, 17), 20, 33, 50]
@@ -234,10 +234,11 @@ def test_an_ascent_is_the_augmented_lagrangian_on_dense_matrices(backend, r):
     new = multiplier + beta * (e + M.values - Z)
     w_new = Z - new / next_beta - (e + M.values)
 
-    found = opened(M, backend).ascend(U, C, multiplier, w, beta, next_beta)
+    out = Multiplier(np.full(M.nnz, np.nan), np.full(M.nnz, np.nan))
+    found = opened(M, backend).ascend(U, C, Multiplier(multiplier, w), out, beta, next_beta)
     assert_close(found.V, V, EXACT)
-    assert_close(multiplier, new, EXACT)
-    assert_close(w, w_new, EXACT)
+    assert_close(out.values, new, EXACT)
+    assert_close(out.w, w_new, EXACT)
     assert_close(found.G, on_grid(M, w_new) @ V, EXACT)
     assert_close(found.l1, np.abs(e).sum(), EXACT)
     assert_close(found.infeasible, np.linalg.norm(e + M.values - Z), EXACT)
@@ -335,11 +336,12 @@ def test_a_sweep_has_the_same_bits_for_every_number_of_threads(native, monkeypat
         fitted = sweep.regress(U, None, Robust(c=0.1, first_c=2.0, turns=3, bound=0.2))
         seen += [a.tobytes() for a in (fitted.V, fitted.inside, fitted.before.counts, sweep.residual(U, fitted.V))]
         V, y, loss = fitted.V, sweep.entries(U, fitted.V), Loss(Kind.PSEUDO_HUBER, c=0.3)
-        gradient, multiplier, w = sweep.gradient(U, V, loss), np.zeros(M.nnz), np.ones(M.nnz)
+        gradient = sweep.gradient(U, V, loss)
+        now, out = (Multiplier(np.full(M.nnz, value), np.ones(M.nnz)) for value in (0.0, 1.0))
         seen += [a.tobytes() for a in (gradient.U, gradient.V, sweep.product(y, V), sweep.product_transposed(y, U))]
         seen += [gradient.value, sweep.curvature(U, V, U, V, loss)]
-        ascent = sweep.ascend(U, V, multiplier, w, 0.5, 0.7)
-        seen += [a.tobytes() for a in (ascent.V, ascent.G, multiplier, w)] + [ascent.l1, ascent.infeasible]
+        ascent = sweep.ascend(U, V, now, out, 0.5, 0.7)
+        seen += [a.tobytes() for a in (ascent.V, ascent.G, *out)] + [ascent.l1, ascent.infeasible]
         for rule in Rule:
             found, out = swept(sweep, U, S, rule, gamma=0.4, lambda2=1e-10)
             sums = np.array([found.smooth_in, found.smooth_out, found.l1, found.dS])

@@ -47,7 +47,16 @@ class ColumnSweep:
         self, U: Float, V: Float, A: Float, B: Float, kind: int, c: float, p: float, threads: int
     ) -> float: ...
     def ascend(
-        self, U: Float, C: Float, multiplier: Float, w: Float, beta: float, next_beta: float, threads: int
+        self,
+        U: Float,
+        C: Float,
+        multiplier: Float,
+        w: Float,
+        multiplier_out: Float,
+        w_out: Float,
+        beta: float,
+        next_beta: float,
+        threads: int,
     ) -> tuple[Float, Float, float, float]: ...
     def grams(self, U: Float, threads: int) -> Float: ...
     def kth_largest(self, y: Float, k: NDArray[np.int64], threads: int) -> Float: ...

@@ -7,14 +7,25 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..geometry import relative_change
 from ..lowrank import LowRank
 from ..scale import OUTLIER, outlying, robust_scale
-from ..sweeps import Float
+from ..start import left_singular_vectors
+from ..sweeps import Float, open_sweep
 from .base import Outcome, Problem, Solver, State, require_positive
 
-__all__ = ["FactorSolver", "FactorState", "by_residual", "spectral_factors", "trace_row"]
+__all__ = [
+    "EXPLAINED",
+    "FactorSolver",
+    "FactorState",
+    "by_residual",
+    "clipped_factors",
+    "clipped_subspace",
+    "spectral_factors",
+    "trace_row",
+]
 
 EXPLAINED = 1e-5  # of the unit: a residual this small is no outlier, however small the noise
 
@@ -80,6 +91,27 @@ def spectral_factors(problem: Problem) -> tuple[Float, Float]:
     U = problem.start()
     x = np.clip(problem.M.values, -problem.clip, problem.clip).astype(np.float64, copy=False)
     return U, problem.sweep.product_transposed(x, U) / problem.M.density
+
+
+def clipped_subspace(problem: Problem, values: NDArray[Any]) -> Float:
+    """The leading left singular vectors of the data with these values instead of their own."""
+    own = open_sweep(problem.M.with_values(values.astype(problem.M.dtype, copy=False)), problem.sweep.name)
+    rng = np.random.default_rng([problem.seed, 1])
+    return left_singular_vectors(own, problem.M.shape[0], problem.rank, rng)[0]
+
+
+def clipped_factors(problem: Problem, medians: float = 4.0, drop: bool = False) -> tuple[Float, Float]:
+    """U⁰ and V⁰ as of `spectral_factors`, with entries clipped (or dropped) beyond so many medians.
+
+    Ten per cent of gross outliers, clipped to 20 medians, still outweigh the rest; clipped to four they do not, and
+    large entries that are right still count as large. A start that was given is taken as it is.
+    """
+    if problem.start_given:
+        return spectral_factors(problem)
+    M, bound = problem.M, medians * problem.unit
+    x = M.values * (np.abs(M.values) <= bound) if drop else np.clip(M.values, -bound, bound)
+    U = clipped_subspace(problem, x)
+    return U, problem.sweep.product_transposed(x.astype(np.float64, copy=False), U) / M.density
 
 
 def trace_row(

@@ -38,10 +38,9 @@ from numpy.typing import NDArray
 from ..geometry import basis
 from ..losses import EFFICIENT, Kind, Loss
 from ..scale import CONSISTENT, OUTLIER
-from ..start import left_singular_vectors
 from ..sweeps import Float, Magnitudes, Robust, Sweep, enough, open_sweep
 from .base import Problem, require, require_positive
-from .factors import EXPLAINED, FactorSolver, FactorState, spectral_factors
+from .factors import EXPLAINED, FactorSolver, FactorState, clipped_subspace, spectral_factors
 
 __all__ = ["IRLS", "IRLSState"]
 
@@ -187,7 +186,6 @@ def first_factors(problem: Problem) -> tuple[Float, Float]:
     if problem.start_given:
         U = problem.start()
     else:  # a wild entry would have a singular vector of its own
-        M, clip = problem.M, WILD * problem.unit
-        clipped = open_sweep(M.with_values(np.clip(M.values, -clip, clip)), problem.sweep.name)
-        U, _ = left_singular_vectors(clipped, M.shape[0], problem.rank, np.random.default_rng([problem.seed, 1]))
+        clip = WILD * problem.unit
+        U = clipped_subspace(problem, np.clip(problem.M.values, -clip, clip))
     return U, afresh(problem.sweep, U, Robust(c=EXPLAINED * problem.unit, unit=problem.unit))

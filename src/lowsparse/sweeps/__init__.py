@@ -11,7 +11,7 @@ import os
 import warnings
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ __all__ = [
     "Float",
     "Gradient",
     "Magnitudes",
+    "Multiplier",
     "Regressed",
     "Robust",
     "Rule",
@@ -147,12 +148,19 @@ class Gradient:
     V: Float  # n x r: Yᵀ U
 
 
+class Multiplier(NamedTuple):
+    """Λ of an augmented Lagrangian, and w = Z - Λ/β - UVᵀ, one value of each per entry."""
+
+    values: Float
+    w: Float
+
+
 @dataclass(frozen=True)
 class Ascent:
     """What one pass of the augmented Lagrangian gives back (see `Sweep.ascend`)."""
 
     V: Float  # n x r
-    G: Float  # m x r: Sp(w_out) V
+    G: Float  # m x r: Sp(w⁺) V
     l1: float  # Σ|e|
     infeasible: float  # ‖UVᵀ - Z‖ on Ω
 
@@ -204,11 +212,11 @@ class Sweep(Protocol):
         """Σ w(e) d² over Ω, for d = P_Ω(A Bᵀ): twice the loss' quadratic bound at UVᵀ along the direction A Bᵀ."""
         ...
 
-    def ascend(self, U: Float, C: Float, multiplier: Float, w: Float, beta: float, next_beta: float) -> Ascent:
+    def ascend(self, U: Float, C: Float, now: Multiplier, out: Multiplier, beta: float, next_beta: float) -> Ascent:
         """The V, Z and Λ steps of the augmented Lagrangian ‖P_Ω(Z - M)‖₁ + ⟨Λ, UVᵀ - Z⟩ + β/2 ‖UVᵀ - Z‖².
 
-        v = c + Uᵀw for each column (c a row of C, n x r); e = Uv - x; Λ⁺ = clip(Λ + βe, ±1), which replaces Λ in
-        `multiplier`; and w⁺ = (Λ - Λ⁺)/β - Λ⁺/β', which replaces w, is what Z - Λ⁺/β' has besides UVᵀ.
+        v = c + Uᵀw for each column (c a row of C, n x r); e = Uv - x; Λ⁺ = clip(Λ + βe, ±1); w⁺ = (Λ - Λ⁺)/β - Λ⁺/β'.
+        Λ and w are those of `now`; Λ⁺ and w⁺ are written to `out`, which must be other memory.
         """
         ...
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..losses import Loss
 from ..observed import ObservedMatrix
-from . import Ascent, Float, Gradient, Magnitudes, Regressed, Robust, Rule, Swept
+from . import Ascent, Float, Gradient, Magnitudes, Multiplier, Regressed, Robust, Rule, Swept
 
 _reason: str | None = None
 try:
@@ -123,9 +123,9 @@ class ColumnSweep:
         U, V, A, B = (_whole(factor) for factor in (U, V, A, B))
         return self.core.curvature(U, V, A, B, int(loss.kind), loss.c, loss.p, self.threads)
 
-    def ascend(self, U: Float, C: Float, multiplier: Float, w: Float, beta: float, next_beta: float) -> Ascent:
+    def ascend(self, U: Float, C: Float, now: Multiplier, out: Multiplier, beta: float, next_beta: float) -> Ascent:
         """V, Z, Λ and the product with the new w, in one pass."""
-        V, G, l1, gap2 = self.core.ascend(_whole(U), _whole(C), multiplier, w, beta, next_beta, self.threads)
+        V, G, l1, gap2 = self.core.ascend(_whole(U), _whole(C), *now, *out, beta, next_beta, self.threads)
         return Ascent(V, G, l1, float(np.sqrt(gap2)))
 
     def grams(self, U: Float) -> Float:

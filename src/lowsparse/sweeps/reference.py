@@ -13,7 +13,7 @@ from scipy import sparse
 
 from ..losses import Loss
 from ..observed import ObservedMatrix
-from . import Ascent, Float, Gradient, Magnitudes, Regressed, Robust, Rule, Swept, enough
+from . import Ascent, Float, Gradient, Magnitudes, Multiplier, Regressed, Robust, Rule, Swept, enough
 
 PIVOT_TOLERANCE = 1e-13  # a pivot below this share of its diagonal entry is rounding: that direction is dropped
 
@@ -196,15 +196,14 @@ class ColumnSweep:
         """Σ w(e) d²."""
         return float(np.sum(loss.weight(self.residual(U, V)) * self.entries(A, B) ** 2))
 
-    def ascend(self, U: Float, C: Float, multiplier: Float, w: Float, beta: float, next_beta: float) -> Ascent:
+    def ascend(self, U: Float, C: Float, now: Multiplier, out: Multiplier, beta: float, next_beta: float) -> Ascent:
         """The steps in V, Z and Λ, and the product for the step in U that follows."""
-        V = C + self.product_transposed(w, U)
+        V = C + self.product_transposed(now.w, U)
         e = self.residual(U, V)
-        new = np.clip(multiplier + beta * e, -1.0, 1.0)
-        gap = (new - multiplier) / beta
-        w[:] = -gap - new / next_beta
-        multiplier[:] = new
-        return Ascent(V, self.product(w, V), float(np.sum(np.abs(e))), float(np.linalg.norm(gap)))
+        out.values[:] = np.clip(now.values + beta * e, -1.0, 1.0)
+        gap = (out.values - now.values) / beta
+        out.w[:] = -gap - out.values / next_beta
+        return Ascent(V, self.product(out.w, V), float(np.sum(np.abs(e))), float(np.linalg.norm(gap)))
 
     def grams(self, U: Float) -> Float:
         """Column by column."""
