@@ -1,0 +1,251 @@
+"""What methods that are told the share of outliers have in common: the operator T_α, their start and their iteration.
+
+T_α(Z) keeps Z_ij if it is among the ⌊α d⌋ largest magnitudes of its row and also of its column, d being the number of
+entries observed there, and makes it zero otherwise: what is kept is taken for an outlier. So α has to exceed the
+largest share of outliers in any row or column, not their share on average: ten per cent of outliers at random leave
+some line of 90 entries with twenty.
+
+Its first use: X. Yi, D. Park, Y. Chen, C. Caramanis: Fast Algorithms for Robust PCA via Gradient Descent, NIPS 2016.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..observed import ObservedMatrix
+from ..scale import OUTLIER, robust_scale
+from ..start import left_singular_vectors
+from ..sweeps import Float, Sweep, open_sweep
+from .base import Outcome, Problem, require, require_positive
+from .factors import EXPLAINED, FactorSolver, FactorState, by_residual
+
+__all__ = [
+    "TrimmedSolver",
+    "TrimmedState",
+    "Trimming",
+    "above",
+    "allowed",
+    "balanced",
+    "incoherent",
+    "largest_share",
+    "outliers_left",
+    "spectral_start",
+]
+
+SURELY = 2 * OUTLIER  # times the noise: an entry so far off is no inlier
+STEEP = 0.75  # t σ₁ at the current L, at most. T_α(M) has the largest entries of L too: σ₁ is too small at the start
+UNSETTLED = 30.0  # times the error that L still has, relative to the entries: smaller residuals may go away
+STAYS = 0.99  # of its size, from one iteration to the next
+
+
+def largest_share(M: ObservedMatrix, is_outlier: ArrayLike) -> float:
+    """The largest share of outliers in any row or column of M: what `alpha` must exceed.
+
+    >>> import lowsparse as ls
+    >>> problem = ls.datasets.synthetic(60, 50, rank=1, density=0.5, outliers=0.1, random_state=1)
+    >>> found = ls.solve(problem.M, rank=1)
+    >>> round(largest_share(found.M, found.is_outlier), 2)
+    0.29
+    """
+    wrong = np.asarray(is_outlier)
+    if wrong.shape != (M.nnz,) or wrong.dtype != bool:
+        raise ValueError(f"is_outlier must hold True or False for each of the {M.nnz} entries of M")
+    rows = np.bincount(M.rows[wrong], minlength=M.shape[0])
+    columns = np.bincount(M.columns_of_entries()[wrong], minlength=M.shape[1])
+    parts, wholes = np.concatenate([rows, columns]), np.concatenate([M.row_counts, M.column_counts])
+    return float(np.max(parts / np.maximum(wholes, 1)))
+
+
+class Trimming:
+    """T_α on Ω."""
+
+    def __init__(self, M: ObservedMatrix, sweep: Sweep) -> None:
+        self.M, self.columns = M, sweep
+        self.rows = open_sweep(M.T, sweep.name)
+        self.by_row = np.argsort(M.rows, kind="stable")  # the k-th entry of M.T is entry by_row[k] of M
+
+    def outliers(self, y: Float, alpha: float) -> NDArray[np.bool_]:
+        """Where T_α(y) keeps y.
+
+        Of equal magnitudes at the limit none is kept, so that no line loses more than ⌊α d⌋ of its entries. (The
+        paper's form, "at least the ⌊α d⌋-th largest", keeps them all: of a constant matrix nothing would be left.)
+        """
+        M = self.M
+        by_column = self.columns.kth_largest(y, allowed(M.column_counts, alpha) + 1)
+        by_row = self.rows.kth_largest(y[self.by_row], allowed(M.row_counts, alpha) + 1)
+        size = np.abs(y)
+        return np.asarray((size > np.repeat(by_column, M.column_counts)) & (size > by_row[M.rows]))
+
+
+def allowed(counts: NDArray[np.int64], alpha: float) -> NDArray[np.int64]:
+    """⌊α d⌋. As α may be a ratio of counts, what is a whole number but for rounding is that number."""
+    return np.asarray(np.floor(alpha * counts * (1 + 1e-12)), dtype=np.int64)
+
+
+def above(y: Float, k: int) -> NDArray[np.bool_]:
+    """The k largest magnitudes of all; fewer if some are equal at the limit.
+
+    >>> above(np.array([1.0, -5.0, 3.0, 3.0]), 2).tolist()
+    [False, True, False, False]
+    """
+    size = np.abs(y)
+    at = y.size - 1 - min(k, y.size - 1)
+    return np.asarray(size > np.partition(size, at)[at])
+
+
+def balanced(U: Float, V: Float) -> tuple[Float, Float]:
+    """P Σ^½ and Q Σ^½ from the singular value decomposition U Vᵀ = P Σ Qᵀ.
+
+    >>> U, V = balanced(np.array([[2.0], [0.0]]), np.array([[0.0], [8.0]]))
+    >>> np.abs(U).round(12).tolist(), np.abs(V).round(12).tolist()
+    ([[4.0], [0.0]], [[0.0], [4.0]])
+    """
+    left, R = np.linalg.qr(U)
+    right, T = np.linalg.qr(V)
+    P, sigma, Qt = np.linalg.svd(R @ T.T)
+    root = np.sqrt(sigma)
+    return (left @ P) * root, (right @ Qt.T) * root
+
+
+def spectral_start(problem: Problem, outliers: NDArray[np.bool_]) -> tuple[Float, Float]:
+    """The rank-r approximation of A / p, balanced: A is the observed matrix, zero elsewhere and at the outliers.
+
+    What remains of wild entries is clipped. A start that was given takes the place of the left singular vectors.
+    """
+    M = problem.M
+    y = np.clip(np.where(outliers, 0, M.values), -problem.clip, problem.clip)
+    if problem.start_given:
+        U = problem.start()
+    else:
+        rng = np.random.default_rng([problem.seed, 0x7472696D])
+        U = left_singular_vectors(open_sweep(M.with_values(y), problem.sweep.name), M.shape[0], problem.rank, rng)[0]
+    return balanced(U, problem.sweep.product_transposed(y.astype(np.float64, copy=False), U) / M.density)
+
+
+def incoherent(A: Float, mu: float, norm: float) -> Float:
+    """A (d x r) with rows longer than √(4μr/d) `norm` shortened to that."""
+    longest = np.sqrt(4 * mu * A.shape[1] / A.shape[0]) * norm
+    lengths = np.linalg.norm(A, axis=1, keepdims=True)
+    return np.asarray(A * (longest / np.maximum(lengths, longest or 1.0)))
+
+
+def outliers_left(problem: Problem, before: FactorState, after: FactorState, e: Float, out: NDArray[np.bool_]) -> int:
+    """How many entries that are not `out` look like outliers now that L has come to rest; e is of the state before.
+
+    They stand out from the noise, from what L has still to go, and they stay.
+    """
+    change, last = after.accuracy, before.accuracy
+    ratio = min(change / last if last else 1.0, 0.999)
+    error = change / (1 - ratio)  # the sum of a geometric series of changes
+    bound = max(SURELY * robust_scale(e), EXPLAINED * problem.unit, UNSETTLED * error * problem.scale)
+    left = ~out & (np.abs(e) > bound)
+    if left.any():
+        left &= np.abs(problem.sweep.residual(after.U, after.V)) > STAYS * np.abs(e)
+    return int(np.count_nonzero(left))
+
+
+@dataclass(kw_only=True)
+class TrimmedState(FactorState):
+    """L = U Vᵀ; the outliers follow from it."""
+
+    scratch: ClassVar[tuple[str, ...]] = ("trimming",)
+
+    trimming: Trimming
+    sigma: float  # σ₁: the largest singular value of L at the start
+
+
+@dataclass(kw_only=True)
+class TrimmedSolver(FactorSolver):
+    """Descent on 1/2p ‖P_Ω(UVᵀ + S - M)‖² + weight/4 ‖UᵀU - VᵀV‖², with S trimmed from M - UVᵀ in each iteration.
+
+    It starts from the rank-r approximation of (M - T_α(M)) / p.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("alpha",)
+    weight: ClassVar[float] = 0.0  # of the term that balances U and V
+
+    alpha: float | None = None  # trimmed of each row and column; has to be given: `largest_share`, and 0.01 more
+    step: float = 0.5  # η, against what the method takes for the length of a step; the papers' value
+
+    def check(self, problem: Problem) -> None:
+        """Check that there is an α, and the step."""
+        super().check(problem)
+        if self.alpha is None:
+            raise ValueError(
+                f"{self.name} needs alpha, the share of the entries of each row and column that it may take for "
+                "outliers. It must exceed the largest share of outliers in any row or column, not the average. If "
+                "nothing better is known, take it from what the default method finds: found = ls.solve(M, rank); "
+                "alpha = ls.solvers.trimming.largest_share(found.M, found.is_outlier) + 0.01"
+            )
+        number = isinstance(self.alpha, int | float | np.integer | np.floating) and not isinstance(self.alpha, bool)
+        require(number and 0 <= self.alpha < 1, "alpha", self.alpha, "in [0, 1)")
+        require(self.step is not None, "step", self.step, "positive and finite")
+        require_positive(self, "step")
+
+    @property
+    def trimmed(self) -> float:
+        """The share that is trimmed of each row and column in an iteration."""
+        return float(self.alpha or 0.0)
+
+    def init(self, problem: Problem) -> TrimmedState:
+        """U⁰ = P Σ^½ and V⁰ = Q Σ^½."""
+        trimming = Trimming(problem.M, problem.sweep)
+        x = problem.M.values.astype(np.float64, copy=False)
+        U, V = spectral_start(problem, trimming.outliers(x, float(self.alpha or 0.0)))
+        return TrimmedState(U=U, V=V, trimming=trimming, sigma=float(np.linalg.norm(U, 2) ** 2))
+
+    def outliers(self, problem: Problem, state: TrimmedState, e: Float) -> NDArray[np.bool_]:
+        """Where S is not zero, given the residuals; it is -e there."""
+        return state.trimming.outliers(e, self.trimmed)
+
+    def gradient(self, problem: Problem, U: Float, V: Float, y: Float) -> tuple[float, Float, Float]:
+        """The objective, where P_Ω(UVᵀ + S - M) = y, and its derivatives with respect to U and V."""
+        p = problem.M.density
+        D = U.T @ U - V.T @ V
+        value = float(y @ y) / (2 * p) + self.weight / 4 * float(np.vdot(D, D))
+        GU = problem.sweep.product(y, V) / p + self.weight * (U @ D)
+        GV = problem.sweep.product_transposed(y, U) / p - self.weight * (V @ D)
+        return value, GU, GV
+
+    def descend(self, problem: Problem, state: TrimmedState, GU: Float, GV: Float) -> tuple[Float, Float]:
+        """U - t ∇_U, V - t ∇_V with t = η/σ₁, if that is not too long a step where L has grown."""
+        now = max(float(np.linalg.eigvalsh(F.T @ F)[-1]) for F in (state.U, state.V))
+        t = self.step / (max(state.sigma, self.step / STEEP * now) or 1.0)  # σ₁ = 0: L = 0, and so are the gradients
+        return state.U - t * GU, state.V - t * GV
+
+    def advance(self, problem: Problem, state: TrimmedState) -> TrimmedState:
+        """Trim, then step. The objective is that of the point the step starts from."""
+        e = problem.sweep.residual(state.U, state.V)
+        outliers = self.outliers(problem, state, e)
+        with np.errstate(over="ignore", invalid="ignore"):  # a step that was given may be too long
+            value, GU, GV = self.gradient(problem, state.U, state.V, np.where(outliers, 0.0, e))
+            U, V = self.descend(problem, state, GU, GV)
+            after = TrimmedState(U=U, V=V, objective=value, trimming=state.trimming, sigma=state.sigma)
+            self.moved(problem, state, after, trimmed=float(np.count_nonzero(outliers)))
+        if after.failure:
+            after.U, after.V = state.U, state.V
+            after.advice = "the iteration ran into numbers that are not finite: give a smaller step"
+        elif problem.tol > 0 and after.accuracy <= problem.tol:
+            self._doubt(after, outliers_left(problem, state, after, e, outliers))
+        return after
+
+    def _doubt(self, after: TrimmedState, left: int) -> None:
+        """L is at rest, and wrong if outliers take part in the fit: there is no room for them where they are."""
+        if left:
+            after.failure = "stalled"
+            after.advice = (
+                f"L does not change any more, but {left} of the entries that it fits stand out like outliers: alpha = "
+                f"{self.alpha:.3g} is too small for their rows or columns, so raise it. The default method can tell by "
+                "how much: found = ls.solve(M, rank); "
+                "alpha = ls.solvers.trimming.largest_share(found.M, found.is_outlier) + 0.01"
+            )
+
+    def finish(self, problem: Problem, state: Any) -> Outcome:
+        """L, and S = M - L where that is more than noise."""
+        e = problem.sweep.residual(state.U, state.V)
+        y = np.where(self.outliers(problem, state, e), 0.0, e)
+        return by_residual(problem, self.lowrank(problem, state), self.gradient(problem, state.U, state.V, y)[0])
