@@ -14,7 +14,6 @@ in the same run and in turns, the median of
 from __future__ import annotations
 
 import argparse
-import csv
 import gc
 import os
 import statistics
@@ -34,8 +33,10 @@ from lowsparse.start import generator, starting_subspace
 from lowsparse.sweeps import Float, Sweep, available, open_sweep
 from lowsparse.sweeps.native import num_threads
 
-METHODS = ("manpg", "amanpg", "manpgc", "amanpgc")
-ORACLE = {"manpg": "manpg", "manpgc": "manpg", "amanpg": "amanpg", "amanpgc": "amanpg"}  # the same iteration
+from .output import write_csv
+
+METHODS = ("manpg", "amanpg", "manpgc", "amanpgc", "rmc", "lmafit", "subgm")
+ORACLE = {"manpgc": "manpg", "amanpgc": "amanpg"}  # the same iteration
 WARM_UP = 3  # iterations before the first that is timed
 AGAIN = 20  # iterations after which a method starts anew: it is timed on its way, not after its end
 
@@ -48,12 +49,21 @@ class Shape:
     n: int
     density: float
     ranks: tuple[int, ...]
-    bounds: dict[int, float]  # by rank: what AManPG on all threads may cost, in scipy's products
+    bounds: dict[tuple[str, int], float]  # by method and rank: what it may cost on all threads, in scipy's products
 
 
 SHAPES = {
-    "square": Shape(5000, 5000, 0.1, (2, 5, 10, 20, 50), {5: 1.2, 10: 2.5, 20: 2.6}),
-    "video": Shape(25344, 300, 0.5, (2,), {2: 1.2}),
+    "square": Shape(
+        5000,
+        5000,
+        0.1,
+        (2, 5, 10, 20, 50),
+        {
+            **{("amanpg", 5): 1.2, ("amanpg", 10): 2.5, ("amanpg", 20): 2.6},
+            **{("rmc", 5): 3.0, ("lmafit", 5): 3.0, ("subgm", 5): 3.0},
+        },
+    ),
+    "video": Shape(25344, 300, 0.5, (2,), {("amanpg", 2): 1.2}),
     "wide": Shape(1000, 30000, 0.1, (5,), {}),
 }
 QUICK = {
@@ -146,7 +156,7 @@ def measure(shape: Shape, rank: int, *, repeats: int, oracle: bool) -> list[dict
                 contestants[f"{method} {count}"] = Iteration(M, rank, sweep, U, method)
         if oracle:
             plain = open_sweep(M, "numpy")
-            slow = {name: Iteration(M, rank, plain, U, name) for name in ("manpg", "amanpg")}
+            slow = {name: Iteration(M, rank, plain, U, name) for name in METHODS if name not in ORACLE}
         gc.collect()
         seconds = medians(contestants, repeats)
         oracle_seconds = medians(slow, 1, in_a_row=1)
@@ -154,8 +164,8 @@ def measure(shape: Shape, rank: int, *, repeats: int, oracle: bool) -> list[dict
     for method in METHODS:
         for count in counts:
             own = seconds[f"{method} {count}"]
-            numpy_seconds = oracle_seconds.get(ORACLE[method])
-            bound = shape.bounds.get(rank) if method == "amanpg" and count == counts[-1] else None
+            numpy_seconds = oracle_seconds.get(ORACLE.get(method, method))
+            bound = shape.bounds.get((method, rank)) if count == counts[-1] else None
             ratio = own / seconds["scipy"]
             rows.append(
                 {
@@ -245,11 +255,7 @@ def main() -> None:
     if not everything:
         parser.error("nothing to measure: these shapes do not have these ranks")
     if given.out is not None:
-        given.out.mkdir(parents=True, exist_ok=True)
-        with open(given.out / "kernels.csv", "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, list(everything[0]))
-            writer.writeheader()
-            writer.writerows(everything)
+        write_csv(given.out / "kernels.csv", everything)
         print(f"numbers: {given.out / 'kernels.csv'}")
 
 

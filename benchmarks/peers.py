@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import csv
 import importlib
 import importlib.metadata
 import json
@@ -56,6 +55,7 @@ from lowsparse import plots
 from lowsparse.cli.text import table
 
 from . import memory
+from .output import write_csv
 
 RANK = 5
 OUTLIERS = 0.1
@@ -361,11 +361,7 @@ def main() -> None:
         rows += found
     if not rows:
         parser.error("nobody to measure: see above what to install")
-    given.out.mkdir(parents=True, exist_ok=True)
-    with open(given.out / "peers.csv", "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    write_csv(given.out / "peers.csv", rows)
     figure(rows).savefig(given.out / "peers.png")
     print(f"picture and numbers: {given.out}")
 

@@ -15,7 +15,6 @@ Prints a table for every grid, and the cells where the default is beaten by more
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 import os
 import statistics
@@ -38,12 +37,14 @@ import lowsparse as ls
 from lowsparse import plots
 from lowsparse.cli.text import table
 
+from .contenders import DEFAULT, contenders
+from .output import write_csv
+
 SUCCESS = 1e-4  # relative difference
 MARGIN = 5  # correct entries of a line beyond the rank, for it to be determined
 MAX_ITER = 1000
 SEED = 20  # of the data
-DEFAULT = ls.solvers.from_name("auto").name
-FIXED = ("manpg", "amanpg")  # they need a γ
+FIXED = ("manpg", "amanpg")  # with their fixed γ they do not come as close as SUCCESS
 
 
 @dataclass(frozen=True)
@@ -209,6 +210,21 @@ class Cell:
         """The share of successes."""
         return self.successes / len(self.trials)
 
+    def row(self) -> dict[str, object]:
+        """Its numbers, for a table."""
+        return {
+            "grid": self.grid.name,
+            "x": self.grid.x,
+            "x_value": self.at[0],
+            "y": self.grid.y,
+            "y_value": self.at[1] if self.grid.y else "",
+            "method": self.method,
+            "trials": len(self.trials),
+            "successes": self.successes,
+            "median_error": f"{statistics.median(trial.error for trial in self.trials):.3g}",
+            "median_seconds": f"{statistics.median(trial.seconds for trial in self.trials):.3g}",
+        }
+
 
 @contextmanager
 def workers(jobs: int) -> Iterator[ProcessPoolExecutor | None]:
@@ -340,30 +356,16 @@ def _curve(ax: Axes, cells: list[Cell], colour: str, order: int) -> None:
 
 def write(out: Path, everything: Sequence[dict[str, list[Cell]]]) -> None:
     """A picture for each method, and the numbers."""
-    out.mkdir(parents=True, exist_ok=True)
-    with open(out / "phase.csv", "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(
-            ["grid", "x", "x_value", "y", "y_value", "method", "trials", "successes", "median_error", "median_seconds"]
-        )
-        for found in everything:
-            for cell in (cell for cells in found.values() for cell in cells):
-                grid = cell.grid
-                place = [grid.x, cell.at[0], grid.y, cell.at[1] if grid.y else ""]
-                error, seconds = (
-                    statistics.median(getattr(trial, name) for trial in cell.trials) for name in ("error", "seconds")
-                )
-                counts = [len(cell.trials), cell.successes, f"{error:.3g}", f"{seconds:.3g}"]
-                writer.writerow([grid.name, *place, cell.method, *counts])
+    write_csv(out / "phase.csv", [cell.row() for found in everything for cells in found.values() for cell in cells])
     for method in everything[0]:
         figure(method, everything).savefig(out / f"phase_{method}.png")
 
 
 def main() -> None:
-    own = [name for name in ls.solvers.names() if name not in FIXED]
-    own.sort(key=lambda name: name != DEFAULT)
+    able = contenders()
+    own = [name for name in able if name not in FIXED]
     parser = argparse.ArgumentParser(prog="python -m benchmarks.phase", description="Where recovery ends.")
-    parser.add_argument("--methods", nargs="+", default=own, choices=own, help="default: all that need no γ")
+    parser.add_argument("--methods", nargs="+", default=own, choices=able, help="default: all but those with a fixed γ")
     parser.add_argument("--trials", type=int, help="problems in each cell (default: 10)")
     parser.add_argument("--jobs", type=int, default=1, help="processes, of one thread each (default: 1, all threads)")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""The default against every other method that finds its own parameters, and against scipy's svds, to 1e-8.
+"""The default against every other method that needs no more than a rank, and against scipy's svds, to 1e-8.
 
     python -m benchmarks.race --case 1 4 --out results
     python -m benchmarks.race
@@ -17,11 +17,10 @@ Everybody runs in turns, and the medians count.
 from __future__ import annotations
 
 import argparse
-import csv
 import gc
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,11 +36,12 @@ from lowsparse.cli.text import table
 from lowsparse.sweeps import available
 from lowsparse.sweeps.native import num_threads
 
+from .contenders import DEFAULT, contenders
+from .output import write_csv
+
 TARGET = 1e-8
 TOL = 1e-10  # of the others: none shall stop short of the target by its own test
-DEFAULT = ls.solvers.from_name("auto").name
 REFERENCE = "amanpgc"
-FIXED = ("manpg", "amanpg")  # their γ, which the user has to find, sets their floor
 OVER_SVDS = {5: 1.0, 10: 1.3}  # by rank: what the default may take, in svds
 TIMES_FASTER = 2.5  # than the reference, at least
 COOL_DOWN = 0.2  # seconds after svds: BLAS threads spin for a while
@@ -58,11 +58,6 @@ class Goal:
     def reached(self) -> bool:
         """Whether that is the target, and not the method's floor."""
         return self.error <= TARGET
-
-
-def others() -> list[str]:
-    """Those the default runs against."""
-    return [name for name in ls.solvers.names() if name not in (*FIXED, DEFAULT)]
 
 
 def goal_of(problem: ls.datasets.SyntheticProblem, method: str, max_iter: int) -> Goal:
@@ -119,7 +114,7 @@ def medians(contestants: dict[str, Callable[[], float]], repeats: int) -> dict[s
     return {name: statistics.median(times) for name, times in seconds.items()}
 
 
-def measure(case: int, *, shrink: int, repeats: int, max_iter: int) -> list[dict[str, object]]:
+def measure(case: int, others: Sequence[str], *, shrink: int, repeats: int, max_iter: int) -> list[dict[str, object]]:
     """Make the case and run everybody on it; one row for each."""
     problem = ls.datasets.paper_case(case, shrink=shrink, random_state=case)
     M, rank = problem.M, problem.L.rank
@@ -133,7 +128,7 @@ def measure(case: int, *, shrink: int, repeats: int, max_iter: int) -> list[dict
     first = ls.solve(M, rank)
     goals = {DEFAULT: Goal(first.n_iter, first.L.error(problem.L, relative=True))}
     contestants: dict[str, Callable[[], float]] = {"svds": time_svds, DEFAULT: lambda: time_default(problem)}
-    for method in others():
+    for method in others:
         goal = goals[method] = goal_of(problem, method, max_iter)
         contestants[method] = lambda method=method, goal=goal: time_method(problem, method, goal, max_iter)  # type: ignore[misc]
     seconds = medians(contestants, repeats)
@@ -211,7 +206,7 @@ def describe(rows: list[dict[str, object]]) -> str:
 def figure(rows: list[dict[str, object]]) -> Figure:
     """Seconds over those of svds, a group of bars for every case; hatched where only a floor was reached."""
     cases = sorted({int(str(row["case"])) for row in rows})
-    methods = [DEFAULT, *others()]
+    methods = [DEFAULT, *dict.fromkeys(str(row["method"]) for row in rows if row["method"] not in (DEFAULT, "svds"))]
     picture = Figure(figsize=(9.6, 4.2), dpi=140, layout="constrained")
     ax = picture.subplots()
     colours = iter(plots.OTHERS * len(methods))
@@ -259,6 +254,8 @@ def main() -> None:
         prog="python -m benchmarks.race", description="The default against the other methods and svds."
     )
     parser.add_argument("--case", nargs="+", default=["all"], metavar="1..8", help="cases, or all (default: all)")
+    rivals = [name for name in contenders() if name != DEFAULT]
+    parser.add_argument("--methods", nargs="+", default=rivals, choices=rivals, help="against whom (default: all)")
     parser.add_argument("--repeats", type=int, default=3, help="rounds; the median counts (default: 3)")
     parser.add_argument("--max-iter", type=int, default=1000, help="of the others (default: 1000)")
     parser.add_argument("--quick", action="store_true", help="a quarter of both sides: to see that it runs")
@@ -266,6 +263,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.repeats < 1 or given.max_iter < 1:
         parser.error("--repeats and --max-iter must be 1 or more")
+    others = list(dict.fromkeys(given.methods))
     names = [str(case) for case in every] if "all" in given.case else given.case
     if unknown := [name for name in names if name not in map(str, every)]:
         parser.error(f"the paper has cases 1 to 8, not {', '.join(unknown)}")
@@ -276,14 +274,10 @@ def main() -> None:
     print(f"medians over interleaved rounds; times faster: than {REFERENCE}. The default is {DEFAULT}\n", flush=True)
     rows: list[dict[str, object]] = []
     for case in sorted({int(name) for name in names}):
-        found = measure(case, shrink=4 if given.quick else 1, repeats=given.repeats, max_iter=given.max_iter)
+        found = measure(case, others, shrink=4 if given.quick else 1, repeats=given.repeats, max_iter=given.max_iter)
         print(describe(found) + "\n", flush=True)
         rows += found
-    given.out.mkdir(parents=True, exist_ok=True)
-    with open(given.out / "race.csv", "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    write_csv(given.out / "race.csv", rows)
     figure(rows).savefig(given.out / "race.png")
     print(f"picture and numbers: {given.out}")
 

@@ -11,7 +11,6 @@ and the peak memory of the solve as a multiple of the input (values and indices,
 from __future__ import annotations
 
 import argparse
-import csv
 import tempfile
 import time
 from collections.abc import Sequence
@@ -27,6 +26,7 @@ from lowsparse import plots
 from lowsparse.cli.text import table
 
 from . import memory
+from .output import write_csv
 
 TARGETS = (1e-3, 1e-6, 1e-8)
 REFERENCE = "amanpgc"
@@ -91,12 +91,14 @@ def write(out: Path, case: int, runs: dict[str, Run], title: str) -> None:
         method: {**run.result.trace, "error": run.errors} for method, run in runs.items()
     }
     plots.convergence_figure(traces, title=title).savefig(out / f"case-{case}.png")
-    with open(out / f"case-{case}.csv", "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["case", "method", "iteration", "seconds", "relative_difference", "gamma"])
-        for method, trace in traces.items():
-            for values in zip(trace["iteration"], trace["seconds"], trace["error"], trace["gamma"], strict=True):
-                writer.writerow([case, method, int(values[0]), *(f"{float(value):.6g}" for value in values[1:])])
+    columns = {"seconds": "seconds", "relative_difference": "error", "gamma": "gamma"}
+    rows = [
+        {"case": case, "method": method, "iteration": int(k)}
+        | {name: f"{float(trace[column][i]):.6g}" for name, column in columns.items()}
+        for method, trace in traces.items()
+        for i, k in enumerate(trace["iteration"])
+    ]
+    write_csv(out / f"case-{case}.csv", rows)
 
 
 def measure(case: int, methods: Sequence[str], *, shrink: int, max_iter: int, with_memory: bool, out: Path) -> None:
