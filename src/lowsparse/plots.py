@@ -20,6 +20,9 @@ STYLES = {
     "ladder": ("Ladder", "#000000", "-"),
     "amanpgc": ("AManPGC", "#0072B2", "-"),
     "manpgc": ("ManPGC", "#D55E00", "-"),
+    "rmc": ("RMC", "#009E73", "-"),
+    "lmafit": ("LMaFit", "#CC79A7", "-"),
+    "subgm": ("SubGM", "#999999", "-"),
     "amanpg": ("AManPG (fixed γ sets its floor)", "#56B4E9", (0, (5, 1.6))),
     "manpg": ("ManPG (fixed γ sets its floor)", "#E69F00", (0, (5, 1.6))),
 }

@@ -8,11 +8,13 @@ import typer
 
 from .._version import __version__
 from .demo import demo
+from .reproduce import reproduce
 
 __all__ = ["app"]
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 app.command()(demo)
+app.command()(reproduce)
 
 
 def _version(asked: bool) -> None:

@@ -22,6 +22,7 @@ from ..observed import ObservedMatrix
 from ..result import Result
 from ..solve import Progress, solve
 from ..sweeps.native import num_threads
+from .folder import obstacle
 from .text import table
 
 __all__ = ["demo"]
@@ -104,11 +105,8 @@ def _require(condition: bool, line: str) -> None:
 
 def _check_output(out: Path, force: bool) -> None:
     """Find out before the work whether its result can be kept."""
-    there = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.exists())
-    if not there.is_dir():
-        _fail(f"{there} is not a folder: choose another --out")
-    if not os.access(there, os.W_OK | os.X_OK):
-        _fail(f"cannot write to {there}: choose another --out")
+    if why := obstacle(out):
+        _fail(why)
     for name in (PICTURE, NUMBERS):
         if (out / name).exists() and not force:
             _fail(f"{out / name} exists: give --force to overwrite it, or another --out")

@@ -1,0 +1,111 @@
+"""The pictures: the paper's panels, and the backgrounds side by side."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import plots
+from . import settings
+from .jobs import Record, Store
+from .results import CaseResults, SceneResults, label
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["backgrounds", "panels"]
+
+ACROSS = 4  # panels in a row
+
+
+def panels(cases: Sequence[CaseResults]) -> Figure:
+    """The relative difference against seconds, and below against iterations, four cases in a row."""
+    rows = -(-len(cases) // ACROSS)
+    across = min(ACROSS, len(cases))
+    figure = _figure(3.5 * across + 0.3, 5.4 * rows + 0.5)
+    grid: Any = figure.subplots(2 * rows, across, squeeze=False)
+    for panel in grid.flat:
+        panel.set_visible(False)
+    for k, case in enumerate(cases):
+        traces = {method: _trace(record) for method in case.runs if (record := case.best(method))}
+        if not traces:
+            continue
+        for below, x in enumerate(("seconds", "iteration")):
+            ax: Axes = grid[2 * (k // ACROSS) + below, k % ACROSS]
+            ax.set_visible(True)
+            plots.convergence(traces, x=x, ax=ax)
+            limit = _far_enough(traces, x)
+            ax.set_xlim(0, limit)
+            for line in ax.lines:  # the dots where a curve ends are not clipped
+                line.set_visible(line.get_marker() != "o" or float(np.asarray(line.get_xdata())[-1]) <= limit)
+            ax.set_ylim(0.3 * settings.GOAL, 3.0)
+            ax.set_ylabel("relative difference" if k % ACROSS == 0 else "")
+            ax.set_title(f"Case {case.number}", fontsize=10.5, loc="left")
+            if k % ACROSS:
+                ax.tick_params(labelleft=False)
+    shown = [method for method in settings.METHODS if any(case.runs.get(method) for case in cases)]
+    lines = importlib.import_module("matplotlib.lines")
+    handles = [
+        lines.Line2D([], [], color=plots.STYLES[method][1], linestyle=plots.STYLES[method][2], label=label(method))
+        for method in shown
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(shown), frameon=False, fontsize=10)
+    return figure
+
+
+def _trace(record: Record) -> dict[str, Any]:
+    return {name: record[name] for name in ("iteration", "seconds", "error")}
+
+
+def _far_enough(traces: dict[str, dict[str, Any]], x: str) -> float:
+    """Where the axis ends: behind all that get to the difference judged by, and not far behind the last of them."""
+    ends = []
+    for trace in traces.values():
+        error = np.asarray(trace["error"])
+        if (error <= settings.JUDGED).any():
+            ends.append(trace[x][-1] if error[-1] <= settings.TARGETS[-1] else trace[x][int(np.argmin(error))])
+    return 1.04 * float(max(ends or [trace[x][-1] for trace in traces.values()]))
+
+
+def backgrounds(scenes: Sequence[SceneResults], store: Store) -> Figure:
+    """One frame, the trusted background, and what each method makes of it: a block for each share of the pixels."""
+    blocks = [_pictures(scene, store) for scene in scenes]
+    across = min(ACROSS, max(map(len, blocks)))
+    rows = -(-max(map(len, blocks)) // across)
+    _, H, W = scenes[0].clip.frames.shape
+    width = 2.6
+    figure = _figure(width * across + 0.3, (width * H / W + 0.28) * rows * len(scenes))
+    grid: Any = figure.subplots(rows * len(scenes), across, squeeze=False)
+    for panel in grid.flat:
+        panel.set_axis_off()
+    for k, (scene, pictures) in enumerate(zip(scenes, blocks, strict=True)):
+        block = grid[rows * k : rows * (k + 1)]
+        for panel, (caption, pixels) in zip(block.flat, pictures, strict=False):
+            panel.imshow(pixels, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+            panel.set_title(caption, fontsize=10, pad=3)
+        first = block[0, 0]
+        first.text(-0.04, 0.5, f"{scene.share:.0%}", transform=first.transAxes, rotation=90, va="center", ha="right")
+    return figure
+
+
+def _pictures(scene: SceneResults, store: Store) -> list[tuple[str, Any]]:
+    """What is shown for a share of the pixels, with captions."""
+    clip = scene.clip
+    t = clip.busiest
+    trusted = "true background" if clip.truth_is_known else "trusted background"
+    shown: list[tuple[str, Any]] = [(f"frame {t + 1}", clip.frames[t]), (trusted, clip.background(t))]
+    image = importlib.import_module("matplotlib.image")
+    for method, record in scene.runs.items():
+        pixels = 255 * image.imread(store.folder / record["files"][0])[..., 0]
+        shown.append((f"{plots.STYLES[method][0]}, {record['measures']['psnr']:.1f} dB", pixels))
+    return shown
+
+
+def _figure(width: float, height: float) -> Figure:
+    spacing = importlib.import_module("matplotlib.layout_engine").ConstrainedLayoutEngine(w_pad=0.04, h_pad=0.05)
+    made: Figure = importlib.import_module("matplotlib.figure").Figure((width, height), dpi=110, layout=spacing)
+    return made
