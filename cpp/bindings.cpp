@@ -36,6 +36,7 @@ using EntriesOut = nb::ndarray<nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Values = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using ValuesOut = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Matrix = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using MatrixOut = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Array = nb::ndarray<nb::numpy, double, nb::ndim<2>>;
 using Counts = nb::ndarray<nb::numpy, int64_t, nb::ndim<1>>;
 
@@ -508,11 +509,61 @@ class ColumnSweep {
     }
 };
 
+// GRASTA's tracker over the columns `order`: U, gamma and w are replaced; (coefficients, mu, level, scale).
+nb::tuple track(Input64 indptr, Input32 rows, Entries values, Input64 order, MatrixOut U, ValuesOut gamma, ValuesOut w,
+                double mu, int64_t level, double scale, double rho, int turns_min, int turns_max, double tolerance,
+                double mu_min, double mu_max, int levels, double step, bool learn, const std::string& isa) {
+    const int64_t m = int64_t(U.shape(0)), r = int64_t(U.shape(1)), n = int64_t(indptr.shape(0)) - 1;
+    const int64_t count = int64_t(order.shape(0)), height = track_length(m);
+    const bool single = values.dtype() == nb::dtype<float>();
+    if (!single && values.dtype() != nb::dtype<double>()) throw std::invalid_argument("values must be float");
+    if (int64_t(gamma.shape(0)) != m || int64_t(w.shape(0)) != r || n < 0 || rows.shape(0) != values.shape(0))
+        throw std::invalid_argument("the arrays do not fit together");
+    int64_t longest = 0;
+    for (int64_t k = 0; k < count; ++k) {
+        const int64_t j = order.data()[k];
+        if (j < 0 || j >= n) throw std::invalid_argument("order names columns that do not exist");
+        longest = std::max(longest, indptr.data()[j + 1] - indptr.data()[j]);
+    }
+    const TrackArgs args{{m, n, int64_t(rows.shape(0)), indptr.data(), rows.data(), values.data(), single},
+                         int(r), rho, turns_min, turns_max, tolerance, mu_min, mu_max, levels, step, learn};
+    Scratch held, scratch;
+    double* by_column = held.at_least(size_t((r + 1) * height));
+    std::memset(by_column, 0, sizeof(double) * size_t((r + 1) * height));
+    TrackState state{by_column, by_column + r * height, w.data(), mu, level, scale};
+    for (int64_t i = 0; i < m; ++i) {
+        for (int64_t a = 0; a < r; ++a) state.U[a * height + i] = U.data()[i * r + a];
+        state.gamma[i] = gamma.data()[i];
+    }
+    Array W = new_array(size_t(count), size_t(r));
+    double* memory = scratch.at_least(size_t(track_memory(m, int(r), longest)));
+    const Kernels& kernels = kernels_for(isa);
+    constexpr int64_t at_once = 50;  // columns between two looks at Ctrl-C
+    for (int64_t first = 0; first < count; first += at_once) {
+        {
+            const nb::gil_scoped_release released;
+            kernels.track(args, order.data() + first, std::min(at_once, count - first), state, W.data() + first * r,
+                          longest, memory);
+        }
+        if (signalled()) throw nb::python_error();
+    }
+    for (int64_t i = 0; i < m; ++i) {
+        for (int64_t a = 0; a < r; ++a) U.data()[i * r + a] = state.U[a * height + i];
+        gamma.data()[i] = state.gamma[i];
+    }
+    return nb::make_tuple(W, state.mu, state.level, state.scale);
+}
+
 }  // namespace
 
 NB_MODULE(_core, module) {
     module.doc() = "The compiled core of lowsparse; lowsparse.sweeps.native is its user.";
     module.def("instruction_sets", &instruction_sets, "Those this processor can run, best first.");
+    module.def("track", &track, nb::arg("indptr"), nb::arg("rows"), nb::arg("values"), nb::arg("order"), nb::arg("U"),
+               nb::arg("gamma"), nb::arg("w"), nb::arg("mu"), nb::arg("level"), nb::arg("scale"), nb::arg("rho"),
+               nb::arg("turns_min"), nb::arg("turns_max"), nb::arg("tolerance"), nb::arg("mu_min"), nb::arg("mu_max"),
+               nb::arg("levels"), nb::arg("step"), nb::arg("learn"), nb::arg("isa"),
+               "GRASTA's tracker over many columns; lowsparse.tracking is its user.");
     nb::class_<ColumnSweep>(module, "ColumnSweep")
         .def(nb::init<int64_t, Input64, Input32, Entries, const std::string&>(), nb::arg("m"), nb::arg("indptr"),
              nb::arg("rows"), nb::arg("values"), nb::arg("isa"))

@@ -5,6 +5,7 @@
 #include "regress.hpp"
 #include "rowwise.hpp"
 #include "sweep.hpp"
+#include "track.hpp"
 
 namespace lowsparse {
 namespace LOWSPARSE_ISA {
@@ -69,6 +70,13 @@ void ascend(const AscendArgs& args, int64_t begin, int64_t end, double* G, Ascen
     by_type(args.columns, [&](auto number) { ascend_columns<decltype(number)>(args, begin, end, G, sums); });
 }
 
+void track(const TrackArgs& args, const int64_t* order, int64_t count, TrackState& state, double* W, int64_t longest,
+           double* memory) {
+    by_type(args.columns, [&](auto number) {
+        track_columns<decltype(number)>(args, order, count, state, W, longest, memory);
+    });
+}
+
 #define LS_TEXT_(x) #x
 #define LS_TEXT(x) LS_TEXT_(x)
 
@@ -89,6 +97,7 @@ extern const Kernels kernels = {LS_TEXT(LOWSPARSE_ISA),
                                 curvature,
                                 ascend,
                                 grams_columns,
+                                track,
                                 finish_gradient};
 
 }  // namespace LOWSPARSE_ISA

@@ -133,6 +133,35 @@ struct GramsArgs {
     double* out;      // n x r x r
 };
 
+struct TrackArgs {
+    Columns columns;
+    int r;
+    double rho;             // growth of tau from one ADMM iteration to the next
+    int turns_min, turns_max;  // ADMM iterations of a column, by level
+    double tolerance;       // they end when |U w + s - v| is at most this times |v|
+    double mu_min, mu_max;  // mu between them stays on its level
+    int levels;             // the highest
+    double step;            // a constant angle, or 0: by mu and level
+    bool learn;             // else U stays as it is
+};
+
+// What the next step depends on. U is held by columns, each of track_length(m) doubles; what is beyond m is zero.
+struct TrackState {
+    double* U;      // r of them
+    double* gamma;  // one: the direction of the last step outside U, of length 1 or 0
+    double* w;      // r: and inside
+    double mu;
+    int64_t level;
+    double scale;  // C; 0 before the first step
+};
+
+constexpr int64_t track_length(int64_t m) { return (m + 3) / 4 * 4; }
+
+// doubles of scratch memory; `longest` is the number of entries of the column that has most
+constexpr int64_t track_memory(int64_t m, int r, int64_t longest) {
+    return (r + 3) * track_length(longest) + track_length(m) + int64_t(r) * r + 4 * int64_t(r);
+}
+
 struct Kernels {
     const char* isa;
     int (*padded)(int r);
@@ -155,6 +184,9 @@ struct Kernels {
     double (*curvature)(const CurvatureArgs&, int64_t begin, int64_t end);
     void (*ascend)(const AscendArgs&, int64_t begin, int64_t end, double* G, AscendSums&);
     void (*grams)(const GramsArgs&, int64_t begin, int64_t end);
+    // The columns order[0..count-1], one after the other; W (count x r) gets their coefficients on U as it was before each.
+    void (*track)(const TrackArgs&, const int64_t* order, int64_t count, TrackState&, double* W, int64_t longest,
+                  double* memory);
     // Rows begin..end-1 of G = sum + U W, and gram = G^T G over them; W and gram are r x r.
     void (*finish_gradient)(const double* sum, const double* U, const double* W, int64_t begin, int64_t end, int r,
                             int padded, double* G, double* gram);

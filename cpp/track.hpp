@@ -3,41 +3,6 @@
 // formulas and their reasons, is lowsparse/tracking.py; the order of operations is the same up to that of sums.
 #pragma once
 #include "kernels.hpp"
-
-namespace lowsparse {
-
-struct TrackArgs {
-    Columns columns;
-    int r;
-    double rho;             // growth of tau from one ADMM iteration to the next
-    int turns_min, turns_max;  // ADMM iterations of a column, by level
-    double tolerance;       // they end when |U w + s - v| is at most this times |v|
-    double mu_min, mu_max;  // mu between them stays on its level
-    int levels;             // the highest
-    double step;            // a constant angle, or 0: by mu and level
-    bool learn;             // else U stays as it is
-};
-
-// What the next step depends on. U is held by columns, each of track_length(m) doubles; what is beyond m is zero.
-struct TrackState {
-    double* U;      // r of them
-    double* gamma;  // one: the direction of the last step outside U, of length 1 or 0
-    double* w;      // r: and inside
-    double mu;
-    int64_t level;
-    double scale;  // C; 0 before the first step
-};
-
-constexpr int64_t track_length(int64_t m) { return (m + 3) / 4 * 4; }
-
-// doubles of scratch memory; `longest` is the number of entries of the column that has most
-constexpr int64_t track_memory(int64_t m, int r, int64_t longest) {
-    return (r + 3) * track_length(longest) + track_length(m) + int64_t(r) * r + 4 * int64_t(r);
-}
-
-}  // namespace lowsparse
-
-#if defined(LOWSPARSE_ISA)
 #include "normal.hpp"
 #include "pack.hpp"
 
@@ -211,4 +176,3 @@ void track_columns(const TrackArgs& args, const int64_t* order, int64_t count, T
 
 }  // namespace LOWSPARSE_ISA
 }  // namespace lowsparse
-#endif

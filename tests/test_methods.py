@@ -40,6 +40,7 @@ METHODS = [
     Method("rmc", A=1e-6, B=1e-6, full=1e-6, clean=1e-6),
     Method("lmafit", A=1e-6, B=1e-6, full=1e-6, clean=1e-6),
     Method("subgm", A=1e-5, B=1e-5, full=1e-5, clean=1e-5),
+    Method("grasta", A=1e-6, B=1e-6, full=1e-6, clean=1e-6),
     Method("irls", A=1e-6, B=1e-6, full=1e-6, clean=1e-6),
     Method("hq", A=1e-6, B=1e-6, full=1e-6, clean=1e-6),
     Method("lp", A=1e-6, B=1e-6, full=1e-6, clean=1e-6),
@@ -332,4 +333,9 @@ def test_methods_of_the_same_problem_find_the_same_optimum():
 SAME_OPTIMUM = {
     "amanpgc": ls.solvers.AManPGC(noise_stop=False, gamma_min=1e-4),
     "manpgc": ls.solvers.ManPGC(noise_stop=False, gamma_min=1e-4),
+    "rmc": ls.solvers.RMC(noise_stop=False),
+    "lmafit": ls.solvers.LMaFit(),
+    "subgm": ls.solvers.SubGM(),
+    "grasta": ls.solvers.GRASTA(),
+    "lp": ls.solvers.Lp(),
 }

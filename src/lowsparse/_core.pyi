@@ -6,6 +6,28 @@ from numpy.typing import NDArray
 Float = NDArray[np.float64]
 
 def instruction_sets() -> list[str]: ...
+def track(
+    indptr: NDArray[np.int64],
+    rows: NDArray[np.int32],
+    values: NDArray[Any],
+    order: NDArray[np.int64],
+    U: Float,
+    gamma: Float,
+    w: Float,
+    mu: float,
+    level: int,
+    scale: float,
+    rho: float,
+    turns_min: int,
+    turns_max: int,
+    tolerance: float,
+    mu_min: float,
+    mu_max: float,
+    levels: int,
+    step: float,
+    learn: bool,
+    isa: str,
+) -> tuple[Float, float, int, float]: ...
 
 class ColumnSweep:
     def __init__(
