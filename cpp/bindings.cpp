@@ -117,7 +117,7 @@ class ColumnSweep {
     Input32 rows_;
     Entries values_;
     Columns columns_;
-    Scratch padded_, along_, partial_, workers_;
+    Scratch padded_, partial_, workers_;
 
     // Every block has a gradient of its own (m x padded): as many blocks as keep those to a twelfth of the data or less,
     // at least four where there is enough to share. No more threads run than there are blocks.
@@ -169,10 +169,9 @@ class ColumnSweep {
     }
 
     // A copy of U with its rows padded by zeros and a row of zeros behind the last, to be made by pieces of rows.
-    Phase padded_copy(const Matrix& U, int64_t padded, const double** place) { return padded_copy(U, padded, place, padded_); }
-    Phase padded_copy(const Matrix& U, int64_t padded, const double** place, Scratch& scratch) const {
+    Phase padded_copy(const Matrix& U, int64_t padded, const double** place) {
         const int64_t m = columns_.m, r = int64_t(U.shape(1));
-        double* copy = scratch.at_least(size_t((m + 1) * padded));
+        double* copy = padded_.at_least(size_t((m + 1) * padded));
         *place = copy;
         return {row_pieces(), [=, from = U.data()](int, int64_t piece) {
                     const int64_t first = piece * row_piece, last = std::min(m, first + row_piece);
@@ -414,20 +413,17 @@ class ColumnSweep {
         return nb::make_tuple(total(values), by_row, by_column);
     }
 
-    // The sum of w(e) d^2, d = A B
-    double curvature(Matrix U, Matrix V, Matrix A, Matrix B, int kind, double c, double p, int threads) {
+    // The sum of w(e) d^2, d = U B
+    double curvature(Matrix U, Matrix V, Matrix B, int kind, double c, double p, int threads) {
         check_rows(U);
-        check_rows(A);
-        const int64_t r = int64_t(U.shape(1)), k = int64_t(A.shape(1));
+        const int64_t r = int64_t(U.shape(1)), padded = whole_packs(r);
         check_columns(V, r);
-        check_columns(B, k);
-        CurvatureArgs args{columns_, loss_of(kind, c, p), int(r), int(whole_packs(r)), nullptr, V.data(),
-                           int(k), int(whole_packs(k)), nullptr, B.data()};
-        const Phase copy = padded_copy(U, whole_packs(r), &args.U);
-        const Phase copy_along = padded_copy(A, whole_packs(k), &args.A, along_);
+        check_columns(B, r);
+        CurvatureArgs args{columns_, loss_of(kind, c, p), int(r), int(padded), nullptr, V.data(), B.data()};
+        const Phase copy = padded_copy(U, padded, &args.U);
         const auto bounds = pieces();
         std::vector<double> values(bounds.size(), 0.0);
-        each_piece({copy, copy_along}, bounds, threads, [&](int64_t b, int64_t begin, int64_t end) {
+        each_piece({copy}, bounds, threads, [&](int64_t b, int64_t begin, int64_t end) {
             values[size_t(b)] = kernels_.curvature(args, begin, end);
         });
         return total(values);
@@ -577,7 +573,7 @@ NB_MODULE(_core, module) {
         .def("product_transposed", &ColumnSweep::product_transposed, nb::arg("y"), nb::arg("U"), nb::arg("threads"))
         .def("gradient", &ColumnSweep::gradient, nb::arg("U"), nb::arg("V"), nb::arg("kind"), nb::arg("c"), nb::arg("p"),
              nb::arg("threads"))
-        .def("curvature", &ColumnSweep::curvature, nb::arg("U"), nb::arg("V"), nb::arg("A"), nb::arg("B"), nb::arg("kind"),
+        .def("curvature", &ColumnSweep::curvature, nb::arg("U"), nb::arg("V"), nb::arg("B"), nb::arg("kind"),
              nb::arg("c"), nb::arg("p"), nb::arg("threads"))
         .def("ascend", &ColumnSweep::ascend, nb::arg("U"), nb::arg("C"), nb::arg("multiplier"), nb::arg("w"),
              nb::arg("multiplier_out"), nb::arg("w_out"), nb::arg("beta"), nb::arg("next_beta"), nb::arg("threads"))

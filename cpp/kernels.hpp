@@ -101,9 +101,7 @@ struct CurvatureArgs {
     int r, padded;
     const double* U;  // (m + 1) x padded
     const double* V;  // n x r
-    int r_along, padded_along;
-    const double* A;  // (m + 1) x padded_along
-    const double* B;  // n x r_along
+    const double* B;  // n x r: the direction is U B
 };
 
 // One pass of an augmented Lagrangian: v = c + U^T w for each column, e = U v - x,

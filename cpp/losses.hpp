@@ -74,27 +74,33 @@ LS_INLINE double loss_value(const Loss& loss, double e, double t) {
     return 0.0;
 }
 
+// The losses whose slopes are cheap enough to be computed on the way: psi(e), and rho(e) is added to `total`.
+struct SignSlope {
+    explicit SignSlope(const Loss&) {}
+    LS_INLINE pack operator()(pack e, pack& total) const {
+        total += absolute(e);
+        return sign(e);
+    }
+};
+struct PseudoHuberSlope {  // with q = sqrt(1 + (e/c)^2): e^2 / (q + 1) and e / q, by one division
+    pack per_c;
+    explicit PseudoHuberSlope(const Loss& loss) : per_c(splat(1.0 / loss.c)) {}
+    LS_INLINE pack operator()(pack e, pack& total) const {
+        const pack one = splat(1.0), t = e * per_c, q = root(one + t * t), over = quotient(e, q * (q + one));
+        total += e * q * over;
+        return (q + one) * over;
+    }
+};
+
 // psi(e) in place of e; gives back the sum of rho(e)
 inline double slopes(const Loss& loss, double* e, int64_t n) {
-    const pack one = splat(1.0), zero = splat(0.0);
-    pack total = zero;
-    if (loss.kind == LossKind::l1) {
-        for (int64_t k = 0; k < n; k += 4) {
-            const pack a = load(e + k);
-            total += absolute(a);
-            store(e + k, sign(a));
-        }
+    const auto at_once = [=](auto slope) {
+        pack total = splat(0.0);
+        for (int64_t k = 0; k < n; k += 4) store(e + k, slope(load(e + k), total));
         return sum(total);
-    }
-    if (loss.kind == LossKind::pseudo_huber) {  // with q = sqrt(1 + (e/c)^2): e^2 / (q + 1) and e / q, by one division
-        const pack per_c = splat(1.0 / loss.c);
-        for (int64_t k = 0; k < n; k += 4) {
-            const pack a = load(e + k), t = a * per_c, q = root(one + t * t), over = quotient(a, q * (q + one));
-            total += a * q * over;
-            store(e + k, (q + one) * over);
-        }
-        return sum(total);
-    }
+    };
+    if (loss.kind == LossKind::l1) return at_once(SignSlope(loss));
+    if (loss.kind == LossKind::pseudo_huber) return at_once(PseudoHuberSlope(loss));
     double value = 0.0;
     for (int64_t k = 0; k < n; ++k) value += loss_value(loss, e[k], (e[k] / loss.c) * (e[k] / loss.c));
     with_weight(loss, [=](auto weight) LS_ALWAYS {

@@ -25,28 +25,34 @@ LS_INLINE void in_strips(int padded, Body body) {
     }
 }
 
-// out[k] = U[rows[k]] . v for every k, and zero up to the next multiple of four
-inline void dots(const double* U, int padded, int32_t empty_row, const int32_t* rows, int64_t count, const double* v,
-                 double* out) {
+// out[n][k] = U[rows[k]] . v[n] for every k, and zero up to the next multiple of four; for one or two v at once
+template <int N>
+void dots(const double* U, int padded, int32_t empty_row, const int32_t* rows, int64_t count, const double* const (&v)[N],
+          double* const (&out)[N]) {
     in_strips(padded, [&](auto packs, int at) LS_ALWAYS {
         constexpr int P = decltype(packs)::value;
-        pack c[P];
-        LS_UNROLL for (int a = 0; a < P; ++a) c[a] = load(v + at + 4 * a);
-        const auto four = [&](const int32_t* which) LS_ALWAYS {
-            pack s[4];
+        pack c[N][P];
+        LS_UNROLL for (int n = 0; n < N; ++n)
+            LS_UNROLL for (int a = 0; a < P; ++a) c[n][a] = load(v[n] + at + 4 * a);
+        const auto four = [&](const int32_t* which, int64_t k) LS_ALWAYS {
+            pack s[N][4];
             LS_UNROLL for (int i = 0; i < 4; ++i) {
                 const double* u = U + int64_t(which[i]) * padded + at;
-                s[i] = load(u) * c[0];
-                LS_UNROLL for (int a = 1; a < P; ++a) s[i] += load(u + 4 * a) * c[a];
+                LS_UNROLL for (int n = 0; n < N; ++n) s[n][i] = load(u) * c[n][0];
+                LS_UNROLL for (int a = 1; a < P; ++a)
+                    LS_UNROLL for (int n = 0; n < N; ++n) s[n][i] += load(u + 4 * a) * c[n][a];
             }
-            return sums(s[0], s[1], s[2], s[3]);
+            LS_UNROLL for (int n = 0; n < N; ++n) {
+                const pack found = sums(s[n][0], s[n][1], s[n][2], s[n][3]);
+                store(out[n] + k, at ? load(out[n] + k) + found : found);
+            }
         };
         int64_t k = 0;
-        for (; k + 4 <= count; k += 4) store(out + k, at ? load(out + k) + four(rows + k) : four(rows + k));
+        for (; k + 4 <= count; k += 4) four(rows + k, k);
         if (k < count) {
             int32_t last[4];
             for (int i = 0; i < 4; ++i) last[i] = k + i < count ? rows[k + i] : empty_row;
-            store(out + k, at ? load(out + k) + four(last) : four(last));
+            four(last, k);
         }
     });
 }
@@ -130,7 +136,7 @@ void entries_columns(const EntriesArgs& args, int64_t begin, int64_t end) {
     for (int64_t j = begin; j < end; ++j) {
         v.take(args.V + j * args.r);
         by_stretches(args.columns, j, [&](int64_t first, int64_t count, const int32_t* rows) {
-            dots(args.U, args.padded, int32_t(args.columns.m), rows, count, v.data(), e);
+            dots<1>(args.U, args.padded, int32_t(args.columns.m), rows, count, {v.data()}, {e});
             if (args.less_values) subtract(e, x + first, count);
             std::memcpy(args.out + first, e, sizeof(double) * size_t(count));
         });
@@ -169,9 +175,72 @@ inline void product_transposed_columns(const ProductArgs& args, int64_t begin, i
     }
 }
 
+// As gradient_columns, for up to 16 columns of U and a slope computed on the way: rows are read once, four at a time.
+template <int P, class Slope, class T>
+double gradient_at_once(const GradientArgs& args, int64_t begin, int64_t end, double* G) {
+    constexpr int padded = 4 * P;
+    const Slope slope(args.loss);
+    Coefficients v(args.r, padded);
+    const T* x = static_cast<const T*>(args.columns.values);
+    pack value = splat(0.0);
+    for (int64_t j = begin; j < end; ++j) {
+        v.take(args.V + j * args.r);
+        pack c[P], total[P];
+        LS_UNROLL for (int a = 0; a < P; ++a) {
+            c[a] = load(v.data() + 4 * a);
+            total[a] = splat(0.0);
+        }
+        const auto four = [&](const int32_t* rows, pack given) LS_ALWAYS {
+            pack u[4][P], s[4];
+            LS_UNROLL for (int i = 0; i < 4; ++i) {
+                LS_UNROLL for (int a = 0; a < P; ++a) u[i][a] = load(args.U + int64_t(rows[i]) * padded + 4 * a);
+                s[i] = u[i][0] * c[0];
+                LS_UNROLL for (int a = 1; a < P; ++a) s[i] += u[i][a] * c[a];
+            }
+            const pack y = slope(sums(s[0], s[1], s[2], s[3]) - given, value);
+            LS_UNROLL for (int i = 0; i < 4; ++i) {
+                const pack yi = splat(y[i]);
+                double* g = G + int64_t(rows[i]) * padded;
+                LS_UNROLL for (int a = 0; a < P; ++a) {
+                    total[a] += yi * u[i][a];
+                    store(g + 4 * a, load(g + 4 * a) + yi * c[a]);
+                }
+            }
+        };
+        const int64_t stop = args.columns.indptr[j + 1];
+        int64_t k = args.columns.indptr[j];
+        for (; k + 4 <= stop; k += 4) four(args.columns.rows + k, load(x + k));
+        if (k < stop) {
+            int32_t rows[4];
+            double given[4];
+            for (int i = 0; i < 4; ++i) {
+                rows[i] = k + i < stop ? args.columns.rows[k + i] : int32_t(args.columns.m);
+                given[i] = k + i < stop ? double(x[k + i]) : 0.0;
+            }
+            four(rows, load(given));
+        }
+        LS_UNROLL for (int a = 0; a < P; ++a) store(v.data() + 4 * a, total[a]);
+        v.put(args.V_out + j * args.r);
+    }
+    return sum(value);
+}
+
+template <class Slope, class T>
+double gradient_at_once(const GradientArgs& args, int64_t begin, int64_t end, double* G) {
+    switch (args.padded) {
+        case 4: return gradient_at_once<1, Slope, T>(args, begin, end, G);
+        case 8: return gradient_at_once<2, Slope, T>(args, begin, end, G);
+        case 12: return gradient_at_once<3, Slope, T>(args, begin, end, G);
+        default: return gradient_at_once<4, Slope, T>(args, begin, end, G);
+    }
+}
+
 // The sum of rho(e) over the residuals; G += Sp(psi(e)) V, and V_out = Sp(psi(e))^T U
 template <class T>
 double gradient_columns(const GradientArgs& args, int64_t begin, int64_t end, double* G) {
+    if (args.padded <= 16 && args.loss.kind == LossKind::l1) return gradient_at_once<SignSlope, T>(args, begin, end, G);
+    if (args.padded <= 16 && args.loss.kind == LossKind::pseudo_huber)
+        return gradient_at_once<PseudoHuberSlope, T>(args, begin, end, G);
     Coefficients v(args.r, args.padded), total(args.r, args.padded);
     double e[stretch], value = 0.0;
     const T* x = static_cast<const T*>(args.columns.values);
@@ -179,7 +248,7 @@ double gradient_columns(const GradientArgs& args, int64_t begin, int64_t end, do
         v.take(args.V + j * args.r);
         total.clear();
         by_stretches(args.columns, j, [&](int64_t first, int64_t count, const int32_t* rows) {
-            dots(args.U, args.padded, int32_t(args.columns.m), rows, count, v.data(), e);
+            dots<1>(args.U, args.padded, int32_t(args.columns.m), rows, count, {v.data()}, {e});
             subtract(e, x + first, count);
             value += slopes(args.loss, e, whole_groups(count));
             add_rows(args.U, args.padded, rows, count, e, total.data());
@@ -190,21 +259,19 @@ double gradient_columns(const GradientArgs& args, int64_t begin, int64_t end, do
     return value;
 }
 
-// The sum of w(e) d^2, where d = A B on the entries
+// The sum of w(e) d^2, where d = U B on the entries
 template <class T>
 double curvature_columns(const CurvatureArgs& args, int64_t begin, int64_t end) {
-    Coefficients v(args.r, args.padded), b(args.r_along, args.padded_along);
+    Coefficients v(args.r, args.padded), b(args.r, args.padded);
     double e[stretch], d[stretch];
     pack total = splat(0.0);
     const T* x = static_cast<const T*>(args.columns.values);
-    const int32_t empty_row = int32_t(args.columns.m);
     for (int64_t j = begin; j < end; ++j) {
         v.take(args.V + j * args.r);
-        b.take(args.B + j * args.r_along);
+        b.take(args.B + j * args.r);
         by_stretches(args.columns, j, [&](int64_t first, int64_t count, const int32_t* rows) {
-            dots(args.U, args.padded, empty_row, rows, count, v.data(), e);
+            dots<2>(args.U, args.padded, int32_t(args.columns.m), rows, count, {v.data(), b.data()}, {e, d});
             subtract(e, x + first, count);
-            dots(args.A, args.padded_along, empty_row, rows, count, b.data(), d);
             weights(args.loss, e, whole_groups(count));
             for (int64_t k = count; k < whole_groups(count); ++k) e[k] = 0.0;
             for (int64_t k = 0; k < count; k += 4) {
@@ -231,7 +298,7 @@ void ascend_columns(const AscendArgs& args, int64_t begin, int64_t end, double* 
         add_rows(args.U, args.padded, args.columns.rows + start, length, args.w + start, v.data());
         v.put(args.V + j * args.r);
         by_stretches(args.columns, j, [&](int64_t first, int64_t count, const int32_t* rows) {
-            dots(args.U, args.padded, int32_t(args.columns.m), rows, count, v.data(), e);
+            dots<1>(args.U, args.padded, int32_t(args.columns.m), rows, count, {v.data()}, {e});
             subtract(e, x + first, count);
             const auto step = [&](pack residual, pack old, pack& updated) LS_ALWAYS {
                 updated = clip(old + beta * residual, one);

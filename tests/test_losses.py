@@ -141,7 +141,7 @@ def test_the_curvature_bounds_the_loss_along_a_line(point, kind, p):
     M, U, V, _, E = point
     sweep, loss = open_sweep(M, "numpy"), Loss(kind, c=0.7, p=p)
     d = np.random.default_rng(304).standard_normal(U.shape)
-    found = sweep.curvature(U, V, d, V, loss)
+    found = sweep.curvature(np.hstack([U, d]), np.hstack([V, 0 * V]), np.hstack([0 * V, V]), loss)
     weights = on_grid(M, loss.weight(on_entries(M, E)))
     assert found == pytest.approx(float(np.sum(weights * (d @ V.T) ** 2)), rel=1e-12)
     gradient = sweep.gradient(U, V, loss)

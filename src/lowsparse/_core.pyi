@@ -65,9 +65,7 @@ class ColumnSweep:
     def gradient(
         self, U: Float, V: Float, kind: int, c: float, p: float, threads: int
     ) -> tuple[float, Float, Float]: ...
-    def curvature(
-        self, U: Float, V: Float, A: Float, B: Float, kind: int, c: float, p: float, threads: int
-    ) -> float: ...
+    def curvature(self, U: Float, V: Float, B: Float, kind: int, c: float, p: float, threads: int) -> float: ...
     def ascend(
         self,
         U: Float,

@@ -1,4 +1,4 @@
-"""A sketch of the data: some rows and columns to learn a subspace from, and some entries kept aside to test it on."""
+"""Parts of the data: rows and columns to learn a subspace from, entries kept aside to test it on, a sample of entries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy import sparse
 from .observed import ObservedMatrix
 from .sweeps import Float
 
-__all__ = ["Sketch", "draw"]
+__all__ = ["Sample", "Sketch", "draw"]
 
 PER_LINE = (25, 10)  # entries left in a row or column that has as many, and for each rank as many again
 HELD_OUT = (0.03, 0.1)  # least and largest share of the entries kept aside,
@@ -82,3 +82,22 @@ def _choose(lines: int, across: NDArray[np.int64], rank: int, rng: np.random.Gen
     if share > 0.7 or lines * share < 8 * rank:
         return np.arange(lines)
     return np.sort(rng.permutation(lines)[: int(np.ceil(share * lines))])
+
+
+class Sample:
+    """Some of the entries, evenly spread over the columns; all of them if there are not too many.
+
+    >>> M = ObservedMatrix.from_dense(np.ones((40, 30)))
+    >>> Sample(M, 100).residual(np.ones((40, 1)), np.full((30, 1), 1.5)).size
+    100
+    """
+
+    def __init__(self, M: ObservedMatrix, size: int = 20_000) -> None:
+        k = np.arange(0, M.nnz, max(1, M.nnz // size))
+        self.rows, self.values = M.rows[k], M.values[k]
+        self.columns = np.searchsorted(M.indptr, k, side="right") - 1
+
+    def residual(self, U: Float, V: Float) -> Float:
+        """U Vᵀ - x there; V is n x r."""
+        e: Float = np.einsum("kr,kr->k", U[self.rows], V[self.columns]) - self.values
+        return e

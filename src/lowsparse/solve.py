@@ -22,6 +22,7 @@ from .lowrank import LowRank
 from .observed import ObservedMatrix
 from .result import Result, Status, Trace
 from .scale import robust_scale
+from .sketch import Sample
 from .solvers import Ladder, Problem, Solver, State, from_name
 from .start import generator, starting_subspace
 from .sweeps import open_sweep
@@ -355,9 +356,7 @@ def _outliers(M: ObservedMatrix, flagged: NDArray[np.intp], values: NDArray[Any]
 
 def _noise(M: ObservedMatrix, L: LowRank) -> float:
     """The standard deviation of the inliers, from the median of the residuals of a sample."""
-    k = np.arange(0, M.nnz, max(1, M.nnz // 20_000))
-    columns = np.searchsorted(M.indptr, k, side="right") - 1
-    return robust_scale(L.at(M.rows[k], columns) - M.values[k])
+    return robust_scale(Sample(M).residual(L.U, L.V.T))
 
 
 def _notes(M: ObservedMatrix, rank: int) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ import numpy as np
 
 from ..losses import Kind, Loss
 from ..scale import OUTLIER, robust_scale
+from ..sketch import Sample
 from ..sweeps import Float
 from .base import Problem, require, require_positive
 from .factors import EXPLAINED, FactorSolver, FactorState
@@ -83,7 +84,7 @@ class HQ(FactorSolver):
     def init(self, problem: Problem) -> HQState:
         """(U⁰, V⁰), and least squares unless U⁰ was given."""
         U, V = first_factors(problem)
-        sample = Sample(problem)
+        sample = Sample(problem.M, SAMPLE)
         sigma = self._target(problem, sample, U, V) if problem.start_given else math.inf
         gradient = problem.sweep.gradient(U, V, _loss(problem, sigma))
         return HQState(U=U, V=V, sample=sample, sigma=sigma, G=gradient.U, objective=gradient.value)
@@ -93,11 +94,11 @@ class HQ(FactorSolver):
         sweep, loss = problem.sweep, _loss(problem, state.sigma)
         V = state.V
         d = state.G @ _inverse(V.T @ V)
-        t_U = _step(state.G, d, sweep.curvature(state.U, V, d, V, loss))
+        t_U = _step(state.G, d, sweep.curvature(*_along(state.U, V, d, V), loss))
         U = state.U - t_U * d
         G = sweep.gradient(U, V, loss).V
         d = G @ _inverse(U.T @ U)
-        t_V = _step(G, d, sweep.curvature(U, V, U, d, loss))
+        t_V = _step(G, d, sweep.curvature(U, V, d, loss))
         V = V - t_V * d
 
         sigma, target = state.sigma, self._target(problem, state.sample, U, V)
@@ -137,21 +138,6 @@ class HQ(FactorSolver):
             state.advice = GIVEN_UP.format(lost) + "choose a larger eta, or sigma if it was given, or method='auto'"
 
 
-class Sample:
-    """Some of the entries; all of them if there are not too many."""
-
-    def __init__(self, problem: Problem) -> None:
-        M = problem.M
-        k = np.arange(0, M.nnz, max(1, M.nnz // SAMPLE))
-        self.rows, self.values = M.rows[k], M.values[k]
-        self.columns = np.searchsorted(M.indptr, k, side="right") - 1
-
-    def residual(self, U: Float, V: Float) -> Float:
-        """UVᵀ - x there."""
-        e: Float = np.einsum("kr,kr->k", U[self.rows], V[self.columns]) - self.values
-        return e
-
-
 def _loss(problem: Problem, sigma: float) -> Loss:
     if math.isfinite(sigma):
         return Loss(Kind.WELSCH, c=math.sqrt(2) * sigma)
@@ -161,6 +147,11 @@ def _loss(problem: Problem, sigma: float) -> Loss:
 def _inverse(gram: Float) -> Float:
     """Of VᵀV; directions that V lacks stay at rest."""
     return np.asarray(np.linalg.pinv(gram, rcond=1e-12, hermitian=True), dtype=np.float64)
+
+
+def _along(U: Float, V: Float, A: Float, B: Float) -> tuple[Float, Float, Float]:
+    """U Vᵀ and A Bᵀ over the same left factor."""
+    return np.hstack([U, A]), np.hstack([V, np.zeros_like(B)]), np.hstack([np.zeros_like(V), B])
 
 
 def _step(G: Float, d: Float, curvature: float) -> float:

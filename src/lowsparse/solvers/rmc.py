@@ -12,7 +12,7 @@ Z = Sp(e / √(δ² + e²) - 2λ P_Ω(X)), the gradient of |Ω| f_δ is A = Z W 
 of conjugate gradients (Hestenes-Stiefel; T projects onto the tangent space at X⁺):
 
     α  = -⟨g, d⟩ / (Σ_Ω D² / √(δ² + e²) + 2λ (‖D‖² - ‖P_Ω(D)‖²))        D = A Wᵀ + U Bᵀ, the direction d as a matrix
-    X⁺ = the best approximation of X + αD of rank r          QR of [U, U_p] and [W, B], an SVD of their 2r x 2r core
+    X⁺ = the best approximation of X + αD of rank r          an SVD of its core in bases [U, Q] and [W, Y]
     y  = g⁺ - T(g),  β = max(0, ⟨g⁺, y⟩ / ⟨y, T(d)⟩),  d⁺ = -g⁺ + β T(d)
 
 α minimises the quadratic that touches the objective at X and is nowhere below it on the line X + αD.
@@ -37,9 +37,11 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from ..geometry import basis, qf
 from ..losses import Kind, Loss
 from ..lowrank import LowRank
 from ..scale import robust_scale
+from ..sketch import Sample
 from ..sweeps import Float
 from .base import Problem, require, require_count, require_positive
 from .factors import FactorSolver, FactorState, clipped_factors
@@ -61,6 +63,9 @@ def _nothing() -> Float:
 class RMCState(FactorState):
     """X = U σ Wᵀ = U Vᵀ, the gradient there, and where it goes next."""
 
+    scratch: ClassVar[tuple[str, ...]] = ("sample",)
+
+    sample: Sample
     sigma: Float
     W: Float  # n x r, orthonormal
     delta: float  # δ
@@ -137,7 +142,8 @@ class RMC(FactorSolver):
         W, R = np.linalg.qr(V)
         left, sizes, right = np.linalg.svd(R.T)
         W, sigma = W @ right.T, np.maximum(sizes, SMALLEST * problem.scale)
-        return RMCState(U=U @ left, V=W * sigma, sigma=sigma, W=W, delta=self.schedule(problem)[0])
+        delta0, _ = self.schedule(problem)
+        return RMCState(sample=Sample(problem.M), U=U @ left, V=W * sigma, sigma=sigma, W=W, delta=delta0)
 
     def advance(self, problem: Problem, state: RMCState) -> RMCState:
         """One iteration with the stage's δ, or with the next one's if the last iteration ended its stage."""
@@ -188,7 +194,7 @@ class RMC(FactorSolver):
         crowded = (
             self.noise_stop
             and (solved or capped)
-            and robust_scale(problem.sweep.residual(state.U, state.V)) > state.delta
+            and robust_scale(state.sample.residual(state.U, state.V)) > state.delta
         )
         state.accuracy = state.delta / problem.scale if solved and last else math.inf
         if solved and crowded:
@@ -235,9 +241,11 @@ class RMC(FactorSolver):
         if self.line_search == "armijo":
             return state.step or problem.scale / (float(np.linalg.norm(d)) or 1.0)
         m = len(here.U)
-        left, right = np.hstack([d[:m], here.U]), np.hstack([here.W, d[m:]])  # D = left rightᵀ
+        # over the left factor [U, A] X is [V, 0], and D is [B, W]
+        left, right = np.hstack([here.U, d[:m]]), np.hstack([d[m:], here.W])
         loss = Loss(Kind.PSEUDO_HUBER, c=state.delta)
-        bend = problem.sweep.curvature(here.U, state.V, left, right, loss) / state.delta
+        own = np.hstack([state.V, np.zeros_like(state.V)])
+        bend = problem.sweep.curvature(left, own, right, loss) / state.delta
         if self.lam:
             x = problem.sweep.entries(left, right)
             bend += 2 * self.lam * float(np.vdot(d, d) - x @ x)
@@ -249,14 +257,14 @@ def retraction(here: Point, d: Float, smallest: float) -> Callable[[float], Poin
     r, m = len(here.sigma), len(here.U)
     A, B = d[:m], d[m:]
     C = here.U.T @ A
-    Q, R = np.linalg.qr(np.hstack([here.U, A - here.U @ C]))
-    Y, T = np.linalg.qr(np.hstack([here.W, B]))
-    one = np.eye(r)
+    Q, R = basis(A - here.U @ C)  # [U, U_p] = [U, Q] [I 0; 0 R], as U_p ⊥ U
+    Y, T = basis(B)
 
     def at(t: float) -> Point:
-        core = R @ np.block([[np.diag(here.sigma) + t * C, t * one], [t * one, np.zeros((r, r))]]) @ T.T
+        core = np.block([[np.diag(here.sigma) + t * C, t * T.T], [t * R, np.zeros((r, r))]])
         left, sizes, right = np.linalg.svd(core)
-        return Point(Q @ left[:, :r], np.maximum(sizes[:r], smallest), Y @ right[:r].T)
+        U, W = here.U @ left[:r, :r] + Q @ left[r:, :r], here.W @ right[:r, :r].T + Y @ right[:r, r:].T
+        return Point(qf(U), np.maximum(sizes[:r], smallest), qf(W))
 
     return at
 

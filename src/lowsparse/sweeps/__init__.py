@@ -208,8 +208,11 @@ class Sweep(Protocol):
         """Σ ρ(e) over Ω and its derivatives, e = P_Ω(U Vᵀ) - x, without an array as long as Ω."""
         ...
 
-    def curvature(self, U: Float, V: Float, A: Float, B: Float, loss: Loss) -> float:
-        """Σ w(e) d² over Ω, for d = P_Ω(A Bᵀ): twice the loss' quadratic bound at UVᵀ along the direction A Bᵀ."""
+    def curvature(self, U: Float, V: Float, B: Float, loss: Loss) -> float:
+        """Σ w(e) d² over Ω, for d = P_Ω(U Bᵀ): twice the quadratic bound of the loss at U Vᵀ along U Bᵀ.
+
+        Any direction A Bᵀ has this form: U becomes [U, A], V becomes [V, 0] and B becomes [0, B].
+        """
         ...
 
     def ascend(self, U: Float, C: Float, now: Multiplier, out: Multiplier, beta: float, next_beta: float) -> Ascent:

@@ -118,10 +118,10 @@ class ColumnSweep:
         """Σ ρ(e) and both derivatives, in one pass."""
         return Gradient(*self.core.gradient(_whole(U), _whole(V), int(loss.kind), loss.c, loss.p, self.threads))
 
-    def curvature(self, U: Float, V: Float, A: Float, B: Float, loss: Loss) -> float:
+    def curvature(self, U: Float, V: Float, B: Float, loss: Loss) -> float:
         """Σ w(e) d²."""
-        U, V, A, B = (_whole(factor) for factor in (U, V, A, B))
-        return self.core.curvature(U, V, A, B, int(loss.kind), loss.c, loss.p, self.threads)
+        U, V, B = (_whole(factor) for factor in (U, V, B))
+        return self.core.curvature(U, V, B, int(loss.kind), loss.c, loss.p, self.threads)
 
     def ascend(self, U: Float, C: Float, now: Multiplier, out: Multiplier, beta: float, next_beta: float) -> Ascent:
         """V, Z, Λ and the product with the new w, in one pass."""

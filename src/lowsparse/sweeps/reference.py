@@ -192,9 +192,9 @@ class ColumnSweep:
         y = loss.slope(e)
         return Gradient(float(np.sum(loss.value(e))), self.product(y, V), self.product_transposed(y, U))
 
-    def curvature(self, U: Float, V: Float, A: Float, B: Float, loss: Loss) -> float:
+    def curvature(self, U: Float, V: Float, B: Float, loss: Loss) -> float:
         """Σ w(e) d²."""
-        return float(np.sum(loss.weight(self.residual(U, V)) * self.entries(A, B) ** 2))
+        return float(np.sum(loss.weight(self.residual(U, V)) * self.entries(U, B) ** 2))
 
     def ascend(self, U: Float, C: Float, now: Multiplier, out: Multiplier, beta: float, next_beta: float) -> Ascent:
         """The steps in V, Z and Λ, and the product for the step in U that follows."""
