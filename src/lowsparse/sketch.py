@@ -1,4 +1,4 @@
-"""Parts of the data: rows and columns to learn a subspace from, entries kept aside to test it on, a sample of entries."""
+"""Parts of the data: rows and columns to learn a subspace from, entries kept aside to test it on, and samples."""
 
 from __future__ import annotations
 

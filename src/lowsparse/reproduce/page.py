@@ -201,8 +201,10 @@ def _synthetic(results: Results, pictures: dict[str, Path]) -> list[str]:
         "<h2>Synthetic data</h2>",
         "<p>The relative difference ‖UV − X*‖ / ‖X*‖, measured from the factors after every iteration; the time that "
         "takes is not counted. All start from the same U⁰, the leading left singular vectors of the observed matrix, "
-        f"but for our default, whose time includes its own start. A run ends at {settings.GOAL:.0e}, by its own test, "
-        f"or after {settings.MAX_ITER} iterations. In each pair of rows the upper one is against seconds.</p>",
+        "but for our default. It has a start of its own, which is counted, and learns on a part of the data first: its "
+        "curve shows what that part makes of all, and only its end, the time of the whole call, counts. A run ends "
+        f"at {settings.GOAL:.0e}, by its own test, or after {settings.MAX_ITER} iterations. In each pair of rows the "
+        "upper one is against seconds.</p>",
         _image(pictures.get("synthetic"), "Relative difference against seconds and iterations, case by case"),
     ]
     rows = []

@@ -124,8 +124,12 @@ class Case:
             random_state=settings.START_SEED,
             callback=look,
         )
+        seconds = result.trace["seconds"].tolist()
+        if own_start:
+            seconds[-1] = result.seconds
         return {
             "method": method,
+            "end_counts": own_start,
             "entries": M.nnz,
             "status": result.status.value,
             "message": result.message,
@@ -133,7 +137,7 @@ class Case:
             "start_seconds": start_seconds,
             "shortened": shortened(result),
             "iteration": result.trace["iteration"].astype(int).tolist(),
-            "seconds": result.trace["seconds"].tolist(),
+            "seconds": seconds,
             "cpu": cpu,
             "error": errors,
         }
@@ -173,10 +177,13 @@ def shortened(result: Result) -> int:
 def reached(record: Record, target: float) -> tuple[int, float] | None:
     """Iterations and seconds until the relative difference is at most `target`; None if it never is.
 
+    Our default learns on a part of the data first. What it has found there is not L yet: only its end counts.
+
     >>> reached({"error": [0.1, 0.001, 1e-5], "iteration": [1, 2, 3], "seconds": [0.5, 1.0, 1.5]}, 1e-3)
     (2, 1.0)
     """
-    for iteration, seconds, error in zip(record["iteration"], record["seconds"], record["error"], strict=True):
+    steps = list(zip(record["iteration"], record["seconds"], record["error"], strict=True))
+    for iteration, seconds, error in steps[-1:] if record.get("end_counts") else steps:
         if error <= target:
             return int(iteration), float(seconds)
     return None

@@ -72,9 +72,7 @@ class AccAltProj(FactorSolver):
     gamma: float = 0.7  # by which the threshold falls (the authors' program)
     beta: float | None = None  # the threshold, in units of singular values; None: 1 / (2 (mn)^¼)
     first_beta: float | None = None  # of S⁰; None: 4 β
-    floor: float = (
-        4.0  # the threshold is no lower than so many standard deviations of the inliers; 0: it is (the paper)
-    )
+    floor: float = 4.0  # the threshold is at least so many standard deviations of the inliers; 0: no bound (the paper)
     mu: float | None = None  # rows of U and V longer than √(μr/m) and √(μr/n) are trimmed; None: they are not
 
     def check(self, problem: Problem) -> None:

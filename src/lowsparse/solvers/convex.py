@@ -19,13 +19,15 @@ iteration, with some vectors to spare.
 
 (L, S) is optimal if and only if there is a Y that is zero outside Ω such that P_Ω(L + S) = P_Ω(M), Y ∈ γ ∂‖S‖₁ on Ω,
 ⟨Y, L⟩ = ‖L‖_* and ‖Y‖₂ ≤ 1. The second holds by construction. The others are measured, and the method ends when all of
-them hold to `tol`. (The Lanczos iteration has at most 200 steps: exact where a side is no longer, else from below.) They
-are columns of the trace:
+them hold to `tol`. They are columns of the trace:
 
     primal     ‖P_Ω(M - L - S)‖ against the size of the data;
     alignment  |1 - ⟨Y, L⟩ / ‖L‖_*|;
     excess     ‖Y‖₂ - 1, by a Lanczos iteration in every fifth step if the rest is fulfilled; else a bound on it;
     dual       ‖μ(S⁺ - S)‖ / √min(m, n), how far Y is from a subgradient of ‖L‖_*.
+
+The Lanczos iteration has at most 200 steps. Where neither side is shorter and Y has many singular values close to 1, it
+may find a little less than ‖Y‖₂.
 
 Published programs raise μ by a constant factor ρ in every step. The primal residual becomes small then, whether or not
 Y has had the time to converge, and they end "converged" elsewhere than at the optimum: with 30 % observed at a rank of
