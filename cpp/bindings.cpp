@@ -336,7 +336,7 @@ class ColumnSweep {
         std::vector<Phase> phases = before;
         phases.push_back({int64_t(bounds.size()) - 1,
                           [&](int, int64_t b) { work(b, bounds[size_t(b)], bounds[size_t(b) + 1]); }});
-        run(phases, threads, stop);
+        run(phases, int(std::min<int64_t>(threads, int64_t(bounds.size()) - 1)), stop);
     }
 
     // The sum over all columns of what work(block, begin, end, part) adds to a part of m rows: m x width.
@@ -484,7 +484,10 @@ class ColumnSweep {
                     continue;
                 }
                 sizes.resize(size_t(count));
-                for (int64_t i = 0; i < count; ++i) sizes[size_t(i)] = std::fabs(y.data()[first + i]);
+                for (int64_t i = 0; i < count; ++i) {
+                    const double size = std::fabs(y.data()[first + i]);
+                    sizes[size_t(i)] = size >= 0.0 ? size : std::numeric_limits<double>::infinity();  // not NaN
+                }
                 std::nth_element(sizes.begin(), sizes.begin() + (which - 1), sizes.end(), std::greater<double>());
                 out.data()[j] = sizes[size_t(which - 1)];
             }

@@ -212,7 +212,7 @@ def test_notes_are_about_the_rank_that_was_found():
     X[:4, 7] = 1.0
     r = ls.solve(X, "auto")
     assert r.L.rank == 2
-    assert r.notes == ()  # four entries are enough for two coefficients
+    assert not any("fewer than" in note for note in r.notes)  # four entries are enough for two coefficients
 
 
 def test_nothing_is_said_to_be_confirmed_that_was_not():

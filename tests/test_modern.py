@@ -363,7 +363,7 @@ def test_what_is_missing_is_said_before_the_first_iteration(method):
     assert "not the average" in str(said.value)
     assert "ls.solve(M, rank)" in str(said.value)
     for alpha in (-0.1, 1.0, float("nan"), "many", True):
-        with pytest.raises(ValueError, match="alpha must be in"):
+        with pytest.raises(ValueError, match="alpha must be"):
             ls.solve(M, 3, method=method(alpha=alpha))
     for step in (0.0, -1.0, None):
         with pytest.raises(ValueError, match="step must be"):
@@ -467,10 +467,10 @@ def test_the_number_of_outliers_is_asked_for():
     with pytest.raises(ValueError, match=r"needs outliers, the number of entries to leave out.*is_outlier\.sum\(\)"):
         ls.solve(M, 3, method="rgnmr")
     for outliers in (-1, 2.5, M.nnz, float("nan"), "some", True):
-        with pytest.raises(ValueError, match="outliers must be a whole number from 0 to"):
+        with pytest.raises(ValueError, match="outliers must be"):
             ls.solve(M, 3, method=RGNMR(outliers=outliers))
     for alpha in (0.0, 1.5, None):
-        with pytest.raises(ValueError, match="alpha must be in"):
+        with pytest.raises(ValueError, match="alpha must be"):
             ls.solve(M, 3, method=RGNMR(outliers=10, alpha=alpha))
     for limit in (0, None, 2.5):
         with pytest.raises(ValueError, match="max_inner must be"):

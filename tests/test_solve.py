@@ -82,7 +82,7 @@ def test_the_data_are_not_changed():
     [
         ({"rank": 0}, ValueError, "rank is 0; choose 1 to 50"),
         ({"rank": 51}, ValueError, "choose 1 to 50"),
-        ({"method": "pca"}, ValueError, r"unknown method 'pca': choose 'auto' or one of \['amanpg'"),
+        ({"method": "pca"}, ValueError, r"unknown method 'pca': choose 'auto' or one of \['accaltproj'"),
         ({"method": AManPGC}, TypeError, "a name or a solver object"),
         ({"max_iter": 0}, ValueError, "max_iter must be a whole number of 1 or more, not 0"),
         ({"max_iter": 2.5}, ValueError, "max_iter"),

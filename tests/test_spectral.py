@@ -244,7 +244,7 @@ def test_nothing_is_worth_a_rank_if_outliers_cost_little():
         (Convex(rho=1.0), "rho must be larger than 1"),
         (Convex(gamma=0.0), "gamma must be positive"),
         (Convex(balance=-1.0), "balance must be positive"),
-        (Convex(mu=None), "mu must be positive"),
+        (Convex(mu=None), "mu must be a number"),
         (Convex(spare=0), "spare must be a whole number of 1 or more"),
         (AccAltProj(gamma=1.0), "gamma must be between 0 and 1"),
         (AccAltProj(beta=0.0), "beta must be positive"),

@@ -46,7 +46,7 @@ class Kind(IntEnum):
 
 
 # c in standard deviations of normal noise at which the estimate keeps 95 % of the efficiency of least squares
-# (pseudo_huber has Huber's, and a little less)
+# (pseudo_huber has Huber's, and a little more)
 EFFICIENT = {
     Kind.HUBER: 1.345,
     Kind.PSEUDO_HUBER: 1.345,

@@ -25,13 +25,12 @@ from .scale import robust_scale
 from .sketch import Sample
 from .solvers import Ladder, Problem, Solver, State, from_name
 from .start import generator, starting_subspace
-from .sweeps import open_sweep
+from .sweeps import enough, open_sweep
 
 __all__ = ["Progress", "solve"]
 
 ADVICE = {
-    Status.MAX_ITER: "not converged after {n} iterations: raise max_iter or loosen tol; among the paper's methods "
-    "precondition=True helps if the singular values of L differ much",
+    Status.MAX_ITER: "not converged after {n} iterations: raise max_iter or loosen tol",
     Status.MAX_TIME: "not converged after {s:.3g} s: raise max_time, or go on from a checkpoint",
     Status.STALLED: "no step decreases the objective any more, though the method is not done: the result is as good as "
     "the arithmetic allows, the rank is too high for the data, or a given t_U is far too large",
@@ -135,6 +134,7 @@ def solve(
     if not isinstance(solver, Solver):
         called = f"; did you mean {method.__name__}()?" if isinstance(method, type) else ""
         raise TypeError(f"method must be a name or a solver object, not {method!r}{called}")
+    solver.check_types()
     if isinstance(rank, str):
         if rank != "auto":
             raise ValueError(f"rank must be a whole number or 'auto', not {rank!r}")
@@ -174,6 +174,8 @@ def solve(
         sweep = open_sweep(M, backend)
         unit, scale, largest, clip = _sizes(M.values)
         given = not (isinstance(start, str) and start == "svd")
+        if given and not solver.takes_start:
+            raise ValueError(f"{solver.name} begins at zero, wherever it is told to: leave the start out")
         if resume is not None:
             start = "random"  # the checkpoint has a better one
 
@@ -194,7 +196,7 @@ def solve(
         L=outcome.L,
         S=_outliers(M, outcome.flagged, outcome.S),
         status=status,
-        message=reason or ADVICE[status].format(n=n_iter, s=seconds),
+        message=reason or _advice(status, solver).format(n=n_iter, s=seconds),
         method=solver.name,
         n_iter=n_iter,
         objective=outcome.objective,
@@ -206,7 +208,7 @@ def solve(
         noise=_noise(M, outcome.L) if outcome.noise is None else outcome.noise,
         held_out=outcome.held_out,
         trace=loop.trace,
-        notes=_notes(M, outcome.L.rank),
+        notes=_notes(M, outcome.L.rank, outcome.flagged),
     )
 
 
@@ -359,14 +361,24 @@ def _noise(M: ObservedMatrix, L: LowRank) -> float:
     return robust_scale(Sample(M).residual(L.U, L.V.T))
 
 
-def _notes(M: ObservedMatrix, rank: int) -> tuple[str, ...]:
-    """What the data lacks to determine L."""
-    few_columns, few_rows = len(M.thin_columns(rank)), int(np.count_nonzero(M.row_counts < rank))
-    return tuple(
-        f"{count} of {total} {lines} have fewer than {rank} observed entries: L is not determined there"
-        for count, total, lines in (
-            (few_rows, M.shape[0], "rows"),
-            (few_columns, M.shape[1], "columns"),
-        )
-        if count
-    )
+def _advice(status: Status, solver: Solver) -> str:
+    if status is Status.MAX_ITER and solver.if_slow:
+        return f"{ADVICE[status]}; {solver.if_slow}"
+    return ADVICE[status]
+
+
+def _notes(M: ObservedMatrix, rank: int, flagged: NDArray[np.intp]) -> tuple[str, ...]:
+    """What the data lacks to determine L: lines with few entries, or with few that are not outliers."""
+    columns = np.searchsorted(M.indptr, flagged, side="right") - 1
+    said = []
+    for lines, counts, wrong in (
+        ("rows", M.row_counts, np.bincount(M.rows[flagged], minlength=M.shape[0])),
+        ("columns", M.column_counts, np.bincount(columns, minlength=M.shape[1])),
+    ):
+        few = counts < rank
+        if few.any():
+            said.append(f"{few.sum()} of {few.size} {lines} have fewer than {rank} observed entries")
+        left = ~few & (counts >= enough(rank)) & (counts - wrong < enough(rank))
+        if left.any():
+            said.append(f"{left.sum()} of {left.size} {lines} have too few entries that are not outliers")
+    return tuple(f"{line}: L is not determined there" for line in said)

@@ -186,9 +186,14 @@ class Tracker:
         *,
         learn: bool,
     ) -> Float:
-        indptr = np.ascontiguousarray(indptr, dtype=np.int64)
-        rows = np.ascontiguousarray(rows, dtype=np.int32)
-        values = np.ascontiguousarray(values)
+        indptr, rows, values = np.ascontiguousarray(indptr), np.ascontiguousarray(rows), np.ascontiguousarray(values)
+        if indptr.dtype.kind not in "iu" or (rows.size and rows.dtype.kind not in "iu"):
+            raise TypeError("rows and indptr must be whole numbers")
+        if values.size and values.dtype.kind not in "fiu":
+            raise TypeError(f"values must be real numbers, not {values.dtype}")
+        if rows.size and not 0 <= rows.min() <= rows.max() < len(self.U):
+            raise ValueError(f"rows must be from 0 to {len(self.U) - 1}, as U has {len(self.U)} rows")
+        indptr, rows = indptr.astype(np.int64, copy=False), rows.astype(np.int32, copy=False)
         if values.dtype != np.float32:
             values = values.astype(np.float64, copy=False)
         n = len(indptr) - 1
@@ -312,8 +317,10 @@ def _check(
         raise ValueError("rows and values must be vectors of the same length, and indptr one of the columns' bounds")
     if indptr[0] < 0 or (indptr[1:] < indptr[:-1]).any() or indptr[-1] > rows.size:
         raise ValueError(f"indptr must ascend from 0 to at most the number of entries, {rows.size}")
-    if rows.size and not 0 <= rows.min() <= rows.max() < m:
-        raise ValueError(f"rows must be from 0 to {m - 1}, as U has {m} rows")
+    columns = np.repeat(np.arange(indptr.size - 1), np.diff(indptr))
+    named = rows[indptr[0] : indptr[-1]].astype(np.int64) + m * columns
+    if not (np.diff(named) > 0).all() and np.unique(named).size < named.size:
+        raise ValueError("a column names a row twice")
     if order.ndim != 1 or (order.size and not 0 <= order.min() <= order.max() < indptr.size - 1):
         raise ValueError(f"order must name columns, from 0 to {indptr.size - 2}")
     if not np.isfinite(values).all():

@@ -108,7 +108,8 @@ class AccAltProj(FactorSolver):
     def advance(self, problem: Problem, state: AltProjState) -> AltProjState:
         """L from the tangent space at the last L, then S."""
         r, sweep = problem.rank, problem.sweep
-        Z = problem.M.values - state.S
+        # M - S; where there is an outlier that is L, without the cancellation
+        Z = np.where(state.S != 0, sweep.entries(state.U, state.V), problem.M.values)
         U, V = (np.linalg.qr(A)[0] for A in self.trimmed(state.U, state.V))
         ZV, ZtU = sweep.product(Z, np.ascontiguousarray(V)), sweep.product_transposed(Z, np.ascontiguousarray(U))
         # orthonormal bases of all that P_T(Z) spans, also where that is less than 2r
@@ -122,14 +123,15 @@ class AccAltProj(FactorSolver):
         falling = self.gamma ** (state.iteration + 1) * float(sizes[0])
         e = sweep.residual(U, V)
         beta, floor = self.betas(problem)[0], self.floor * robust_scale(e) if self.floor else 0.0
-        zeta = max(beta * (rest + falling), floor, ROUNDING * problem.scale)
+        zeta = max(beta * (rest + falling), floor, problem.rounding)
         S = hard(-e, zeta)
         after = AltProjState(U=U, V=V, S=S, objective=0.5 * float(np.sum((e + S) ** 2)))
         residual = math.sqrt(2 * after.objective / problem.M.nnz) / problem.scale
         share = np.count_nonzero(S) / problem.M.nnz
         dS = float(np.linalg.norm(S - state.S))
         self.moved(problem, state, after, dS=dS, zeta=zeta, residual=residual, share=share)
-        after.accuracy = min(residual, after.accuracy) if beta * falling <= SETTLED * zeta else residual
+        settled = beta * falling <= SETTLED * zeta and dS <= problem.tol * problem.scale * math.sqrt(problem.M.nnz)
+        after.accuracy = min(residual, after.accuracy) if settled else residual
         if 0 < problem.tol >= after.accuracy and share > CROWDED:
             after.failure = "stalled"
             after.advice = (

@@ -35,6 +35,11 @@ class Problem:
     clip: float  # no inlier is likely to be larger; infinite if no entry is
     seed: int  # for methods that draw: of `random_state`
 
+    @property
+    def rounding(self) -> float:
+        """What is smaller, in units of the data, may be rounding of the values as they are stored."""
+        return 8 * float(np.finfo(self.M.dtype).eps) * self.scale
+
 
 @dataclass(kw_only=True)
 class State:
@@ -67,6 +72,20 @@ class Outcome:
     held_out: float | None = None  # robust scale of the residuals of entries kept aside
 
 
+def _is_a(*types: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, types) and (bool in types or not isinstance(value, bool))
+
+
+# what a parameter may be, by the annotation of its field
+KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "float": ("a number", _is_a(int, float, np.integer, np.floating)),
+    "int": ("a whole number", _is_a(int, np.integer)),
+    "bool": ("True or False", _is_a(bool)),
+    "str": ("a text", _is_a(str)),
+    "None": ("None", _is_a(type(None))),
+}
+
+
 @dataclass(kw_only=True)
 class Solver(ABC):
     """A method is its parameters: keyword-only, unchanged by solving, understood by scikit-learn's ``clone``."""
@@ -76,6 +95,9 @@ class Solver(ABC):
     full: ClassVar[bool] = False  # whether every entry must be observed
     robust: ClassVar[bool] = True  # whether outliers are more than noise to it
     finds_rank: ClassVar[bool] = False  # whether it can do without a given rank
+    rank_of: ClassVar[str] = "L"  # what the rank that is given is the rank of
+    takes_start: ClassVar[bool] = True  # whether it can begin at a given U⁰
+    if_slow: ClassVar[str] = ""  # what else helps when it runs out of iterations
 
     def check_rank(self, M: ObservedMatrix, rank: Any) -> int:
         """The rank as a whole number; raise if it cannot be that of L."""
@@ -92,6 +114,21 @@ class Solver(ABC):
                 raise ValueError(f"{type(self).__name__} has no parameter {name!r}; it has {list(self.get_params())}")
             setattr(self, name, value)
         return self
+
+    def check_types(self) -> None:
+        """Raise unless every parameter is of the kind that its field says: a number, a whole one, a text, a truth.
+
+        >>> from lowsparse.solvers import AManPGC
+        >>> AManPGC(stage_iter="many").check_types()
+        Traceback (most recent call last):
+        ValueError: stage_iter must be a whole number, not 'many'
+        """
+        for field in dataclasses.fields(self):
+            value, allowed = getattr(self, field.name), [kind.strip() for kind in str(field.type).split("|")]
+            allowed = [kind.removeprefix("<class '").removesuffix("'>") for kind in allowed]
+            if not any(KINDS[kind][1](value) for kind in allowed if kind in KINDS) and set(allowed) <= KINDS.keys():
+                what = ", or ".join(KINDS[kind][0] for kind in allowed)
+                raise ValueError(f"{field.name} must be {what}, not {value!r}")
 
     @abstractmethod
     def check(self, problem: Problem) -> None:
@@ -124,13 +161,11 @@ def require_positive(solver: Solver, *names: str) -> None:
     """Raise unless each of these parameters is None or a positive, finite number."""
     for name in names:
         value = getattr(solver, name)
-        number = isinstance(value, int | float | np.integer | np.floating)
-        require(value is None or (number and 0 < value < np.inf), name, value, "positive and finite, or None")
+        require(value is None or 0 < value < np.inf, name, value, "positive and finite")
 
 
 def require_count(solver: Solver, *names: str) -> None:
     """Raise unless each of these parameters is None or a whole number of 1 or more."""
     for name in names:
         value = getattr(solver, name)
-        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-        require(value is None or (whole and value >= 1), name, value, "a whole number of 1 or more")
+        require(value is None or value >= 1, name, value, "a whole number of 1 or more")

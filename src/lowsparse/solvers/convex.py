@@ -44,6 +44,7 @@ import numpy as np
 
 from ..geometry import relative_change
 from ..lowrank import LowRank
+from ..scale import outlying
 from ..sweeps import Float
 from .base import Outcome, Problem, Solver, State, require, require_count, require_positive
 from .factors import trace_row
@@ -94,6 +95,7 @@ class Convex(Solver):
 
     name: ClassVar[str] = "convex"
     finds_rank: ClassVar[bool] = True
+    takes_start: ClassVar[bool] = False
 
     gamma: float | None = None  # the price of an outlier; None: 1/√(p max(m, n)), p the share observed (Candès et al.)
     mu: float = 1.25  # the first penalty, in units of 1/‖P_Ω(M)‖₂ (Lin et al.)
@@ -103,10 +105,8 @@ class Convex(Solver):
 
     def check(self, problem: Problem) -> None:
         """Check the parameters."""
-        require(self.mu is not None, "mu", self.mu, "positive and finite")
         require_positive(self, "gamma", "mu", "balance")
         require(self.rho is None or 1 < self.rho < np.inf, "rho", self.rho, "larger than 1, or None")
-        require(self.spare is not None, "spare", self.spare, "a whole number of 1 or more")
         require_count(self, "spare")
 
     def price(self, problem: Problem) -> float:
@@ -209,9 +209,9 @@ class Convex(Solver):
 
     def finish(self, problem: Problem, state: ConvexState) -> Outcome:
         """L, and the S that belongs to it."""
-        S = state.S.astype(problem.M.dtype)
-        flagged = np.flatnonzero(S)
-        return Outcome(L=self.lowrank(problem, state), flagged=flagged, S=S[flagged], objective=state.objective)
+        flagged = outlying(state.S, problem.rounding)
+        S = state.S[flagged].astype(problem.M.dtype)
+        return Outcome(L=self.lowrank(problem, state), flagged=flagged, S=S, objective=state.objective)
 
 
 @dataclass(kw_only=True)

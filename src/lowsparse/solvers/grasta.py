@@ -152,6 +152,9 @@ class GRASTA(FactorSolver):
     def init(self, problem: Problem) -> GRASTAState:
         """The start. One that was given may be good: the first steps are as long as what it misses."""
         M, sweep, across = problem.M, problem.sweep, self._across(problem)
+        if np.isfinite(problem.clip):  # of an outlier the fit sees the sign alone, but the ADMM its size
+            M = M.with_values(np.clip(M.values, -problem.clip, problem.clip))
+            sweep = open_sweep(M, sweep.name)
         other = open_sweep(M.T, sweep.name)
         lines = Lines(M.T, other, sweep) if across else Lines(M, sweep, other)
         rules, compiled = self._rules(self.mu_max), sweep.name == "native"

@@ -144,6 +144,8 @@ class Hankel(Solver):
     """
 
     name: ClassVar[str] = "hankel"
+    rank_of: ClassVar[str] = "the Hankel matrix"
+    takes_start: ClassVar[bool] = False
 
     n1: int | None = None  # the rows of each block; None: (n + 1) // 2, or what the rank allows
     iterations: int = 8  # on each rank but the last
@@ -170,9 +172,7 @@ class Hankel(Solver):
 
     def check(self, problem: Problem) -> None:
         """Check the parameters."""
-        require(self.iterations is not None, "iterations", self.iterations, "a whole number of 1 or more")
         require_count(self, "iterations")
-        require(self.c is not None, "c", self.c, "positive and finite")
         require_positive(self, "c")
         require(0 < self.gamma < 1, "gamma", self.gamma, "between 0 and 1")
         require(0 <= self.floor < np.inf, "floor", self.floor, "0 or more, and finite")
@@ -203,7 +203,7 @@ class Hankel(Solver):
         c = self.c * math.sqrt(r / (lifting.shape[0] * lifting.shape[1]))
         falling = c * self.gamma**state.level * float(values[k - 1])
         beyond = c * float(values[k]) if values.size > k else 0.0
-        zeta = max(beyond + falling, self.floor * noise, ROUNDING * scale)
+        zeta = max(beyond + falling, self.floor * noise, problem.rounding)
         S = np.where(np.abs(e) > zeta, -e, 0.0)
         fit = e + S
         residual = float(np.linalg.norm(fit)) / (scale * math.sqrt(M.nnz))

@@ -500,7 +500,7 @@ class Ladder(Solver):
             V = np.vstack([V, np.zeros((problem.rank - len(V), V.shape[1]))])
         e = problem.sweep.residual(U, V.T)
         noise = state.noise if math.isfinite(state.noise) else robust_scale(e)
-        flagged = outlying(e, max(OUTLIER * noise, 1e-7 * state.bench.unit))
+        flagged = outlying(e, max(OUTLIER * noise, 1e-7 * state.bench.unit, problem.rounding))
         m, n = problem.M.shape
         k = state.U.shape[1]
         free = 1 - k * (m + n - k) / max(problem.M.nnz - flagged.size, 1)  # of what the fit leaves to the residuals

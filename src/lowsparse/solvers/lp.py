@@ -96,12 +96,11 @@ class Lp(FactorSolver):
     def check(self, problem: Problem) -> None:
         """Check the exponent, the form and the numbers."""
         super().check(problem)
-        require(isinstance(self.p, int | float | np.number) and 0 < self.p <= 2, "p", self.p, "in (0, 2]")
+        require(0 < self.p <= 2, "p", self.p, "in (0, 2]")
         require(self.form in ("regression", "admm"), "form", self.form, "'regression' or 'admm'")
         require_positive(self, "epsilon")
         require(0 < self.mu < np.inf, "mu", self.mu, "positive and finite")
         require(self.growth is None or 1 <= self.growth <= 2, "growth", self.growth, "in [1, 2], or None")
-        require(self.turns is not None and self.sweeps is not None, "turns and sweeps", None, "whole numbers")
         require_count(self, "turns", "sweeps")
 
     def init(self, problem: Problem) -> LpState:

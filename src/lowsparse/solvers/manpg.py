@@ -88,6 +88,7 @@ class Direction(NamedTuple):
 class ProximalGradient(Solver):
     """What ManPG, AManPG and their continuations share: one iteration at a fixed γ."""
 
+    if_slow: ClassVar[str] = "precondition=True helps if the singular values of L differ much"
     alternating: ClassVar[bool]  # Gauss-Seidel (AManPG) or Jacobi (ManPG)
     default_step: ClassVar[float]
 

@@ -84,15 +84,11 @@ class RGNMR(FactorSolver):
                 "are outliers, and better not many more. If nothing better is known, take what the default method "
                 "finds: found = ls.solve(M, rank); outliers = int(1.05 * found.is_outlier.sum())"
             )
-        number = isinstance(self.outliers, int | float | np.integer | np.floating)
-        number = number and not isinstance(self.outliers, bool) and 0 <= self.outliers < problem.M.nnz
-        whole = number and (self.outliers < 1 or int(self.outliers) == self.outliers)
+        whole = 0 <= self.outliers < problem.M.nnz and (self.outliers < 1 or int(self.outliers) == self.outliers)
         require(
             whole, "outliers", self.outliers, f"a whole number from 0 to {problem.M.nnz - 1}, or a share less than 1"
         )
-        number = isinstance(self.alpha, int | float | np.integer | np.floating)
-        require(number and 0 < self.alpha <= 1, "alpha", self.alpha, "in (0, 1]")
-        require(self.max_inner is not None, "max_inner", self.max_inner, "a whole number of 1 or more")
+        require(0 < self.alpha <= 1, "alpha", self.alpha, "in (0, 1]")
         require_count(self, "max_inner")
 
     def _number(self, problem: Problem) -> int:

@@ -74,6 +74,7 @@ class RMCState(FactorState):
     direction: Float = field(default_factory=_nothing)
     step: float = 0.0  # what "armijo" tries first; 0: it does not know
     idle: int = 0  # iterations in a row that gained no more than rounding
+    noise: float = 0.0  # the robust scale of the residuals after the last stage
     stage: int = 0
     stage_start: int = 0  # the iteration before its first
     stage_done: bool = False  # the next iteration belongs to the next stage
@@ -190,12 +191,12 @@ class RMC(FactorSolver):
             state.finished = ""  # what hardly moves under a large δ will do so under a smaller one
         solved = rest <= self.grad_tol
         capped = state.iteration - state.stage_start >= self.stage_iter
-        # Below the noise of the inliers every δ costs more iterations, and none gains anything.
-        crowded = (
-            self.noise_stop
-            and (solved or capped)
-            and robust_scale(state.sample.residual(state.U, state.V)) > state.delta
-        )
+        # Below the noise of the inliers every δ costs more iterations, and none gains anything. It is noise, and not a
+        # fit that is still on its way, if it does not fall with δ.
+        noise = 0.0
+        if self.noise_stop and (solved or capped):
+            noise = robust_scale(state.sample.residual(state.U, state.V))
+        crowded = noise > max(state.delta, 0.5 * state.noise)
         state.accuracy = state.delta / problem.scale if solved and last else math.inf
         if solved and crowded:
             state.finished = f"delta = {state.delta:.2g} is below the noise of the inliers"
@@ -204,6 +205,8 @@ class RMC(FactorSolver):
         elif state.idle >= self.stage_iter and problem.tol > 0:
             state.failure = "stalled"
         state.stage_done = not last and (solved or (capped and not crowded))
+        if state.stage_done:
+            state.noise = noise
         return state
 
     def lowrank(self, problem: Problem, state: RMCState) -> LowRank:

@@ -47,9 +47,7 @@ class RPCAGD(TrimmedSolver):
     name: ClassVar[str] = "rpca_gd"
     weight: ClassVar[float] = 1 / 16
 
-    mu: float | None = (
-        None  # incoherence: rows of U beyond √(4μr/m) ‖U⁰‖ are shortened; None: they are not (program: 5)
-    )
+    mu: float | None = None  # rows of U beyond √(4μr/m) ‖U⁰‖ are shortened (their program: μ = 5); None: they are not
 
     def check(self, problem: Problem) -> None:
         """Check μ too."""

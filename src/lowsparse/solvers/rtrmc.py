@@ -139,7 +139,6 @@ class RTRMC(LeastSquares):
         require(self.order in (1, 2), "order", self.order, "1 or 2")
         require(0 <= self.damping < np.inf, "damping", self.damping, "0 or more")
         require(0 <= self.lam < 1, "lam", self.lam, "in [0, 1)")
-        require(self.max_inner is not None, "max_inner", self.max_inner, "a whole number of 1 or more")
         require_count(self, "max_inner")
 
     def init(self, problem: Problem) -> TrustRegionState:

@@ -55,8 +55,7 @@ class ScaledGD(TrimmedSolver):
     def check(self, problem: Problem) -> None:
         """Check γ too."""
         super().check(problem)
-        number = isinstance(self.gamma, int | float | np.integer | np.floating)
-        require(number and 1 <= self.gamma < np.inf, "gamma", self.gamma, "1 or more")
+        require(1 <= self.gamma < np.inf, "gamma", self.gamma, "1 or more")
         require(self.trimmed < 1, "alpha times gamma", self.trimmed, "less than 1")
 
     @property

@@ -181,9 +181,7 @@ class TrimmedSolver(FactorSolver):
                 "nothing better is known, take it from what the default method finds: found = ls.solve(M, rank); "
                 "alpha = ls.solvers.trimming.largest_share(found.M, found.is_outlier) + 0.01"
             )
-        number = isinstance(self.alpha, int | float | np.integer | np.floating) and not isinstance(self.alpha, bool)
-        require(number and 0 <= self.alpha < 1, "alpha", self.alpha, "in [0, 1)")
-        require(self.step is not None, "step", self.step, "positive and finite")
+        require(0 <= self.alpha < 1, "alpha", self.alpha, "in [0, 1)")
         require_positive(self, "step")
 
     @property

@@ -29,13 +29,14 @@ from numpy.typing import NDArray
 
 from ..sweeps import Float
 from .base import Problem, require, require_positive
-from .trimming import TrimmedSolver, TrimmedState, above, incoherent
+from .rpca_gd import RPCAGD
+from .trimming import TrimmedState, above
 
 __all__ = ["Unified"]
 
 
 @dataclass(kw_only=True)
-class Unified(TrimmedSolver):
+class Unified(RPCAGD):
     """Gradient descent on U and V after double thresholding: RPCA-GD with a bound on the number of outliers in all.
 
     >>> import lowsparse as ls
@@ -50,23 +51,14 @@ class Unified(TrimmedSolver):
     weight: ClassVar[float] = 1 / 2
 
     total: float | None = None  # k / |Ω|: the share of all entries that are outliers, at most; None: α
-    mu: float | None = None  # incoherence: rows of U beyond √(4μr/m) ‖U⁰‖ are shortened; None: they are not
 
     def check(self, problem: Problem) -> None:
-        """Check k and μ too."""
+        """Check k too."""
         super().check(problem)
-        require_positive(self, "mu", "total")
+        require_positive(self, "total")
         require(self.total is None or self.total < 1, "total", self.total, "in (0, 1), or None")
 
     def outliers(self, problem: Problem, state: TrimmedState, e: Float) -> NDArray[np.bool_]:
         """T_α after H_k."""
         k = int((self.trimmed if self.total is None else self.total) * e.size * (1 + 1e-12))
         return state.trimming.outliers(np.where(above(e, k), e, 0.0), self.trimmed)
-
-    def descend(self, problem: Problem, state: TrimmedState, GU: Float, GV: Float) -> tuple[Float, Float]:
-        """The step, and the projection onto factors with short rows."""
-        U, V = super().descend(problem, state, GU, GV)
-        if self.mu is None:
-            return U, V
-        norm = float(np.sqrt(state.sigma))
-        return incoherent(U, self.mu, norm), incoherent(V, self.mu, norm)
