@@ -6,9 +6,10 @@ python -m benchmarks.paper --out results/paper
 
 from __future__ import annotations
 
-import typer
+import sys
 
-from lowsparse.cli.reproduce import reproduce
+from lowsparse.cli import main
 
 if __name__ == "__main__":
-    typer.run(reproduce)
+    sys.argv.insert(1, "reproduce")
+    main()

@@ -53,9 +53,9 @@ from numpy.typing import NDArray
 import lowsparse as ls
 from lowsparse import plots
 from lowsparse.cli.text import table
+from lowsparse.files import write_csv
 
 from . import memory
-from .output import write_csv
 
 RANK = 5
 OUTLIERS = 0.1

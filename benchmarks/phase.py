@@ -36,9 +36,9 @@ from numpy.typing import NDArray
 import lowsparse as ls
 from lowsparse import plots
 from lowsparse.cli.text import table
+from lowsparse.files import write_csv
 
 from .contenders import DEFAULT, contenders
-from .output import write_csv
 
 SUCCESS = 1e-4  # relative difference
 MARGIN = 5  # correct entries of a line beyond the rank, for it to be determined

@@ -24,9 +24,9 @@ from scipy.sparse.linalg import svds
 import lowsparse as ls
 from lowsparse import plots
 from lowsparse.cli.text import table
+from lowsparse.files import write_csv
 
 from . import memory
-from .output import write_csv
 
 TARGETS = (1e-3, 1e-6, 1e-8)
 REFERENCE = "amanpgc"

@@ -2,25 +2,28 @@
 
 import base64
 import csv
+import errno
 import json
+import math
 import platform
 import re
 import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import lowsparse as ls
-from lowsparse import metrics
+from lowsparse import files, metrics
 from lowsparse.cli import main
 from lowsparse.reproduce import claims, jobs, reproduce, settings
 from lowsparse.reproduce.results import CaseResults, Results, SceneResults
 from lowsparse.reproduce.synthetic import Case, reached
-from lowsparse.reproduce.video import Scene, open_clip
+from lowsparse.reproduce.video import Scene, _mean, open_clip
 from lowsparse.video import sample_pixels
 
 SHARED = Path(__file__).parents[2] / "shared"
@@ -104,7 +107,7 @@ def test_the_curve_is_the_distance_to_the_truth(finished):
     """The last point, from a solve of one's own with the parameters that are told."""
     folder, _ = finished
     case = Case(6, quick=True)
-    kept = json.loads((folder / "runs" / "case-6-amanpgc-1.json").read_text(encoding="utf-8"))
+    kept = json.loads((folder / "runs" / "quick-case-6-amanpgc-1.json").read_text(encoding="utf-8"))
     M = case.problem.M
     solver = ls.solvers.AManPGC(t_U=1 / M.nnz, **kept["settings"]["parameters"])
     result = ls.solve(
@@ -136,7 +139,7 @@ def test_the_measures_are_those_of_the_pictures(finished):
         assert float(row[name]) == pytest.approx(value, rel=1e-4)
     from matplotlib import image
 
-    picture = 255 * image.imread(folder / "runs" / "blocks-50-amanpgc-1.png")[..., 0]
+    picture = 255 * image.imread(folder / "runs" / "quick-blocks-50-amanpgc-1.png")[..., 0]
     assert np.abs(picture - found[clip.busiest]).max() <= 0.51
     assert float(row["age"]) < clip.untouched["age"]  # the blocks are gone
 
@@ -174,12 +177,31 @@ def test_the_page_shows_every_claim_and_every_number(finished):
     assert "t_U = 1/|Ω| (printed as 2/|Ω|)" in page
 
 
+def test_the_markdown_tells_the_same(finished):
+    folder, _ = finished
+    text = (folder / "paper.md").read_text(encoding="utf-8")
+    assert "lowsparse reproduce --quick --case 6 --video blocks --method amanpgc --method manpgc" in text
+    assert "](synthetic.png)" in text
+    assert str(folder) not in text
+    assert max(len(line) for line in text.splitlines() if not line.startswith(("|", "!", "lowsparse "))) <= 120
+    words = " ".join(text.split())
+    for row in rows_of(folder / "claims.csv"):
+        assert f"**{row['claim']}** {row['verdict'].capitalize()}. {row['reason']}" in words
+    (row,) = (row for row in rows_of(folder / "synthetic.csv") if row["method"] == "manpgc")
+    assert f"| {row['iterations to 1e-06']}, {float(row['seconds / amanpgc']):.2f} |" in text
+
+
+def test_a_page_without_a_remark_has_no_empty_paragraph(finished):
+    assert "<p></p>" not in (finished[0] / "index.html").read_text(encoding="utf-8")
+
+
 def test_nothing_else_is_left_behind(finished):
     folder, _ = finished
     assert sorted(path.name for path in folder.iterdir()) == [
         "blocks.png",
         "claims.csv",
         "index.html",
+        "paper.md",
         "runs",
         "synthetic-curves.csv",
         "synthetic.csv",
@@ -222,9 +244,89 @@ def test_times_of_another_machine_do_not_count(copy, monkeypatch):
     assert len(again(copy, videos=[]).ended("done")) == 2
 
 
+def test_a_quick_run_leaves_the_runs_of_a_full_one(finished, copy):
+    def names(quick):
+        case, scene = Case(6, quick), Scene(open_clip("blocks", Path(), quick=True), 0.5, jobs.Store(copy), quick)
+        return {job.name for part in (case, scene) for job in part.jobs(METHODS, {})}
+
+    assert not names(True) & names(False)
+    assert "case-6-amanpgc-1" in names(False)
+    assert {path.stem for path in (copy / "runs").glob("*-50-*.json")} <= names(True)
+
+
+def test_fresh_runs_everything_anew(copy):
+    assert len(again(copy, videos=[], fresh=True).ended("done")) == 2
+
+
+@pytest.mark.parametrize("name", ["error", "seconds", "status", "start_seconds"])
+def test_a_record_without_something_is_made_anew(name, copy):
+    path = copy / "runs" / "quick-case-6-manpgc-1.json"
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    kept.pop(name)
+    path.write_text(json.dumps(kept), encoding="utf-8")
+    assert again(copy, videos=[]).ended("done") == ["case 6, manpgc"]
+
+
+def test_a_record_of_uneven_lists_or_without_a_measure_is_made_anew(copy):
+    path, other = copy / "runs" / "quick-case-6-manpgc-1.json", copy / "runs" / "quick-blocks-50-manpgc-1.json"
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**kept, "error": kept["error"][:-1]}), encoding="utf-8")
+    kept = json.loads(other.read_text(encoding="utf-8"))
+    kept["measures"].pop("psnr")
+    other.write_text(json.dumps(kept), encoding="utf-8")
+    assert again(copy).ended("done") == ["case 6, manpgc", "Moving blocks, 50% of the pixels, manpgc"]
+
+
+@pytest.mark.parametrize("spoil", [lambda png: b"", lambda png: png[:-9], lambda png: png[:60] + b"?" + png[61:]])
+def test_a_damaged_picture_is_made_anew(spoil, copy):
+    path = copy / "runs" / "quick-blocks-10-manpgc-1.png"
+    whole = path.read_bytes()
+    path.write_bytes(spoil(whole))
+    assert again(copy).ended("done") == ["Moving blocks, 10% of the pixels, manpgc"]
+    assert path.read_bytes() == whole
+
+
+def test_nothing_of_another_page_stays_beside_this_one(copy):
+    (copy / "own.png").write_text("the user's")
+    (copy / "own-film.png").write_text("the user's as well")
+    again(copy, videos=[])
+    assert not (copy / "blocks.png").exists()
+    assert not (copy / "video.csv").exists()
+    assert (copy / "own.png").exists()
+    assert (copy / "own-film.png").exists()
+    again(copy, cases=[])
+    assert (copy / "video.csv").exists()
+    assert not list(copy.glob("synthetic*"))
+    assert "synthetic.png" not in (copy / "paper.md").read_text(encoding="utf-8")
+
+
+def test_the_picture_of_a_video_of_ones_own_goes_with_it(copy, tmp_path, monkeypatch):
+    monkeypatch.setattr(settings, "SHARES", (0.5,))
+    np.save(tmp_path / "film.npy", ls.datasets.moving_blocks(20, 32, 40, random_state=9).frames)
+    again(copy, cases=[], videos=[tmp_path / "film.npy"], methods=["amanpgc"])
+    assert (copy / "own-film.png").exists()
+    again(copy)
+    assert not (copy / "own-film.png").exists()
+
+
+def test_a_changed_run_that_is_interrupted_does_not_leave_the_old_page(copy, monkeypatch):
+    monkeypatch.setattr(settings, "MAX_ITER", 7)
+
+    def interrupt(step):
+        if step.state == "running":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(copy, progress=interrupt, **PART)
+    assert "Not complete" in (copy / "index.html").read_text(encoding="utf-8")
+    assert "not complete" in (copy / "paper.md").read_text(encoding="utf-8")
+    assert not (copy / "video.csv").exists()
+    assert not (copy / "synthetic.csv").exists()
+
+
 def test_spoilt_files_are_made_anew(copy):
-    (copy / "runs" / "case-6-manpgc-1.json").write_text('{"settings": {"ca')
-    (copy / "runs" / "blocks-10-amanpgc-1.png").unlink()
+    (copy / "runs" / "quick-case-6-manpgc-1.json").write_text('{"settings": {"ca')
+    (copy / "runs" / "quick-blocks-10-amanpgc-1.png").unlink()
     watcher = again(copy)
     assert watcher.ended("done") == ["case 6, manpgc", "Moving blocks, 10% of the pixels, amanpgc"]
 
@@ -232,7 +334,7 @@ def test_spoilt_files_are_made_anew(copy):
 def test_an_interrupted_run_goes_on(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         reproduce(tmp_path, progress=Watcher(interrupt_at=2), quick=True, cases=[6], videos=[], methods=METHODS)
-    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["case-6-amanpgc-1.json"]
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["quick-case-6-amanpgc-1.json"]
     assert {row["method"] for row in rows_of(tmp_path / "synthetic.csv")} == {"amanpgc"}  # written as it goes
     watcher = again(tmp_path, videos=[])
     assert watcher.ended("kept") == ["case 6, amanpgc"]
@@ -274,9 +376,42 @@ def test_a_wrong_video_is_an_error_before_anything_runs(tmp_path):
     assert not out.exists()
 
 
+def test_a_video_that_is_too_large_is_not_called_too_small(tmp_path, monkeypatch):
+    np.save(tmp_path / "large.npy", np.zeros((3, 60, 60), np.uint8))
+    for limit, words in ((3600, "only one frame was kept"), (100, "a single frame of 60 x 60 pixels needs more")):
+        monkeypatch.setattr(settings, "MAX_PIXELS", limit)
+        with pytest.raises(ValueError, match=rf"large\.npy.*{words}.*: choose --quick, or a smaller video$"):
+            open_clip(tmp_path / "large.npy", tmp_path, quick=False)
+
+
+def test_one_far_off_frame_counts_in_full():
+    """Grey levels are not capped, decibels are."""
+    found = _mean([{"age": 200.0, "psnr": math.inf}, {"age": 0.0, "psnr": 1.0}])
+    assert found == {"age": 100.0, "psnr": 50.0}
+
+
+def test_frames_left_out_are_told_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(settings, "SHARES", (0.5,))
+    monkeypatch.setattr(settings, "QUICK_FRAMES", 10)
+    np.save(tmp_path / "film.npy", ls.datasets.moving_blocks(20, 32, 40, random_state=9).frames)
+    told = []
+    reproduce(
+        tmp_path / "out",
+        quick=True,
+        cases=[],
+        videos=[tmp_path / "film.npy"],
+        methods=["amanpgc"],
+        notice=told.append,
+    )
+    assert told == ["film.npy: One of 2 frames was taken."]
+
+
 def test_absent_videos_are_left_out_and_named(tmp_path, monkeypatch):
     monkeypatch.setattr(settings, "SHARES", (0.5,))
-    page = reproduce(tmp_path / "out", quick=True, cases=[], methods=["amanpgc"], data=tmp_path)
+    told = []
+    page = reproduce(tmp_path / "out", quick=True, cases=[], methods=["amanpgc"], data=tmp_path, notice=told.append)
+    assert len(told) == 1
+    assert "i2r_hall100.npz" in told[0]
     text = page.read_text(encoding="utf-8")
     assert "Hall of a business building (i2r_hall100.npz); Escalator" in text
     assert {row["video"] for row in rows_of(tmp_path / "out" / "video.csv")} == {"Moving blocks"}
@@ -362,6 +497,7 @@ def run_of(method, iterations, seconds, end=1e-9):
         "iteration": list(range(1, iterations + 1)),
         "seconds": np.linspace(seconds / iterations, seconds, iterations).tolist(),
         "shortened": 0,
+        "start_seconds": 0.0,
     }
 
 
@@ -391,7 +527,7 @@ def test_a_faster_method_is_named_and_explained():
     time, iterations, better, *_ = claims.judge(results)
     assert (time.verdict, iterations.verdict, better.verdict) == ("holds in part", "holds", "holds")
     assert "1 of 2 cases" in time.reason
-    assert "SubGM needs no more time than AManPGC in case 2 and than ManPGC in case 2." in time.reason
+    assert "SubGM needs less time than AManPGC in case 2 and than ManPGC in case 2." in time.reason
     assert "SubGM takes 3.1 times the iterations of AManPGC, but one of them costs" in time.reason
     assert "LMaFit needs" not in time.reason
     assert verdicts(results_of(behind))[:2] == ["does not hold", "holds"]
@@ -424,11 +560,12 @@ def test_most_cases_are_more_than_half():
 def video_results(share, **runs):
     """Results of one video: iterations, seconds and PSNR by method."""
     clip = open_clip("blocks", Path(), quick=True)
-    records = {
-        method: {"method": method, "iterations": its, "seconds": s, "measures": {"psnr": psnr}}
-        for method, (its, s, psnr) in runs.items()
-    }
-    return SceneResults(clip, share, records)
+    return SceneResults(clip, share, {method: [video_run(method, *figures)] for method, figures in runs.items()})
+
+
+def video_run(method, iterations, seconds, psnr, words="", **more):
+    found = {"method": method, "iterations": iterations, "seconds": seconds, "measures": {"psnr": psnr}}
+    return {**found, "words": words, "start_seconds": 0.0, "status": "converged", **more}
 
 
 def judge_videos(*scenes):
@@ -442,8 +579,9 @@ def test_video_claims():
     assert [claim.verdict for claim in judged[3:6]] == ["holds"] * 3
     good, less_time, fewer, fastest, hall = judged[6:]
     assert [claim.verdict for claim in (good, less_time, fewer)] == ["holds", "holds", "holds in part"]
-    assert "So in 2 of 3 pairs of runs. In the paper's own tables iterations fall in 1 of 15 pairs." in fewer.reason
-    assert "They rise for AManPGC" in fewer.reason
+    assert "So in 2 of 3 pairs of runs with the same parameters, equal in 0." in fewer.reason
+    assert "In the paper's own tables iterations fall in 1 of 15 pairs." in fewer.reason
+    assert "They rise for AManPGC (1 of 1)." in fewer.reason
     assert fastest.verdict == "does not hold"
     assert "LMaFit needs less time than AManPGC on the only one and than ManPGC on the only one." in fastest.reason
     assert hall.verdict == "not tested"
@@ -455,25 +593,80 @@ def test_a_bad_picture_is_no_win():
     assert quality.verdict == "holds in part"
     assert "SubGM below it, with 12.0 dB" in quality.reason
     assert (iterations.verdict, time.verdict) == ("holds", "holds")
-    assert "SubGM ends sooner on Moving blocks (12.0 dB), with a picture that is not good" in time.reason
+    assert "SubGM ends no later on Moving blocks (12.0 dB), with a picture that is not good" in time.reason
+
+
+def test_times_that_are_nearly_equal_decide_nothing():
+    level = {**AHEAD, "manpgc": (40, 1.0), "subgm": (100, 1.05)}
+    time, _, better, *_ = claims.judge(results_of(level))
+    assert time.verdict == "does not hold"
+    assert "SubGM is about as fast as AManPGC in the only case and as ManPGC in the only case." in time.reason
+    assert "needs less time" not in time.reason
+    assert "Times within 10% of each other are taken for equal." in time.reason
+    assert better.verdict == "holds in part"
+    assert "needs less time in 0 and fewer iterations in 1 of 1 case" in better.reason
+
+
+def test_runs_with_half_and_a_tenth_of_the_pixels_are_paired_by_their_parameters():
+    """With half the pixels the quick tuning counts, with a tenth the slow one; either falls."""
+    half, tenth = video_results(0.5, amanpgc=(9, 1.0, 33.0)), video_results(0.1, amanpgc=(9, 0.5, 33.0))
+    half.runs["subgm"] = [video_run("subgm", 10, 2.0, 31.0, "fast"), video_run("subgm", 50, 9.0, 31.0, "slow")]
+    tenth.runs["subgm"] = [video_run("subgm", 9, 1.0, 12.0, "fast"), video_run("subgm", 40, 4.0, 30.0, "slow")]
+    assert (half.counting["subgm"]["words"], tenth.counting["subgm"]["words"]) == ("fast", "slow")
+    less_time, fewer = judge_videos(half, tenth)[7:9]
+    assert (less_time.verdict, fewer.verdict) == ("holds", "holds in part")
+    assert "So in 3 of 3 pairs" in less_time.reason
+    assert "So in 2 of 3 pairs of runs with the same parameters, equal in 1." in fewer.reason
+    assert "rise" not in less_time.reason + fewer.reason
 
 
 def test_our_default_is_judged_as_well():
     assert claims.about_ours(results_of(AHEAD)) == ""
     said = claims.about_ours(results_of({**AHEAD, "ladder": (10, 0.5)}, {**AHEAD, "ladder": (10, 3.0)}))
-    assert "is ahead of AManPGC in 1 of 2, its own start included" in said
+    assert "is ahead of AManPGC in 1 of 2, the start of both counted in" in said
     scenes = [video_results(share, amanpgc=(9, 1.0, 33.0), ladder=(50, 8.0, 29.0)) for share in (0.5, 0.1)]
-    said = claims.about_ours(Results(quick=False, command="", machine={}, methods=(), scenes=scenes))
+    scenes[1].runs["ladder"][0]["status"] = "max_iter"
+    said = about_ours_on(*scenes)
     assert "takes 8 times as long" in said
-    assert "in 0 and worse by more than that in 2 of 2 runs" in said
-    assert "on video AManPGC is the one to take" in said
+    assert "Moving blocks (50%) 29.0 against 33.0 dB" in said
+    assert "median" not in said  # the truth is known
+    assert "Not converged, Ladder (our default) on Moving blocks (10%): max_iter after 50 iterations." in said
+
+
+def about_ours_on(*scenes):
+    return claims.about_ours(Results(quick=False, command="", machine={}, methods=(), scenes=list(scenes)))
+
+
+def test_the_start_counts_on_both_sides():
+    results = results_of({**AHEAD, "ladder": (10, 2.0)})
+    assert "in 0 of 1" in claims.about_ours(results)
+    results.cases[0].runs["amanpgc"][0]["start_seconds"] = 9.0
+    assert "in 1 of 1" in claims.about_ours(results)
+    scene = video_results(0.5, amanpgc=(9, 1.0, 33.0), ladder=(50, 8.0, 29.0))
+    scene.runs["amanpgc"][0]["start_seconds"] = 3.0
+    assert "takes 2 times as long" in about_ours_on(scene)
+
+
+def test_the_median_and_the_truth_are_told_apart():
+    scene = video_results(0.5, amanpgc=(9, 1.0, 33.0), ladder=(50, 8.0, 29.0))
+    scene.clip = replace(scene.clip, trusted=scene.clip.trusted[0], masks=((0, scene.clip.frames[0] > 9),))
+    for method, f1 in (("ladder", 0.9), ("amanpgc", 0.6)):
+        scene.runs[method][0]["measures"]["f1"] = f1
+    said = about_ours_on(scene)
+    assert "Against the median of the frames its background is better by more than 1 dB in 0 and worse" in said
+    assert "F1 of the foreground in 1 frame 0.90 against 0.60" in said
+    assert "29.0 against" not in said
 
 
 def test_of_several_parameters_the_fastest_good_picture_counts():
-    scene = video_results(0.5)
-    for seconds, psnr in ((3.0, 30.2), (2.0, 29.9), (1.0, 21.0)):
-        scene.add({"method": "lmafit", "seconds": seconds, "measures": {"psnr": psnr}})
-    assert scene.runs["lmafit"]["seconds"] == 2.0
+    scene = video_results(0.5, amanpgc=(9, 1.0, 33.0))
+    runs = [video_run("lmafit", 9, *figures) for figures in ((3.0, 38.0), (2.0, 25.1), (1.0, 24.9))]
+    scene.runs["lmafit"] = runs
+    assert scene.counting["lmafit"] is runs[1]
+    scene.runs["amanpgc"] = [video_run("amanpgc", 9, 1.0, 25.5)]  # a picture like AManPGC's is good enough
+    assert scene.counting["lmafit"] is runs[2]
+    scene.runs["lmafit"] = [video_run("lmafit", 9, *figures) for figures in ((1.0, 12.0), (2.0, 15.0))]
+    assert scene.counting["lmafit"]["seconds"] == 2.0  # none is: the best
     case = CaseResults(
         1, "", {"subgm": [run_of("subgm", 9, 3.0), run_of("subgm", 9, 2.0), run_of("subgm", 9, 1.0, 1e-3)]}
     )
@@ -503,9 +696,9 @@ def test_the_command(tmp_path):
     assert done.stdout.splitlines() == [
         "1 of 2  Moving blocks, 50% of the pixels, amanpgc",
         "2 of 2  Moving blocks, 10% of the pixels, amanpgc",
-        f"page: {Path('lowsparse-paper', 'index.html')}",
+        f"page: {Path('lowsparse-paper-quick', 'index.html')}",
     ]
-    page = (tmp_path / "lowsparse-paper" / "index.html").read_text(encoding="utf-8")
+    page = (tmp_path / "lowsparse-paper-quick" / "index.html").read_text(encoding="utf-8")
     assert "lowsparse reproduce --quick --only video --video blocks --method amanpgc" in page
     once_more = command("reproduce", *SMALL, cwd=tmp_path)
     assert once_more.stdout.count("there from an earlier run") == 2
@@ -522,11 +715,14 @@ def test_the_command(tmp_path):
         (("--only", "video", "--case", "1"), 2, ("--only", "--case")),
         (("--out", "file"), 1, ("not a folder",)),
         (("--out", "mine"), 1, ("index.html", "--out")),
+        (("--out", "other"), 1, ("runs", "is not a folder", "--out")),
     ],
 )
 def test_bad_usage_is_one_line(arguments, code, words, tmp_path, monkeypatch, capsys):
     (tmp_path / "file").write_text("")
     (tmp_path / "mine").mkdir()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "runs").write_text("")
     (tmp_path / "mine" / "index.html").write_text("a page of one's own")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["lowsparse", "reproduce", "--quick", *arguments])
@@ -537,23 +733,24 @@ def test_bad_usage_is_one_line(arguments, code, words, tmp_path, monkeypatch, ca
     assert len(said.err.splitlines()) == 1, said.err
     for word in words:
         assert word in said.err
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "index.html", "mine"]
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "index.html", "mine", "other", "runs"]
+
+
+ENDLESS = """
+import sys, time
+from lowsparse.cli import main
+from lowsparse.reproduce.synthetic import Case
+
+run = Case._run
+Case._run = lambda case, *rest: run(case, *rest) if case.number == 1 else time.sleep(600)
+sys.argv.insert(1, "reproduce")
+main()
+"""
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for a child there")
 def test_ctrl_c_says_how_to_go_on(tmp_path):
-    words = [
-        sys.executable,
-        "-u",
-        "-m",
-        "lowsparse",
-        "reproduce",
-        "--quick",
-        "--method",
-        "amanpgc",
-        "--only",
-        "synthetic",
-    ]
+    words = [sys.executable, "-u", "-c", ENDLESS, "--quick", "--method", "amanpgc", "--only", "synthetic"]
     child = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert "1 of 9" in child.stdout.readline()
@@ -563,9 +760,31 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
         child.kill()
     assert child.returncode == 130, errors
     assert errors.strip() == (
-        "lowsparse reproduce: stopped; what is done is kept in lowsparse-paper: give the same command again to go on"
+        "lowsparse reproduce: stopped; what is done is kept in lowsparse-paper-quick: "
+        "give the same command again to go on"
     )
-    assert (tmp_path / "lowsparse-paper" / "runs" / "case-1-amanpgc-1.json").is_file()
+    assert (tmp_path / "lowsparse-paper-quick" / "runs" / "quick-case-1-amanpgc-1.json").is_file()
+
+
+def test_a_full_disk_is_told_with_the_path(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match=r"cannot write .*index\.html: No space left on device: free some space"):
+        files.write(tmp_path / "index.html", b"")
+
+
+def test_the_help_names_the_methods_and_files(tmp_path):
+    said = " ".join(command("reproduce", "--help", cwd=tmp_path).stdout.split())
+    for word in (*settings.METHODS, "i2r_hall100.npz", "--fresh"):
+        assert word in said
+
+
+def test_the_benchmark_fails_with_the_same_line(tmp_path):
+    root = Path(__file__).parents[1]
+    done = command("--case", "9", "--out", tmp_path / "out", cwd=root, module="benchmarks.paper")
+    assert (done.returncode, done.stderr) == (1, "lowsparse reproduce: the paper has cases 1 to 8, not 9\n")
 
 
 def test_the_benchmark_is_the_same_command(tmp_path):

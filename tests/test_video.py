@@ -97,6 +97,15 @@ def test_broken_array_files(tmp_path):
             read_video(tmp_path / name)
 
 
+def test_arrays_of_objects_are_refused_in_our_words(tmp_path):
+    for name in ("objects.npy", "objects.npz"):
+        path = save(tmp_path, name, np.array([{"a": 1}], dtype=object))
+        with pytest.raises(ValueError, match=name) as raised:
+            read_video(path)
+        assert "pickle" not in str(raised.value)
+        assert "unsafely" not in str(raised.value)
+
+
 # ---------------------------------------------------------------------- limits
 
 

@@ -6,6 +6,7 @@ import importlib
 import os
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +17,21 @@ from numpy.typing import ArrayLike, NDArray
 
 from .observed import ObservedMatrix
 
-__all__ = ["Video", "read_video", "sample_pixels"]
+__all__ = ["TooLargeError", "Video", "read_video", "sample_pixels"]
 
 MAX_BYTES = 1 << 30  # of grey frames in memory
 REC601 = np.array([0.299, 0.587, 0.114])  # red, green, blue to grey
 PICTURES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 
 Grey = NDArray[np.uint8]
+
+
+class TooLargeError(ValueError):
+    """More than may be in memory; `what` says it without advice."""
+
+    def __init__(self, what: str, advice: str) -> None:
+        super().__init__(f"{what}: {advice}")
+        self.what = what
 
 
 @dataclass(frozen=True)
@@ -159,9 +168,10 @@ class _Shelf:
             raise ValueError(f"{self.path} has frames of different sizes: {sizes}")
         if small.nbytes * (len(self.kept) + 1) > self.max_bytes:
             if not self.thin or not self.kept:
-                raise ValueError(
-                    f"{self.path} needs more than {self.max_bytes / 1e6:.0f} MB: take fewer frames (every=, "
-                    "max_frames=), smaller ones (shrink=), or allow more (max_bytes=)"
+                frame_of = "" if self.kept else ": a single frame of {} x {} pixels".format(*small.shape)
+                raise TooLargeError(
+                    f"{self.path}{frame_of} needs more than {self.max_bytes / 1e6:.0f} MB",
+                    "take fewer frames (every=, max_frames=), smaller ones (shrink=), or allow more (max_bytes=)",
                 )
             self.kept = self.kept[::2]
             self.every *= 2
@@ -174,7 +184,8 @@ class _Shelf:
             return np.array(frame)
         H, W = (size // self.shrink for size in frame.shape)
         if not (H and W):
-            raise ValueError(f"shrink = {self.shrink} leaves nothing of {frame.shape[0]} x {frame.shape[1]} pixels")
+            size = "{} x {}".format(*frame.shape)
+            raise ValueError(f"{self.path} is too small: shrinking by {self.shrink} leaves nothing of {size} pixels")
         blocks = frame[: H * self.shrink, : W * self.shrink].reshape(H, self.shrink, W, self.shrink)
         return np.asarray(np.rint(blocks.mean(axis=(1, 3))), dtype=np.uint8)
 
@@ -191,8 +202,8 @@ class _Shelf:
 def _mapped(path: Path) -> NDArray[Any]:
     try:
         return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    except (ValueError, EOFError, OSError) as error:
-        raise ValueError(f"{path} is not an array file: {error}") from error
+    except (ValueError, EOFError, OSError) as error:  # whose words are about pickles, or name no file
+        raise ValueError(f"{path} is not an array file with numbers, or it is damaged") from error
 
 
 def _from_archive(path: Path, max_bytes: int) -> NDArray[Any]:
@@ -205,9 +216,16 @@ def _from_archive(path: Path, max_bytes: int) -> NDArray[Any]:
         if sizes[name] > 8 * max_bytes:  # as large as kept frames may be in double precision
             raise ValueError(f"{path} unpacks to {sizes[name] / 1e6:.0f} MB: store it as .npy, which is read in parts")
         with np.load(path, allow_pickle=False) as arrays:
-            return np.asarray(arrays[name])
+            return _member(arrays, name, path)
     except zipfile.BadZipFile as error:
         raise ValueError(f"{path} is not an .npz file: {error}") from error
+
+
+def _member(arrays: Any, name: str, path: Path) -> NDArray[Any]:
+    try:
+        return np.asarray(arrays[name])
+    except (ValueError, EOFError, OSError, zlib.error) as error:  # whose words are about pickles, or name no file
+        raise ValueError(f"{path}: the array {name!r} does not hold numbers, or is damaged") from error
 
 
 def _of_array(array: NDArray[Any], path: Path) -> Iterator[Grey]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import os
 import shutil
@@ -10,20 +9,22 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 
 from .. import plots, sweeps
 from .._version import __version__
 from ..datasets import SyntheticProblem, synthetic
+from ..files import write_csv
 from ..observed import ObservedMatrix
 from ..result import Result
 from ..solve import Progress, solve
 from ..sweeps.native import num_threads
 from .folder import obstacle
-from .text import table
+from .text import fail, table
 
 __all__ = ["demo"]
 
@@ -93,9 +94,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:.3g} %"
 
 
-def _fail(line: str, code: int = 1) -> NoReturn:
-    typer.echo(f"lowsparse demo: {line}", err=True)
-    raise typer.Exit(code)
+_fail = partial(fail, "demo")
 
 
 def _require(condition: bool, line: str) -> None:
@@ -220,12 +219,12 @@ def _write(out: Path, traces: dict[str, dict[str, Any]], title: str) -> Path:
     beside.mkdir()
     try:
         plots.convergence_figure(traces, title=title).savefig(beside / PICTURE)
-        with open(beside / NUMBERS, "w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(("method", *CSV_COLUMNS))
-            for method, trace in traces.items():
-                for values in zip(*(trace[name] for name in CSV_COLUMNS), strict=True):
-                    writer.writerow((method, int(values[0]), *(f"{float(value):.6g}" for value in values[1:])))
+        rows = [
+            {"method": method, **dict(zip(CSV_COLUMNS, (int(values[0]), *map(float, values[1:])), strict=True))}
+            for method, trace in traces.items()
+            for values in zip(*(trace[name] for name in CSV_COLUMNS), strict=True)
+        ]
+        write_csv(beside / NUMBERS, rows, digits=6)
         out.mkdir(exist_ok=True)
         for name in (PICTURE, NUMBERS):
             os.replace(beside / name, out / name)

@@ -5,22 +5,28 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
-from ..reproduce import PAGE, Step, settings
+from ..reproduce import PAGE, RUNS, Step, settings
 from ..reproduce import reproduce as run
 from .folder import obstacle
+from .text import fail
 
 __all__ = ["reproduce"]
 
 NAMES = ", ".join(settings.VIDEOS)
+FILES = ", ".join(known.file for known in settings.VIDEOS.values() if known.file)
+FOLDER, QUICK_FOLDER = "lowsparse-paper", "lowsparse-paper-quick"
 
 
 def reproduce(
-    quick: Annotated[bool, typer.Option("--quick", help="Scaled down, in less than two minutes.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Scaled down; with the compiled core less than two minutes.")
+    ] = False,
     case: Annotated[
         list[int] | None, typer.Option(help="Synthetic case, 1 to 8; may be repeated. [default: all]")
     ] = None,
@@ -30,17 +36,26 @@ def reproduce(
             help=f"{NAMES}, or a video file, array file or folder of pictures; may be repeated. [default: all]"
         ),
     ] = None,
-    method: Annotated[list[str] | None, typer.Option(help="Method; may be repeated. [default: all]")] = None,
+    method: Annotated[
+        list[str] | None, typer.Option(help=f"{', '.join(settings.METHODS)}; may be repeated. [default: all]")
+    ] = None,
     only: Annotated[str, typer.Option(help="'synthetic' or 'video': leave the other half out.")] = "",
-    data: Annotated[Path, typer.Option(help="Folder with the videos known by name.")] = Path(settings.DATA_FOLDER),
-    out: Annotated[Path, typer.Option(help="Folder for the page, pictures and numbers.")] = Path("lowsparse-paper"),
+    data: Annotated[Path, typer.Option(help=f"Folder with the videos known by name: {FILES}.")] = Path(
+        settings.DATA_FOLDER
+    ),
+    out: Annotated[
+        Path | None,
+        typer.Option(help=f"Folder for all that is written. [default: {FOLDER}; of a quick run {QUICK_FOLDER}]"),
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Run everything anew, whatever is in the folder.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the page's path and nothing else.")] = False,
 ) -> None:
     """Reproduce the paper: eight synthetic cases and background estimation in video, every method, one page.
 
-    An interrupted run goes on when the same command is given again: runs that are in the folder, with the same settings
-    and from the same machine, are not done anew.
+    An interrupted run goes on when the same command is given again: runs that are in the folder are kept if their
+    settings, the version of lowsparse and the machine are the same.
     """
+    out = out or Path(QUICK_FOLDER if quick else FOLDER)
     if only not in ("", "synthetic", "video"):
         _fail(f"--only must be synthetic or video, not {only}", 2)
     if (only == "synthetic" and video) or (only == "video" and case):
@@ -55,7 +70,9 @@ def reproduce(
                 videos=[] if only == "synthetic" else video or None,
                 methods=method or None,
                 data=data,
+                fresh=fresh,
                 progress=report,
+                notice=lambda sentence: typer.echo(f"lowsparse reproduce: {sentence}", err=True),
             )
         typer.echo(str(page) if quiet else f"page: {page}")
     except typer.Exit:
@@ -68,16 +85,16 @@ def reproduce(
         _fail(" ".join(str(error).split()))
 
 
-def _fail(line: str, code: int = 1) -> NoReturn:
-    typer.echo(f"lowsparse reproduce: {line}", err=True)
-    raise typer.Exit(code)
+_fail = partial(fail, "reproduce")
 
 
 def _check_output(out: Path) -> None:
     """Find out before the work whether its result can be kept, and that it is nobody else's folder."""
     if why := obstacle(out):
         _fail(why)
-    if (out / PAGE).exists() and not (out / "runs").is_dir():
+    if (out / RUNS).exists() and not (out / RUNS).is_dir():
+        _fail(f"{out / RUNS} is not a folder: choose another --out")
+    if (out / PAGE).exists() and not (out / RUNS).is_dir():
         _fail(f"{out / PAGE} is not from an earlier run: choose another --out")
 
 

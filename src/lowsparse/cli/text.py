@@ -1,10 +1,19 @@
-"""Plain text for terminals, pipes and files: aligned tables."""
+"""Plain text for terminals, pipes and files: aligned tables, and the one line with which a command fails."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NoReturn
 
-__all__ = ["table"]
+import typer
+
+__all__ = ["fail", "table"]
+
+
+def fail(command: str, line: str, code: int = 1) -> NoReturn:
+    """Say why a command fails, and leave."""
+    typer.echo(f"lowsparse {command}: {line}", err=True)
+    raise typer.Exit(code)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> str:

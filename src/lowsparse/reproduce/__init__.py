@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import io
 import os
+import re
 import shlex
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..files import write, write_csv
 from . import claims, figures, page, settings
-from .jobs import Job, Record, Step, Store, machine, write
-from .results import CaseResults, Results, SceneResults, write_csv, write_numbers
+from .jobs import Job, Record, Step, Store, machine
+from .markdown import markdown
+from .results import NUMBERS, CaseResults, Results, SceneResults, write_numbers
 from .synthetic import Case
 from .video import Clip, Scene, open_clip
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["PAGE", "Step", "reproduce"]
+__all__ = ["PAGE", "RUNS", "Step", "reproduce"]
 
-PAGE = "index.html"
+PAGE, TEXT, CLAIMS = "index.html", "paper.md", "claims.csv"
+SYNTHETIC = "synthetic"  # the picture of all cases
 RUNS = "runs"
+OWN = r"(?:quick-)?(own-.+)-\d+-[a-z]+-\d+\.json$"  # runs on videos of the user's
 
 
 def reproduce(
@@ -31,19 +38,22 @@ def reproduce(
     videos: Sequence[str | os.PathLike[str]] | None = None,
     methods: Sequence[str] | None = None,
     data: str | os.PathLike[str] = settings.DATA_FOLDER,
+    fresh: bool = False,
     progress: Callable[[Step], None] | None = None,
+    notice: Callable[[str], None] | None = None,
 ) -> Path:
-    """Run the numerical section of the paper and write it to a folder: a page, PNG and CSV files.
+    """Run the numerical section of the paper and write it to a folder: a page, the same as Markdown, PNG and CSV files.
 
     The page is written anew after every case and every video. What is there from an earlier run with the same
-    settings, on the same machine, is taken over: an interrupted run goes on when it is called again.
+    settings, on the same machine and with the same version of this library, is taken over: an interrupted run goes on
+    when it is called again. Full and quick runs are kept apart.
 
     Parameters
     ----------
     folder
         Made if it is not there.
     quick
-        Scaled-down cases and videos, in less than two minutes.
+        Scaled-down cases and videos, in less than two minutes with the compiled core.
     cases
         Of the paper, 1 to 8; None for all.
     videos
@@ -53,8 +63,12 @@ def reproduce(
         Among "amanpgc", "manpgc", "rmc", "lmafit", "subgm" and "ladder"; None for all.
     data
         Folder with the videos known by name.
+    fresh
+        Run everything anew, whatever is there.
     progress
         Called with a `Step` before, during and after every run.
+    notice
+        Called with a sentence, before anything is run, about each thing that is left out of the data.
 
     Returns
     -------
@@ -72,11 +86,16 @@ def reproduce(
     numbers = sorted(set(settings.PRINTED_STEPS if cases is None else cases))
     for number in numbers:
         settings.case_size(number)
-    results = Results(quick, _command(quick, cases, videos, methods), machine(), _methods(methods))
+    command = _command(quick, cases, videos, methods, Path(data))
+    results = Results(quick, command, machine(), _methods(methods))
     clips = _clips(videos, Path(data), quick, results)
+    for sentence in [*results.left_out, *(f"{clip.title}: {loss}" for clip in clips for loss in clip.losses())]:
+        if notice:
+            notice(sentence)
     out = Path(folder)
     out.mkdir(parents=True, exist_ok=True)
-    return _Work(out, results, progress).run([Case(number, quick) for number in numbers], clips)
+    store = Store(out / RUNS, fresh)
+    return _Work(out, results, store, progress).run([Case(number, quick) for number in numbers], clips)
 
 
 def _methods(methods: Sequence[str] | None) -> tuple[str, ...]:
@@ -106,6 +125,7 @@ def _command(
     cases: Sequence[int] | None,
     videos: Sequence[str | os.PathLike[str]] | None,
     methods: Sequence[str] | None,
+    data: Path = Path(settings.DATA_FOLDER),
 ) -> str:
     """The command line that does the same; of paths only the last part, which tells nothing about the machine.
 
@@ -120,18 +140,20 @@ def _command(
     for option, values in (("--case", cases), ("--video", videos), ("--method", methods)):
         for value in values or ():
             words += [option, Path(str(value)).name]
+    words += ["--data", data.name] if data.name not in ("", settings.DATA_FOLDER) else []
     return shlex.join(words)
 
 
 class _Work:
     """The runs, one after the other, and the files as they grow."""
 
-    def __init__(self, out: Path, results: Results, progress: Callable[[Step], None] | None) -> None:
-        self.out, self.results = out, results
-        self.store = Store(out / RUNS)
+    def __init__(self, out: Path, results: Results, store: Store, progress: Callable[[Step], None] | None) -> None:
+        self.out, self.results, self.store = out, results, store
         self.tell = progress or (lambda step: None)
         self.number = self.total = 0
         self.pictures: dict[str, Path] = {}
+        self.drawn: dict[str, int] = {}  # from how many runs
+        self.marked = False  # the page says that it is not complete
 
     def run(self, cases: list[Case], clips: list[Clip]) -> Path:
         """All cases, then all videos."""
@@ -146,11 +168,12 @@ class _Work:
         for case, jobs in by_case:
             self._case(case, jobs)
             case.forget()
-            if not results.quick or case is cases[-1]:
-                self._draw("synthetic", lambda: figures.panels(results.cases))
+            if self.marked and (not results.quick or case is cases[-1]):
                 self.write()
         for clip, scenes in by_clip:
             self._clip(clip, scenes)
+            if self.marked:
+                self.write()
         results.complete = True
         return self.write()
 
@@ -166,20 +189,21 @@ class _Work:
                 found.literal = record
             else:
                 found.runs.setdefault(record["method"], []).append(record)
-            write_numbers(self.out, self.results)
+            self._note()
 
     def _clip(self, clip: Clip, scenes: list[tuple[Scene, list[Job]]]) -> None:
-        mine = []
         for scene, jobs in scenes:
             found = SceneResults(clip, scene.share)
-            mine.append(found)
             self.results.scenes.append(found)
             for job in jobs:
-                found.add(self._do(job))
-                write_numbers(self.out, self.results)
+                record = self._do(job)
+                found.runs.setdefault(record["method"], []).append(record)
+                self._note()
             scene.forget()
-        self._draw(clip.name, lambda: figures.backgrounds(mine, self.store))
-        self.write()
+
+    def _note(self) -> None:
+        if self.marked:
+            write_numbers(self.out, self.results)
 
     def _do(self, job: Job) -> Record:
         self.number += 1
@@ -188,6 +212,9 @@ class _Work:
         if record is not None:
             self.tell(Step(*where, "kept"))
         else:
+            if not self.marked:  # what an earlier run with other settings has left must not pass for this one
+                self.marked = True
+                self.write()
             self.tell(Step(*where, "running"))
             self.store.folder.mkdir(parents=True, exist_ok=True)
             found = job.run(lambda iteration, figure: self.tell(Step(*where, "running", iteration, figure)))
@@ -195,15 +222,43 @@ class _Work:
             self.tell(Step(*where, "done"))
         return {**record, "words": job.words, "note": job.note}
 
-    def _draw(self, name: str, draw: Callable[[], Figure]) -> None:
-        path = self.out / f"{name}.png"
-        draw().savefig(path)
-        self.pictures[name] = path
-
     def write(self) -> Path:
-        """The page and the verdicts, with what there is."""
-        judged = claims.judge(self.results)
+        """All files but those of the runs, with what there is; those of an earlier page that this one has not go."""
+        results = self.results
+        cases = [case for case in results.cases if case.runs]
+        if cases:
+            self._draw(SYNTHETIC, _runs(cases), lambda: figures.panels(cases))
+        for name in dict.fromkeys(scene.clip.name for scene in results.scenes):
+            mine = [scene for scene in results.scenes if scene.clip.name == name and scene.runs]
+            if mine:
+                self._draw(name, _runs(mine), partial(figures.backgrounds, mine, self.store))
+        judged, remark = claims.judge(results), claims.about_ours(results)
         rows = [{"claim": claim.text, "verdict": claim.verdict, "reason": claim.reason} for claim in judged]
-        write_csv(self.out / "claims.csv", rows)
-        write(self.out / PAGE, page.html(self.results, judged, claims.about_ours(self.results), self.pictures).encode())
+        write_csv(self.out / CLAIMS, rows)
+        written = {CLAIMS, *write_numbers(self.out, results), *(path.name for path in self.pictures.values())}
+        panels = self.pictures.get(SYNTHETIC)
+        write(self.out / TEXT, markdown(results, judged, remark, panels.name if panels else "").encode())
+        write(self.out / PAGE, page.html(results, judged, remark, self.pictures).encode())
+        for name in self._ours() - written:
+            (self.out / name).unlink(missing_ok=True)
         return self.out / PAGE
+
+    def _draw(self, name: str, runs: int, draw: Callable[[], Figure]) -> None:
+        if self.drawn.get(name) == runs:
+            return
+        file = io.BytesIO()
+        draw().savefig(file, format="png")
+        self.pictures[name] = self.out / f"{name}.png"
+        write(self.pictures[name], file.getvalue())
+        self.drawn[name] = runs
+
+    def _ours(self) -> set[str]:
+        """The CSV and PNG files that some run of this command may have written, and nobody else."""
+        own = {  # videos of the user's, of which there are runs
+            found[1] for path in self.store.folder.glob("*.json") if (found := re.match(OWN, path.name))
+        }
+        return {CLAIMS, *NUMBERS, *(f"{name}.png" for name in (SYNTHETIC, *settings.VIDEOS, *own))}
+
+
+def _runs(several: Sequence[CaseResults] | Sequence[SceneResults]) -> int:
+    return sum(len(records) for one in several for records in one.runs.values())

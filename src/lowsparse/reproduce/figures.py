@@ -99,7 +99,7 @@ def _pictures(scene: SceneResults, store: Store) -> list[tuple[str, Any]]:
     trusted = "true background" if clip.truth_is_known else "trusted background"
     shown: list[tuple[str, Any]] = [(f"frame {t + 1}", clip.frames[t]), (trusted, clip.background(t))]
     image = importlib.import_module("matplotlib.image")
-    for method, record in scene.runs.items():
+    for method, record in scene.counting.items():
         pixels = 255 * image.imread(store.folder / record["files"][0])[..., 0]
         shown.append((f"{plots.STYLES[method][0]}, {record['measures']['psnr']:.1f} dB", pixels))
     return shown

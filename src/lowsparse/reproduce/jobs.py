@@ -8,12 +8,14 @@ import os
 import platform
 import subprocess
 import warnings
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from .._version import __version__
+from ..files import write
 from ..observed import ObservedMatrix
 from ..sweeps import open_sweep
 from ..sweeps.native import num_threads
@@ -33,7 +35,9 @@ class Job:
     settings: dict[str, Any]
     run: Callable[[Watch], Record]
     words: str
+    needs: Mapping[str, type | Mapping[str, type]]  # what its record must hold, and of which kind
     note: str = ""
+    picture: bool = False  # whether a PNG file of the same name belongs to it
 
 
 @dataclass(frozen=True)
@@ -55,8 +59,8 @@ class Step:
 class Store:
     """The folder with the runs that have been done."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, fresh: bool = False) -> None:
+        self.folder, self.fresh = folder, fresh
 
     def path(self, name: str, suffix: str = ".json") -> Path:
         """The file of a run."""
@@ -64,13 +68,18 @@ class Store:
 
     def find(self, job: Job) -> Record | None:
         """What the run has found, if it was done with the same settings; None if it has to be done."""
+        if self.fresh:
+            return None
         try:
             kept = json.loads(self.path(job.name).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
         if not isinstance(kept, dict) or kept.get("settings") != _as_json(job.settings):
             return None
-        if any(not (self.folder / name).is_file() for name in kept.get("files", [])):
+        if not _has(kept, job.needs):
+            return None
+        picture = self.path(job.name, ".png")
+        if job.picture and (kept.get("files") != [picture.name] or not _whole_png(picture)):
             return None
         return kept
 
@@ -82,14 +91,39 @@ class Store:
         return kept
 
 
-def write(path: Path, content: bytes) -> None:
-    """A whole file in the place of an earlier one, or the earlier one."""
-    beside = path.with_name(f".{path.name}.part-{os.getpid()}")
+def _has(kept: Record, needs: Mapping[str, type | Mapping[str, type]]) -> bool:
+    """Whether everything is there, of its kind, and lists of one length.
+
+    >>> _has({"error": [0.1, 0.2], "seconds": [1.0]}, {"error": list, "seconds": list})
+    False
+    """
+    for name, kind in needs.items():
+        value = kept.get(name)
+        if isinstance(kind, Mapping):
+            if not isinstance(value, dict) or not _has(value, kind):
+                return False
+        elif not isinstance(value, kind):
+            return False
+    lengths = {len(kept[name]) for name, kind in needs.items() if kind is list}
+    return len(lengths) <= 1 and 0 not in lengths
+
+
+def _whole_png(path: Path) -> bool:
+    """Whether every chunk of a PNG file is there and is what was written."""
     try:
-        beside.write_bytes(content)
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
+        content = path.read_bytes()
+    except OSError:
+        return False
+    at, kind = 8, b""
+    if not content.startswith(b"\x89PNG\r\n\x1a\n"):
+        return False
+    while at + 12 <= len(content):
+        end = at + 12 + int.from_bytes(content[at : at + 4], "big")
+        kind, chunk = content[at + 4 : at + 8], content[at + 4 : end - 4]
+        if end > len(content) or zlib.crc32(chunk) != int.from_bytes(content[end - 4 : end], "big"):
+            return False
+        at = end
+    return kind == b"IEND" and at == len(content)
 
 
 def _as_json(settings: Any) -> Any:

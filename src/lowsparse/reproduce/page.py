@@ -16,7 +16,7 @@ import scipy
 from . import settings
 from .claims import FAILS, HOLDS, PARTLY, Claim
 from .jobs import Record
-from .results import Results, SceneResults, label, listed, ratio, spans
+from .results import Results, SceneResults, doubts, label, listed, ratio, spans
 from .synthetic import reached
 
 __all__ = ["html"]
@@ -58,7 +58,7 @@ def html(results: Results, claims: Sequence[Claim], remark: str, pictures: dict[
         f"<title>The numerical section, reproduced</title><style>{STYLE}</style></head><body>",
         *_head(results),
         *_claims(claims),
-        f"<p>{escape(remark)}</p>",
+        *([f"<p>{escape(remark)}</p>"] if remark else []),
         *_beside(results),
         *_synthetic(results, pictures),
         *_videos(results, pictures),
@@ -102,7 +102,8 @@ def _claims(claims: Sequence[Claim]) -> list[str]:
     return [
         "<h2>Which claims hold</h2>",
         "<p>The verdicts and the reasons are computed from the results below: what is said of all holds in part if it "
-        "is so in at least half. Times are those of this library's programs, which are not the authors'.</p>",
+        f"is so in at least half. Times within {settings.LEVEL:.0%} of each other are taken for equal. They are those "
+        "of this library's programs, which are not the authors'.</p>",
         "<table class=claims><tr><th class=l>The paper says</th><th class=l>Here it</th><th class=l>Because</th></tr>",
         *rows,
         "</table>",
@@ -166,11 +167,11 @@ def _beside(results: Results) -> list[str]:
         assert printed is not None
         reference = scene.seconds("amanpgc")
         paper_reference = printed.of("amanpgc")
-        for k, (method, record) in enumerate(scene.runs.items()):
+        for k, (method, record) in enumerate(scene.counting.items()):
             paper = printed.of(method)
             rows.append(
                 [
-                    escape(scene.clip.title) + ("*" if _stands_in(scene) else "") if not k else "",
+                    escape(scene.clip.title) + ("" if scene.same else "*") if not k else "",
                     f"{scene.share:.0%}" if not k else "",
                     label(method),
                     _number(paper and paper[1], "d"),
@@ -184,13 +185,9 @@ def _beside(results: Results) -> list[str]:
     header = ["video", "observed", "method", "iterations<br>paper", "<br>here", "seconds<br>paper", "<br>here"]
     header += ["/ AManPGC<br>paper", "<br>here"]
     said.append(_table(header, rows, left=3))
-    if any(_stands_in(scene) for scene in scenes):
-        said.append("<p class=small>* The paper's figures are those of another video, “Campus Trees”.</p>")
+    if remarks := doubts(scenes):
+        said.append(f"<p class=small>* {escape(' '.join(remarks))}</p>")
     return said
-
-
-def _stands_in(scene: SceneResults) -> bool:
-    return bool(scene.clip.known and scene.clip.known.stands_in)
 
 
 def _synthetic(results: Results, pictures: dict[str, Path]) -> list[str]:
@@ -299,9 +296,9 @@ def _videos(results: Results, pictures: dict[str, Path]) -> list[str]:
         "AManPGC and ManPGC only once γ is below a tenth of the largest pixel, as before it nothing counts as "
         "foreground, and RMC likewise with its δ; our default by its own test. Seconds are medians of "
         f"{settings.REPEATS} solves, the shared start not counted.</p>",
-        "<p>The best value of the objective is not the best background: a rank-2 fit that goes on improving begins to "
-        "follow the foreground. So judge by the pictures, and by the distance to a trusted background, mean over all "
-        "frames: AGE, the average error in grey levels of 255; pEPs, the share of pixels that are off by more than 20; "
+        "<p>The best value of the objective need not be the best background. Judge by the pictures, and by the "
+        "distance to a trusted background, mean over all frames: AGE, the average error in grey levels of 255; "
+        "pEPs, the share of pixels that are off by more than 20; "
         "pCEPs, the share of those in clusters; PSNR in decibels. The pictures are of the frame that differs most from "
         "the trusted background.</p>",
     ]
@@ -322,15 +319,15 @@ def _video_parameters(scenes: Sequence[SceneResults]) -> str:
     """The parameters of the runs that count, methods and shares that have the same put together."""
     words: dict[str, dict[str, list[str]]] = {}
     for scene in scenes:
-        for method, record in scene.runs.items():
+        for method, record in scene.counting.items():
             words.setdefault(record["words"], {}).setdefault(label(method), []).append(f"{scene.share:.0%}")
     said = []
     for what, who in words.items():
         names = [name if len(where) == len(scenes) else f"{name} ({listed(where)})" for name, where in who.items()]
         said.append(f"{listed(names)}: {what}")
-    tried = {label(method): len(runs) for method, runs in scenes[0].tried.items() if len(runs) > 1}
+    tried = {label(method): len(runs) for method, runs in scenes[0].runs.items() if len(runs) > 1}
     best = listed(f"{count} of {name}" for name, count in tried.items()) if tried else ""
-    chosen = f" The fastest to the best picture among {best} that were tried." if tried else ""
+    chosen = f" Of several sets of parameters ({best}) one counts: {settings.RULE}." if tried else ""
     return f"Parameters. {'; '.join(said)}.{chosen}"
 
 
@@ -340,7 +337,7 @@ def _quality_table(scenes: Sequence[SceneResults]) -> str:
     header += [*(["F1 of the<br>foreground"] if masks else []), "ended"]
     rows = []
     for scene in scenes:
-        for k, (method, record) in enumerate(scene.runs.items()):
+        for k, (method, record) in enumerate(scene.counting.items()):
             found = record["measures"]
             row = [f"{scene.share:.0%}" if not k else "", label(method), str(record["iterations"])]
             row += [_number(record["seconds"]), _number(record["start_seconds"]), *_measures(found)]
@@ -369,5 +366,5 @@ def _how(results: Results) -> list[str]:
         "<p>Every method runs on the same data from the same start in the same program, one after the other. Seconds "
         "are by the wall clock, with all threads; CPU seconds add up the threads. The data of the cases are drawn as "
         "the paper describes, with seeds the methods are not given. The numbers behind every table and curve are in "
-        "the CSV files beside this page, one file for each run in the folder <code>runs</code>.</p>",
+        "the CSV files beside this page, and in one file for each run in the folder <code>runs</code>.</p>",
     ]

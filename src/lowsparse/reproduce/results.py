@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..files import write_csv
 from . import settings, video
-from .jobs import Record, write
+from .jobs import Record
 from .synthetic import chosen, reached
 from .video import Clip
 
-__all__ = ["CaseResults", "Results", "SceneResults", "label", "listed", "ratio", "spans", "write_numbers"]
+__all__ = ["CaseResults", "Results", "SceneResults", "doubts", "label", "listed", "ratio", "spans", "write_numbers"]
 
 LABELS = {"amanpgc": "AManPGC", "manpgc": "ManPGC", "rmc": "RMC", "lmafit": "LMaFit", "subgm": "SubGM"}
 LABELS[settings.OURS] = "Ladder (our default)"
@@ -50,18 +49,22 @@ class CaseResults:
 
 @dataclass
 class SceneResults:
-    """A video of which a share of the pixels is observed: the run that counts of every method, and all of them."""
+    """A video of which a share of the pixels is observed: all runs of every method, by method."""
 
     clip: Clip
     share: float
-    runs: dict[str, Record] = field(default_factory=dict)
-    tried: dict[str, list[Record]] = field(default_factory=dict)
+    runs: dict[str, list[Record]] = field(default_factory=dict)  # with different parameters
 
-    def add(self, record: Record) -> None:
-        """One run more."""
-        method = record["method"]
-        self.tried.setdefault(method, []).append(record)
-        self.runs[method] = video.chosen(self.tried[method])
+    @property
+    def enough(self) -> float:
+        """The PSNR from which a picture counts: it is good, or hardly worse than AManPGC's."""
+        own = [float(record["measures"]["psnr"]) - settings.AS_GOOD for record in self.runs.get("amanpgc", [])]
+        return min([settings.GOOD, *own])
+
+    @property
+    def counting(self) -> dict[str, Record]:
+        """The run that counts of every method."""
+        return {method: video.chosen(records, self.enough) for method, records in self.runs.items()}
 
     @property
     def title(self) -> str:
@@ -70,7 +73,13 @@ class SceneResults:
 
     def seconds(self, method: str) -> float | None:
         """Of a method; None if it was not run."""
-        return float(self.runs[method]["seconds"]) if method in self.runs else None
+        return float(self.counting[method]["seconds"]) if method in self.runs else None
+
+    @property
+    def same(self) -> bool:
+        """Whether the paper's figures are surely about this video, or there are none."""
+        known = self.clip.known
+        return not (known and known.printed) or known.same == "yes"
 
     @property
     def printed(self) -> settings.Printed | None:
@@ -91,6 +100,17 @@ class Results:
     scenes: list[SceneResults] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)  # what could not be run, and why
     complete: bool = False
+
+
+def doubts(scenes: Iterable[SceneResults]) -> list[str]:
+    """Sentences about the videos beside which the paper's figures stand though they may be another's."""
+    words = {"no": "stands in for the paper's", "probably": "is probably the paper's"}
+    found = {
+        known.title: f"{known.title} {words[known.same]} “{known.paper_name}”."
+        for scene in scenes
+        if (known := scene.clip.known) and not scene.same
+    }
+    return list(found.values())
 
 
 def ratio(one: float | None, other: float | None) -> float | None:
@@ -161,7 +181,7 @@ def video_rows(results: Results) -> list[dict[str, Any]]:
     rows = []
     for scene in results.scenes:
         reference = scene.seconds("amanpgc")
-        for method, record in scene.runs.items():
+        for method, record in scene.counting.items():
             paper = scene.printed.of(method) if scene.printed else None
             paper_reference = scene.printed.of("amanpgc") if scene.printed else None
             row = {
@@ -178,36 +198,27 @@ def video_rows(results: Results) -> list[dict[str, Any]]:
                 "seconds of the start": record["start_seconds"],
                 "status": record["status"],
                 "parameters": record["words"],
-                "parameters tried": len(scene.tried[method]),
-                "another video than the paper's": bool(scene.clip.known and scene.clip.known.stands_in),
+                "parameters tried": len(scene.runs[method]),
+                "the paper's video": scene.clip.known.same if scene.clip.known and scene.clip.known.printed else None,
             }
             row |= {name: record["measures"].get(name) for name in ("age", "peps", "pceps", "psnr", "f1")}
             rows.append(row)
     return rows
 
 
-def write_numbers(folder: Path, results: Results) -> None:
-    """All tables as CSV files."""
-    for name, rows in (
-        ("synthetic.csv", summary_rows(results)),
-        ("synthetic-curves.csv", curve_rows(results)),
-        ("video.csv", video_rows(results)),
-    ):
-        if rows:
-            write_csv(folder / name, rows)
+NUMBERS: dict[str, Callable[[Results], list[dict[str, Any]]]] = {
+    "synthetic.csv": summary_rows,
+    "synthetic-curves.csv": curve_rows,
+    "video.csv": video_rows,
+}
 
 
-def write_csv(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Rows as a CSV file, with numbers to six digits and nothing where there is nothing."""
-    file = io.StringIO(newline="")
-    writer = csv.DictWriter(file, list(rows[0]))
-    writer.writeheader()
-    writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
-    write(path, file.getvalue().encode())
-
-
-def _cell(value: Any) -> Any:
-    return f"{value:.6g}" if isinstance(value, float) else value
+def write_numbers(folder: Path, results: Results) -> list[str]:
+    """All tables as CSV files, and the names of those there are."""
+    tables = {name: rows for name, table in NUMBERS.items() if (rows := table(results))}
+    for name, rows in tables.items():
+        write_csv(folder / name, rows, digits=6)
+    return list(tables)
 
 
 def listed(words: Iterable[str]) -> str:

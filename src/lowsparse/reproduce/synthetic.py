@@ -21,7 +21,19 @@ from . import settings
 from .jobs import Job, Record, Watch
 from .settings import Tuning
 
-__all__ = ["Case", "chosen", "reached"]
+__all__ = ["Case", "chosen", "fresh", "reached"]
+
+NEEDS: dict[str, Any] = {
+    "method": str,
+    "entries": int,
+    "status": str,
+    "start_seconds": float,
+    "shortened": int,
+    "iteration": list,
+    "seconds": list,
+    "cpu": list,
+    "error": list,
+}
 
 
 class Case:
@@ -75,7 +87,7 @@ class Case:
     def _job(self, method: str, tuning: Tuning, max_iter: int, called: tuple[str, str], machine: dict[str, Any]) -> Job:
         name, which = called
         return Job(
-            name=f"case-{self.number}-{name}",
+            name=f"{'quick-' if self.quick else ''}case-{self.number}-{name}",
             title=f"case {self.number}, {method}{which}",
             settings={
                 "case": self.number,
@@ -91,6 +103,7 @@ class Case:
             },
             run=partial(self._run, method, tuning, max_iter),
             words=tuning.words,
+            needs=NEEDS,
             note=tuning.note,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 import os
 import statistics
 import time
@@ -18,17 +19,32 @@ from numpy.typing import NDArray
 
 from .. import metrics
 from ..datasets import moving_blocks
+from ..files import write
 from ..lowrank import LowRank
 from ..solve import Progress, solve
 from ..start import generator, left_singular_vectors
 from ..sweeps import open_sweep
-from ..video import Grey, Video, read_video, sample_pixels
+from ..video import Grey, TooLargeError, Video, read_video, sample_pixels
 from . import settings
-from .jobs import Job, Record, Store, Watch, write
+from .jobs import Job, Record, Store, Watch
 from .settings import KnownVideo, Tuning
 from .synthetic import fresh, shortened
 
 __all__ = ["Clip", "Scene", "chosen", "open_clip", "picture"]
+
+NEEDS: dict[str, Any] = {
+    "method": str,
+    "entries": int,
+    "status": str,
+    "start_seconds": float,
+    "shortened": int,
+    "iterations": int,
+    "seconds": float,
+    "cpu": float,
+    "measures": {"age": float, "peps": float, "pceps": float, "psnr": float},
+    "files": list,
+}
+MOST_DECIBELS = 99.0  # of a perfect frame
 
 
 @dataclass(frozen=True)
@@ -72,23 +88,30 @@ class Clip:
         """Of the frames."""
         return hashlib.sha256(self.frames.tobytes()).hexdigest()[:16]
 
+    def losses(self) -> list[str]:
+        """Sentences about the frames that are not in it."""
+        every, skipped = self.video.every, self.video.skipped
+        said = [f"One of {every} frames was taken."] if every > 1 else []
+        return said + ([f"{skipped} damaged frame{'s were' if skipped > 1 else ' was'} skipped."] if skipped else [])
+
     def describe(self) -> list[str]:
         """Sentences about what it is."""
         T, H, W = self.frames.shape
         said = [f"{T} frames of {H} × {W} pixels: a matrix of {H * W} × {T}."]
         if self.known and self.known.printed:
             count, height, width = self.known.paper_shape
-            if self.known.stands_in:
+            if self.known.same == "no":
                 said.append(
                     f"It stands in for “{self.known.paper_name}” ({count} frames of {height} × {width}), which is not "
                     "at hand: the paper's figures beside ours are about another video."
                 )
+            elif self.known.same == "probably":
+                said.append(
+                    f"It is probably the paper's “{self.known.paper_name}” ({count} frames of {height} × {width})."
+                )
             else:
                 said.append(f"The paper's “{self.known.paper_name}” has {count} frames of {height} × {width}.")
-        if self.video.every > 1:
-            said.append(f"One of {self.video.every} frames was taken.")
-        if self.video.skipped:
-            said.append(f"{self.video.skipped} damaged frames were skipped.")
+        said += self.losses()
         if self.truth_is_known:
             said.append("It is made up, and the background behind every frame is known: that is what counts.")
         else:
@@ -110,7 +133,13 @@ def open_clip(source: str | os.PathLike[str], data: Path, quick: bool) -> Clip:
         return Clip(name, known.title, Video(made.frames), made.background, known)
     path = data / known.file if known else Path(source)
     shrink = settings.QUICK_SHRINK if quick else 1
-    video = read_video(path, shrink=shrink, max_bytes=settings.MAX_PIXELS, thin=True)
+    smaller = "choose a smaller video" if quick else "choose --quick, or a smaller video"
+    try:
+        video = read_video(path, shrink=shrink, max_bytes=settings.MAX_PIXELS, thin=True)
+    except TooLargeError as error:
+        raise ValueError(f"{error.what}: {smaller}") from error
+    if video.every > 1 and len(video.frames) < settings.RANK:
+        raise ValueError(f"{path} is too large, so that only one frame was kept: {smaller}")
     if quick and len(video.frames) > settings.QUICK_FRAMES:
         step = -(-len(video.frames) // settings.QUICK_FRAMES)
         video = Video(video.frames[::step], video.skipped, step * video.every)
@@ -179,7 +208,7 @@ class Scene:
 
     def _job(self, method: str, tuning: Tuning, called: tuple[str, str], machine: dict[str, Any]) -> Job:
         number, which = called
-        name = f"{self.clip.name}-{round(100 * self.share)}-{method}-{number}"
+        name = f"{'quick-' if self.quick else ''}{self.clip.name}-{round(100 * self.share)}-{method}-{number}"
         return Job(
             name=name,
             title=f"{self.clip.title}, {self.share:.0%} of the pixels, {method}{which}",
@@ -199,6 +228,8 @@ class Scene:
             },
             run=partial(self._run, method, tuning, name),
             words=tuning.words,
+            needs=NEEDS,
+            picture=True,
             note=tuning.note,
         )
 
@@ -259,8 +290,13 @@ def measures(L: LowRank, clip: Clip) -> dict[str, float]:
 
 
 def _mean(rows: Sequence[dict[str, float]]) -> dict[str, float]:
-    """By name, over the frames; of PSNR too, in which one perfect frame would count as infinite."""
-    return {name: statistics.fmean(min(row[name], 99.0) for row in rows) for name in rows[0]}
+    """By name, over the frames; PSNR is capped, as one perfect frame would make it infinite.
+
+    >>> _mean([{"age": 120.0, "psnr": 6.0}, {"age": 0.0, "psnr": float("inf")}])
+    {'age': 60.0, 'psnr': 52.5}
+    """
+    most = {"psnr": MOST_DECIBELS}
+    return {name: statistics.fmean(min(row[name], most.get(name, math.inf)) for row in rows) for name in rows[0]}
 
 
 def picture(grey: NDArray[Any]) -> bytes:
@@ -273,13 +309,16 @@ def picture(grey: NDArray[Any]) -> bytes:
     return file.getvalue()
 
 
-def chosen(records: Sequence[Record]) -> Record:
-    """Of runs of one method with different parameters, the one that counts: the fastest among the best pictures.
+def chosen(records: Sequence[Record], enough: float) -> Record:
+    """Of runs of one method with different parameters, the one that counts.
+
+    It is the fastest whose picture has at least the PSNR `enough`; if there is none, the one with the best picture.
 
     >>> quick, good = ({"seconds": s, "measures": {"psnr": p}} for s, p in ((1.0, 21.0), (2.0, 30.0)))
-    >>> chosen([quick, good]) is good
-    True
+    >>> chosen([quick, good], enough=25.0) is good, chosen([quick, good], enough=20.0) is quick
+    (True, True)
     """
-    best = max(record["measures"]["psnr"] for record in records)
-    enough = [record for record in records if record["measures"]["psnr"] >= best - settings.AS_GOOD]
-    return min(enough, key=lambda record: float(record["seconds"]))
+    usable = [record for record in records if record["measures"]["psnr"] >= enough]
+    if usable:
+        return min(usable, key=lambda record: float(record["seconds"]))
+    return max(records, key=lambda record: float(record["measures"]["psnr"]))

@@ -1,0 +1,44 @@
+"""Files that are there as a whole or not at all, and rows of numbers in them."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import io
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["write", "write_csv"]
+
+
+def write(path: Path, content: bytes) -> None:
+    """A whole file in the place of an earlier one, or the earlier one."""
+    beside = path.with_name(f".{path.name}.part-{os.getpid()}")
+    try:
+        beside.write_bytes(content)
+        os.replace(beside, path)
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+        advice = ": free some space, then give the same command again" if full else ""
+        raise OSError(f"cannot write {path}: {error.strerror or error}{advice}") from error
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def write_csv(path: Path, rows: Sequence[Mapping[str, Any]], digits: int | None = None) -> None:
+    """Rows, which all have the columns of the first, as a CSV file; its folder is made if need be.
+
+    Numbers have so many `digits`, or all of them, and where there is nothing there is nothing.
+    """
+    file = io.StringIO(newline="")
+    writer = csv.DictWriter(file, list(rows[0]))
+    writer.writeheader()
+    writer.writerows({name: _cell(value, digits) for name, value in row.items()} for row in rows)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write(path, file.getvalue().encode())
+
+
+def _cell(value: Any, digits: int | None) -> Any:
+    return f"{value:.{digits}g}" if digits and isinstance(value, float) else value
