@@ -15,10 +15,11 @@ import lowsparse as ls
 from conftest import assert_close, on_entries, on_grid, orthonormal, relative, robust_problem
 from lowsparse import Status
 from lowsparse.solvers.base import Problem
+from lowsparse.solvers.factors import balanced
 from lowsparse.solvers.rgnmr import RGNMR
 from lowsparse.solvers.rpca_gd import RPCAGD
 from lowsparse.solvers.scaledgd import ScaledGD
-from lowsparse.solvers.trimming import Trimming, above, allowed, balanced, incoherent, largest_share
+from lowsparse.solvers.trimming import Trimming, above, allowed, incoherent, largest_share
 from lowsparse.solvers.unified import Unified
 from lowsparse.sweeps import open_sweep
 

@@ -12,9 +12,10 @@ import lowsparse as ls
 from conftest import assert_close, on_entries, on_grid, relative, robust_problem, soft
 from lowsparse.result import Status
 from lowsparse.solvers import convex
-from lowsparse.solvers.accaltproj import AccAltProj, shortened
+from lowsparse.solvers.accaltproj import AccAltProj
 from lowsparse.solvers.convex import PCP, Convex, spectral_norm
 from lowsparse.solvers.hankel import Hankel, Lifting
+from lowsparse.solvers.trimming import incoherent
 
 
 def uniform_outliers(m, n, rank, density, share, seed, size=10.0, noise=0.0):
@@ -329,7 +330,7 @@ def test_trimming_bounds_the_rows_by_the_root():
     U[0] *= 4
     lengths = np.linalg.norm(U, axis=1)
     bound = np.sqrt(1.2 * 3 / 40)
-    assert_close(np.linalg.norm(shortened(U, 1.2), axis=1), np.minimum(lengths, bound), 1e-12)
+    assert_close(np.linalg.norm(incoherent(U, 1.2 / 4, 1.0), axis=1), np.minimum(lengths, bound), 1e-12)
     M, L, _ = uniform_outliers(90, 80, 3, 1.0, 0.1, seed=1232)
     assert relative(ls.solve(M, 3, method=AccAltProj(mu=5.0)).L, L) < 1e-7
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -59,10 +59,7 @@ class Case:
     @cached_property
     def start(self) -> tuple[Any, float]:
         """U⁰ and the seconds it took."""
-        M = fresh(self.problem.M)
-        began = time.perf_counter()
-        U, _ = left_singular_vectors(open_sweep(M), M.shape[0], self.size[2], generator(settings.START_SEED))
-        return U, time.perf_counter() - began
+        return timed_start(self.problem.M, self.size[2])
 
     def forget(self) -> None:
         """Give the memory back."""
@@ -73,9 +70,7 @@ class Case:
         """The runs: every method with each of its tunings, and the printed step taken as it stands."""
         found = []
         for method in methods:
-            tunings = settings.synthetic_tunings(method, self.number, self.quick)
-            for k, tuning in enumerate(tunings, 1):
-                which = f" ({k} of {len(tunings)})" if len(tunings) > 1 else ""
+            for k, which, tuning in numbered(settings.synthetic_tunings(method, self.number, self.quick)):
                 found.append(self._job(method, tuning, settings.MAX_ITER, (f"{method}-{k}", which), machine))
         if self.number == settings.LITERAL_CASE and "amanpgc" in methods:
             tuning = settings.literal(self.number, self.quick)
@@ -180,6 +175,20 @@ class _ProcessClock:
 def fresh(M: ObservedMatrix) -> ObservedMatrix:
     """The same entries, and nothing that an earlier solve has left."""
     return ObservedMatrix(M.indptr, M.rows, M.values, M.shape)
+
+
+def timed_start(M: ObservedMatrix, rank: int) -> tuple[Any, float]:
+    """U⁰ that all methods share, and the seconds it took."""
+    M = fresh(M)
+    began = time.perf_counter()
+    U, _ = left_singular_vectors(open_sweep(M), M.shape[0], rank, generator(settings.START_SEED))
+    return U, time.perf_counter() - began
+
+
+def numbered(tunings: Sequence[Tuning]) -> Iterator[tuple[int, str, Tuning]]:
+    """Each with its number, and with what a title says of it if there are several."""
+    for k, tuning in enumerate(tunings, 1):
+        yield k, f" ({k} of {len(tunings)})" if len(tunings) > 1 else "", tuning
 
 
 def shortened(result: Result) -> int:

@@ -22,13 +22,11 @@ from ..datasets import moving_blocks
 from ..files import write
 from ..lowrank import LowRank
 from ..solve import Progress, solve
-from ..start import generator, left_singular_vectors
-from ..sweeps import open_sweep
 from ..video import Grey, TooLargeError, Video, read_video, sample_pixels
 from . import settings
 from .jobs import Job, Record, Store, Watch
 from .settings import KnownVideo, Tuning
-from .synthetic import fresh, shortened
+from .synthetic import fresh, numbered, shortened, timed_start
 
 __all__ = ["Clip", "Scene", "chosen", "open_clip", "picture"]
 
@@ -186,10 +184,7 @@ class Scene:
     @cached_property
     def start(self) -> tuple[Any, float]:
         """U⁰ and the seconds it took."""
-        began = time.perf_counter()
-        M = fresh(self.M)
-        U, _ = left_singular_vectors(open_sweep(M), M.shape[0], settings.RANK, generator(settings.START_SEED))
-        return U, time.perf_counter() - began
+        return timed_start(self.M, settings.RANK)
 
     def forget(self) -> None:
         """Give the memory back."""
@@ -200,9 +195,7 @@ class Scene:
         """The runs: every method with each of its tunings."""
         found = []
         for method in methods:
-            tunings = settings.video_tunings(method, self.clip.frames.size, self.quick)
-            for k, tuning in enumerate(tunings, 1):
-                which = f" ({k} of {len(tunings)})" if len(tunings) > 1 else ""
+            for k, which, tuning in numbered(settings.video_tunings(method, self.clip.frames.size, self.quick)):
                 found.append(self._job(method, tuning, (str(k), which), machine))
         return found
 

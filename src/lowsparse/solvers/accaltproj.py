@@ -37,12 +37,12 @@ from ..sweeps import Float
 from .base import Outcome, Problem, require, require_positive
 from .convex import spectral_norm
 from .factors import FactorSolver, FactorState
+from .trimming import incoherent
 
 __all__ = ["AccAltProj", "by_outliers"]
 
 SETTLED = 0.01  # the falling part of the threshold / the other, when the change of L means something
 CROWDED = 0.5  # share of the entries in S from which on L is no fit of the rest
-ROUNDING = 1e-13  # of the size of the data: nothing smaller is an outlier
 PASSES = 30  # of the power iteration for L⁰, at most
 
 
@@ -145,7 +145,7 @@ class AccAltProj(FactorSolver):
         if self.mu is None:
             return U, V
         U, V = np.linalg.qr(U)[0], np.linalg.qr(V)[0]
-        return shortened(U, self.mu), shortened(V, self.mu)
+        return incoherent(U, self.mu / 4, 1.0), incoherent(V, self.mu / 4, 1.0)
 
     def finish(self, problem: Problem, state: AltProjState) -> Outcome:
         """L, and the S of the method."""
@@ -164,10 +164,3 @@ def by_outliers(problem: Problem, L: LowRank, S: Float, e: Float, objective: flo
 def hard(x: Float, zeta: float) -> Float:
     """The entries larger than ζ in magnitude; the others become zero."""
     return np.where(np.abs(x) > zeta, x, 0.0)
-
-
-def shortened(U: Float, mu: float) -> Float:
-    """U with no row longer than √(μr/m)."""
-    m, r = U.shape
-    lengths = np.linalg.norm(U, axis=1, keepdims=True)
-    return np.asarray(U * np.minimum(1.0, math.sqrt(mu * r / m) / np.maximum(lengths, 1e-300)))

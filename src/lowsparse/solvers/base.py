@@ -16,7 +16,7 @@ from ..observed import ObservedMatrix
 from ..result import Stationarity
 from ..sweeps import Float, Sweep
 
-__all__ = ["Outcome", "Problem", "Solver", "State", "require", "require_count", "require_positive"]
+__all__ = ["Outcome", "Problem", "Solver", "State", "nothing", "require", "require_count", "require_positive"]
 
 
 @dataclass(frozen=True)
@@ -149,6 +149,11 @@ class Solver(ABC):
     @abstractmethod
     def finish(self, problem: Problem, state: Any) -> Outcome:
         """What is handed back for the last state."""
+
+
+def nothing() -> Float:
+    """What a field of a state is before there is anything."""
+    return np.empty((0, 0))
 
 
 def require(condition: bool, name: str, value: Any, what: str) -> None:

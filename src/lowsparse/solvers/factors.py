@@ -20,9 +20,11 @@ __all__ = [
     "EXPLAINED",
     "FactorSolver",
     "FactorState",
+    "balanced",
+    "beyond_noise",
     "by_residual",
     "clipped_factors",
-    "clipped_subspace",
+    "leading_subspace",
     "spectral_factors",
     "trace_row",
 ]
@@ -77,10 +79,14 @@ class FactorSolver(Solver):
 def by_residual(problem: Problem, L: LowRank, objective: float) -> Outcome:
     """L, and S = M - L where that is more than four times the noise of the inliers."""
     e = problem.sweep.residual(L.U, np.ascontiguousarray(L.V.T))
-    noise = robust_scale(e)
-    flagged = outlying(e, max(OUTLIER * noise, EXPLAINED * problem.unit))
+    flagged = beyond_noise(problem, e)
     S = -e[flagged].astype(problem.M.dtype, copy=False)
-    return Outcome(L=L, flagged=flagged, S=S, objective=objective, noise=noise)
+    return Outcome(L=L, flagged=flagged, S=S, objective=objective, noise=robust_scale(e))
+
+
+def beyond_noise(problem: Problem, e: Float) -> NDArray[np.intp]:
+    """Where the residuals are more than four times the noise of the inliers."""
+    return outlying(e, max(OUTLIER * robust_scale(e), EXPLAINED * problem.unit))
 
 
 def spectral_factors(problem: Problem) -> tuple[Float, Float]:
@@ -93,7 +99,7 @@ def spectral_factors(problem: Problem) -> tuple[Float, Float]:
     return U, problem.sweep.product_transposed(x, U) / problem.M.density
 
 
-def clipped_subspace(problem: Problem, values: NDArray[Any]) -> Float:
+def leading_subspace(problem: Problem, values: NDArray[Any]) -> Float:
     """The leading left singular vectors of the data with these values instead of their own."""
     own = open_sweep(problem.M.with_values(values.astype(problem.M.dtype, copy=False)), problem.sweep.name)
     rng = np.random.default_rng([problem.seed, 1])
@@ -110,8 +116,22 @@ def clipped_factors(problem: Problem, medians: float = 4.0, drop: bool = False) 
         return spectral_factors(problem)
     M, bound = problem.M, medians * problem.unit
     x = M.values * (np.abs(M.values) <= bound) if drop else np.clip(M.values, -bound, bound)
-    U = clipped_subspace(problem, x)
+    U = leading_subspace(problem, x)
     return U, problem.sweep.product_transposed(x.astype(np.float64, copy=False), U) / M.density
+
+
+def balanced(U: Float, V: Float) -> tuple[Float, Float]:
+    """P Σ^½ and Q Σ^½ from the singular value decomposition U Vᵀ = P Σ Qᵀ.
+
+    >>> U, V = balanced(np.array([[2.0], [0.0]]), np.array([[0.0], [8.0]]))
+    >>> np.abs(U).round(12).tolist(), np.abs(V).round(12).tolist()
+    ([[4.0], [0.0]], [[0.0], [4.0]])
+    """
+    left, R = np.linalg.qr(U)
+    right, T = np.linalg.qr(V)
+    P, sigma, Qt = np.linalg.svd(R @ T.T)
+    root = np.sqrt(sigma)
+    return (left @ P) * root, (right @ Qt.T) * root
 
 
 def trace_row(

@@ -54,7 +54,6 @@ SETTLED = 0.01  # the falling part of the threshold / all of it, when the change
 FALLING = 0.9  # of the last residual: while it falls like this, it is not noise
 CROWDED = 0.5  # share of the entries in S from which on X is no fit of the rest
 TAIL = 0.02  # share of the entries that are too large to be noise and too small to be in S, likewise
-ROUNDING = 1e-13  # of the size of the data: nothing smaller is an outlier
 
 
 @dataclass(frozen=True)

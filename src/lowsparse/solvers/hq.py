@@ -31,11 +31,10 @@ from typing import ClassVar
 import numpy as np
 
 from ..losses import Kind, Loss
-from ..scale import OUTLIER, robust_scale
 from ..sketch import Sample
 from ..sweeps import Float
 from .base import Problem, require, require_positive
-from .factors import EXPLAINED, FactorSolver, FactorState
+from .factors import EXPLAINED, FactorSolver, FactorState, beyond_noise
 from .irls import GIVEN_UP, WILD, first_factors, given_up
 
 __all__ = ["HQ", "HQState"]
@@ -126,9 +125,9 @@ class HQ(FactorSolver):
 
     def _doubt(self, problem: Problem, state: HQState) -> None:
         """Fail if lines have been given up."""
-        e = problem.sweep.residual(state.U, state.V)
-        explained = np.abs(e) <= max(OUTLIER * robust_scale(e), EXPLAINED * problem.unit)
         M = problem.M
+        explained = np.ones(M.nnz, bool)
+        explained[beyond_noise(problem, problem.sweep.residual(state.U, state.V))] = False
         lost = sum(
             int(np.count_nonzero(given_up(np.bincount(line[explained], minlength=count.size), count, problem.rank)))
             for line, count in ((M.rows, M.row_counts), (M.columns_of_entries(), M.column_counts))

@@ -40,7 +40,7 @@ from ..losses import EFFICIENT, Kind, Loss
 from ..scale import CONSISTENT, OUTLIER
 from ..sweeps import Float, Magnitudes, Robust, Sweep, enough, open_sweep
 from .base import Problem, require, require_positive
-from .factors import EXPLAINED, FactorSolver, FactorState, clipped_subspace, spectral_factors
+from .factors import EXPLAINED, FactorSolver, FactorState, leading_subspace, spectral_factors
 
 __all__ = ["IRLS", "IRLSState"]
 
@@ -187,5 +187,5 @@ def first_factors(problem: Problem) -> tuple[Float, Float]:
         U = problem.start()
     else:  # a wild entry would have a singular vector of its own
         clip = WILD * problem.unit
-        U = clipped_subspace(problem, np.clip(problem.M.values, -clip, clip))
+        U = leading_subspace(problem, np.clip(problem.M.values, -clip, clip))
     return U, afresh(problem.sweep, U, Robust(c=EXPLAINED * problem.unit, unit=problem.unit))

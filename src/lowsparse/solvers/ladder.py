@@ -36,7 +36,7 @@ from ..scale import CONSISTENT, OUTLIER, outlying, robust_scale, trimmed_deviati
 from ..sketch import Sketch, draw
 from ..start import left_singular_vectors
 from ..sweeps import Float, Regressed, Robust, Sweep, enough, open_sweep
-from .base import Outcome, Problem, Solver, State, require, require_count
+from .base import Outcome, Problem, Solver, State, nothing, require, require_count
 
 __all__ = ["Ladder", "LadderState"]
 
@@ -52,10 +52,6 @@ SHRINK = 0.01  # of lines that do not determine their coefficients, while the su
 WILD = 10.0  # times the usual size: such coefficients are not believed
 SMALLEST = 1e-8  # c, in units: far above rounding, and outliers of any size have no weight any more
 EXPLAINED = 1e-5  # of the unit: an entry this close is explained, however small the noise
-
-
-def _nothing() -> Float:
-    return np.empty((0, 0))
 
 
 class Lines:
@@ -174,8 +170,8 @@ class LadderState(State):
 
     bench: Bench
     data: str = "some"
-    U: Float = field(default_factory=_nothing)  # a row for each row of the data
-    V: Float = field(default_factory=_nothing)  # a row for each column
+    U: Float = field(default_factory=nothing)  # a row for each row of the data
+    V: Float = field(default_factory=nothing)  # a row for each column
     c: float = 0.0
     noise: float = np.inf  # the robust scale of the residuals
     target: int = 0  # rank
@@ -185,15 +181,15 @@ class LadderState(State):
     changed: float = np.inf  # lines by the last look
     recent: tuple[float, ...] = ()  # the noise after the last passes
     # the best attempt so far
-    best_U: Float = field(default_factory=_nothing)
-    best_V: Float = field(default_factory=_nothing)
+    best_U: Float = field(default_factory=nothing)
+    best_V: Float = field(default_factory=nothing)
     best_data: str = ""
     best_noise: float = np.inf
     scores: tuple[float, ...] = ()  # of all attempts that have ended
     held_out: float = np.inf  # robust scale of the residuals of what was kept aside, in the end
     # where the rank is to be chosen
     choosing: bool = False
-    held: Float = field(default_factory=_nothing)  # log |e| of what was kept aside, a row for each rank so far
+    held: Float = field(default_factory=nothing)  # log |e| of what was kept aside, a row for each rank so far
 
 
 @dataclass(kw_only=True)
@@ -245,7 +241,7 @@ class Ladder(Solver):
             state.V = np.zeros((columns.M.shape[1], rank))
             state.c = 3 * unit
         state.looks, state.changed = 0, np.inf
-        state.held = _nothing()
+        state.held = nothing()
         self._anew(state)
 
     def _width(self, state: LadderState, e: Float) -> float:

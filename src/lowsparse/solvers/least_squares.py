@@ -8,11 +8,10 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ..scale import OUTLIER, outlying, robust_scale
 from ..sweeps import Float
 from ..sweeps.reference import cholesky, cholesky_solve
 from .base import Problem
-from .factors import EXPLAINED, FactorSolver, FactorState
+from .factors import FactorSolver, FactorState, beyond_noise
 
 __all__ = ["EPS", "Fit", "LeastSquares", "fit", "rounding", "tangent_part"]
 
@@ -35,7 +34,7 @@ class LeastSquares(FactorSolver):
             after.accuracy, after.finished = math.inf, ""
         elif not after.failure and (after.finished or after.accuracy <= problem.tol):
             e = problem.sweep.residual(after.U, after.V)
-            wrong = outlying(e, max(OUTLIER * robust_scale(e), EXPLAINED * problem.unit)).size
+            wrong = beyond_noise(problem, e).size
             if wrong > max(1.0, EVIDENT * e.size):
                 why = after.finished or f"the accuracy {after.accuracy:.2g} is at most tol = {problem.tol:g}"
                 after.finished = (

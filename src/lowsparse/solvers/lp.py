@@ -39,7 +39,7 @@ from ..geometry import basis
 from ..losses import Kind, Loss
 from ..scale import CONSISTENT, OUTLIER
 from ..sweeps import Float, Robust, Rule, Sweep, open_sweep
-from .base import Problem, require, require_count, require_positive
+from .base import Problem, nothing, require, require_count, require_positive
 from .factors import EXPLAINED, FactorSolver, FactorState
 from .irls import GIVEN_UP, SAME, SMALLEST, first_factors, given_up, in_doubt
 
@@ -52,10 +52,6 @@ LARGEST_GROWTH = 1e8  # of μ: beyond it nothing moves any more
 NEWTON = 12  # steps to full accuracy
 
 
-def _nothing() -> Float:
-    return np.empty(0)
-
-
 @dataclass(kw_only=True)
 class LpState(FactorState):
     """U, orthonormal, and V; ε, or z and its multiplier."""
@@ -66,8 +62,8 @@ class LpState(FactorState):
     order: NDArray[np.intp]  # of each entry there, where it is in the data by column; for the ADMM
     epsilon: float = 0.0
     median: float = 0.0  # of |e|, before the last half-step
-    z: Float = field(default_factory=_nothing)
-    Y: Float = field(default_factory=_nothing)  # without unit
+    z: Float = field(default_factory=nothing)
+    Y: Float = field(default_factory=nothing)  # without unit
 
 
 @dataclass(kw_only=True)

@@ -24,16 +24,12 @@ from ..geometry import retract
 from ..lowrank import LowRank
 from ..result import Stationarity
 from ..sweeps import Float, Rule, Swept
-from .base import Outcome, Problem, Solver, State, require, require_positive
+from .base import Outcome, Problem, Solver, State, nothing, require, require_positive
 
 __all__ = ["AManPG", "ManPG", "ProximalGradient", "ProximalState"]
 
 ARMIJO = 1e-4  # share of the decrease promised by the gradient that a step must keep
 SMALLEST_STEP = 1e-10  # against the nominal one: below it nothing decreases the objective any more
-
-
-def _nothing() -> Float:
-    return np.empty((0, 0))
 
 
 @dataclass(kw_only=True)
@@ -50,14 +46,14 @@ class ProximalState(State):
     shortening: float = 1.0  # of the nominal step, after backtracking
     # U = Retr_{U_from}(-t D), to be accepted if F(U, S) has come down from its reference
     guarded: bool = False  # whether there is one
-    U_from: Float = field(default_factory=_nothing)
-    D: Float = field(default_factory=_nothing)
-    DtD: Float = field(default_factory=_nothing)
+    U_from: Float = field(default_factory=nothing)
+    D: Float = field(default_factory=nothing)
+    DtD: Float = field(default_factory=nothing)
     t: float = 0.0
     slope: float = 0.0  # ⟨grad, D⟩ > 0
     reference: tuple[float, float] = (0.0, 0.0)  # smooth part and l1 norm of F there
-    V_last: Float = field(default_factory=_nothing)  # of the last sweep, at U_from
-    VVt_last: Float = field(default_factory=_nothing)
+    V_last: Float = field(default_factory=nothing)  # of the last sweep, at U_from
+    VVt_last: Float = field(default_factory=nothing)
     # of the continuation
     stage: int = 0
     stage_start: int = 0  # the iteration before its first

@@ -35,10 +35,9 @@ from numpy.typing import NDArray
 
 from ..geometry import qf
 from ..observed import ObservedMatrix
-from ..start import left_singular_vectors
-from ..sweeps import Float, open_sweep
+from ..sweeps import Float
 from .base import Problem, require
-from .factors import FactorState
+from .factors import FactorState, leading_subspace
 from .least_squares import EPS, LeastSquares, rounding, tangent_part
 
 __all__ = ["OptSpace", "best_core", "trimmed"]
@@ -83,13 +82,10 @@ class OptSpace(LeastSquares):
     def init(self, problem: Problem) -> OptSpaceState:
         """The leading singular vectors of the trimmed matrix, unless a start was given."""
         M, r = problem.M, problem.rank
-        rng = np.random.default_rng([problem.seed, 0])
-        kept = trimmed(M, rng) if self.trim else np.ones(M.nnz, dtype=bool)
+        kept = trimmed(M, np.random.default_rng([problem.seed, 0])) if self.trim else np.ones(M.nnz, dtype=bool)
         x = np.where(kept, np.clip(M.values, -problem.clip, problem.clip), 0.0).astype(np.float64, copy=False)
-        if kept.all() or problem.start_given:
-            U = problem.start()
-        else:  # an entry left out and a zero are the same here
-            U = left_singular_vectors(open_sweep(M.with_values(x), problem.sweep.name), M.shape[0], r, rng)[0]
+        # an entry left out and a zero are the same here
+        U = problem.start() if kept.all() or problem.start_given else leading_subspace(problem, x)
         Y = qf(problem.sweep.product_transposed(x, U) + _tiny(M, x, r))
         Sigma = best_core(problem, U, Y, np.zeros((r, r)), self.lam)
         V = Y @ Sigma.T

@@ -36,8 +36,8 @@ from scipy.sparse.linalg import LinearOperator, lsqr
 
 from ..sweeps import Float
 from .base import Outcome, Problem, require, require_count
-from .factors import FactorSolver, FactorState, by_residual
-from .trimming import Trimming, above, balanced, outliers_left, spectral_start
+from .factors import FactorSolver, FactorState, balanced, by_residual
+from .trimming import Trimming, above, outliers_left, spectral_start
 
 __all__ = ["RGNMR"]
 

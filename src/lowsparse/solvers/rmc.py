@@ -43,7 +43,7 @@ from ..lowrank import LowRank
 from ..scale import robust_scale
 from ..sketch import Sample
 from ..sweeps import Float
-from .base import Problem, require, require_count, require_positive
+from .base import Problem, nothing, require, require_count, require_positive
 from .factors import FactorSolver, FactorState, clipped_factors
 
 __all__ = ["RMC"]
@@ -53,10 +53,6 @@ SUFFICIENT = {"closed": 1e-4, "armijo": 0.5}  # share of the decrease promised b
 HALVINGS = 60
 ROUNDING = 1e-14  # of the objective
 SMALLEST = 1e-30  # of the scale: a singular value that is not zero, so that one can divide by it
-
-
-def _nothing() -> Float:
-    return np.empty((0, 0))
 
 
 @dataclass(kw_only=True)
@@ -70,8 +66,8 @@ class RMCState(FactorState):
     W: Float  # n x r, orthonormal
     delta: float  # δ
     value: float = math.inf  # |Ω| (f_δ - δ)
-    gradient: Float = field(default_factory=_nothing)  # of that: [A; B], (m + n) x r
-    direction: Float = field(default_factory=_nothing)
+    gradient: Float = field(default_factory=nothing)  # of that: [A; B], (m + n) x r
+    direction: Float = field(default_factory=nothing)
     step: float = 0.0  # what "armijo" tries first; 0: it does not know
     idle: int = 0  # iterations in a row that gained no more than rounding
     noise: float = 0.0  # the robust scale of the residuals after the last stage

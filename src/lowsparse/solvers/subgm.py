@@ -34,8 +34,8 @@ from numpy.typing import NDArray
 
 from ..losses import Kind, Loss
 from ..sweeps import Float
-from .base import Outcome, Problem, require, require_positive
-from .factors import EXPLAINED, FactorSolver, FactorState, by_residual, clipped_factors
+from .base import Outcome, Problem, nothing, require, require_positive
+from .factors import EXPLAINED, FactorSolver, FactorState, balanced, by_residual, clipped_factors
 
 __all__ = ["SubGM"]
 
@@ -44,18 +44,14 @@ DRIVEN = 0.8  # the length of the mean direction of a line from which on it goes
 WILD = 1e3  # times the factors: a step of that length leads nowhere
 
 
-def _nothing() -> Float:
-    return np.empty((0, 0))
-
-
 @dataclass(kw_only=True)
 class SubGMState(FactorState):
     """The factors, and how the steps fare; `objective` is that of the point before."""
 
     promised: float = 0.0  # μ ‖g‖² of the last step; 0: that step tells nothing
     gain: float = 0.0  # of what is promised, the share that is kept; a running mean
-    drive_U: Float = field(default_factory=_nothing)  # of each row: the running mean of its direction
-    drive_V: Float = field(default_factory=_nothing)  # of each column
+    drive_U: Float = field(default_factory=nothing)  # of each row: the running mean of its direction
+    drive_V: Float = field(default_factory=nothing)  # of each column
 
 
 @dataclass(kw_only=True)
@@ -85,11 +81,7 @@ class SubGM(FactorSolver):
 
     def init(self, problem: Problem) -> SubGMState:
         """Balanced factors of the start."""
-        U, V = clipped_factors(problem, self.truncate or 4.0, drop=self.truncate is not None)
-        Q, R = np.linalg.qr(V)
-        left, sizes, right = np.linalg.svd(R.T)
-        root = np.sqrt(sizes)
-        U, V = (U @ left) * root, (Q @ right.T) * root
+        U, V = balanced(*clipped_factors(problem, self.truncate or 4.0, drop=self.truncate is not None))
         return SubGMState(U=U, V=V, drive_U=np.zeros_like(U), drive_V=np.zeros_like(V))
 
     def advance(self, problem: Problem, state: SubGMState) -> SubGMState:

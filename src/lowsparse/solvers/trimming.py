@@ -18,10 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..observed import ObservedMatrix
 from ..scale import OUTLIER, robust_scale
-from ..start import left_singular_vectors
 from ..sweeps import Float, Sweep, open_sweep
 from .base import Outcome, Problem, require, require_positive
-from .factors import EXPLAINED, FactorSolver, FactorState, by_residual
+from .factors import EXPLAINED, FactorSolver, FactorState, balanced, by_residual, leading_subspace
 
 __all__ = [
     "TrimmedSolver",
@@ -29,7 +28,6 @@ __all__ = [
     "Trimming",
     "above",
     "allowed",
-    "balanced",
     "incoherent",
     "largest_share",
     "outliers_left",
@@ -97,20 +95,6 @@ def above(y: Float, k: int) -> NDArray[np.bool_]:
     return np.asarray(size > np.partition(size, at)[at])
 
 
-def balanced(U: Float, V: Float) -> tuple[Float, Float]:
-    """P Σ^½ and Q Σ^½ from the singular value decomposition U Vᵀ = P Σ Qᵀ.
-
-    >>> U, V = balanced(np.array([[2.0], [0.0]]), np.array([[0.0], [8.0]]))
-    >>> np.abs(U).round(12).tolist(), np.abs(V).round(12).tolist()
-    ([[4.0], [0.0]], [[0.0], [4.0]])
-    """
-    left, R = np.linalg.qr(U)
-    right, T = np.linalg.qr(V)
-    P, sigma, Qt = np.linalg.svd(R @ T.T)
-    root = np.sqrt(sigma)
-    return (left @ P) * root, (right @ Qt.T) * root
-
-
 def spectral_start(problem: Problem, outliers: NDArray[np.bool_]) -> tuple[Float, Float]:
     """The rank-r approximation of A / p, balanced: A is the observed matrix, zero elsewhere and at the outliers.
 
@@ -118,11 +102,7 @@ def spectral_start(problem: Problem, outliers: NDArray[np.bool_]) -> tuple[Float
     """
     M = problem.M
     y = np.clip(np.where(outliers, 0, M.values), -problem.clip, problem.clip)
-    if problem.start_given:
-        U = problem.start()
-    else:
-        rng = np.random.default_rng([problem.seed, 0x7472696D])
-        U = left_singular_vectors(open_sweep(M.with_values(y), problem.sweep.name), M.shape[0], problem.rank, rng)[0]
+    U = problem.start() if problem.start_given else leading_subspace(problem, y)
     return balanced(U, problem.sweep.product_transposed(y.astype(np.float64, copy=False), U) / M.density)
 
 
