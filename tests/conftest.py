@@ -1,6 +1,7 @@
 """What the tests share: small problems, the paper's formulas on dense arrays, and Python in a process of its own."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -118,6 +119,12 @@ def opened(M, backend="numpy"):
 
 
 # ---------------------------------------------------------------------- processes
+
+
+def interruptible(command, cwd):
+    """Start a process that Ctrl-C can stop: a shell's background jobs, and their children, inherit that it is ignored."""
+    pipe, heard = subprocess.PIPE, lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
+    return subprocess.Popen(command, cwd=cwd, stdout=pipe, stderr=pipe, text=True, preexec_fn=heard)
 
 
 def python(code, *, timeout=60, check=True, **environment):

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import lowsparse as ls
+from conftest import interruptible
 
 SMALL = ("--rows", "60", "--cols", "50", "--rank", "2", "--observed", "0.8")
 METHODS = ["manpg", "amanpg", "manpgc", "amanpgc"]
@@ -247,7 +248,7 @@ def test_without_the_extra_one_line_names_it(missing, tmp_path):
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for a child there")
 def test_ctrl_c_ends_with_one_line_and_leaves_nothing(tmp_path):
     command = [sys.executable, "-u", "-m", "lowsparse", "demo", "--rows", "4000", "--observed", "0.3"]
-    child = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    child = interruptible(command, tmp_path)
     try:
         while "backend:" not in child.stdout.readline():
             pass

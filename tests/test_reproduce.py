@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import lowsparse as ls
+from conftest import interruptible
 from lowsparse import files, metrics
 from lowsparse.cli import main
 from lowsparse.reproduce import claims, jobs, reproduce, settings
@@ -751,7 +752,7 @@ main()
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for a child there")
 def test_ctrl_c_says_how_to_go_on(tmp_path):
     words = [sys.executable, "-u", "-c", ENDLESS, "--quick", "--method", "amanpgc", "--only", "synthetic"]
-    child = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    child = interruptible(words, tmp_path)
     try:
         assert "1 of 9" in child.stdout.readline()
         child.send_signal(signal.SIGINT)
