@@ -122,7 +122,7 @@ def opened(M, backend="numpy"):
 
 
 def interruptible(command, cwd):
-    """Start a process that Ctrl-C can stop: a shell's background jobs, and their children, inherit that it is ignored."""
+    """Start a process that Ctrl-C can stop: what a shell runs in the background inherits that it is ignored."""
     pipe, heard = subprocess.PIPE, lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
     return subprocess.Popen(command, cwd=cwd, stdout=pipe, stderr=pipe, text=True, preexec_fn=heard)
 
