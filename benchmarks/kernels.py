@@ -18,7 +18,7 @@ import gc
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,7 +133,7 @@ def medians(contestants: dict[str, Callable[[], object]], repeats: int, in_a_row
     return {name: statistics.median(times) for name, times in seconds.items()}
 
 
-def measure(shape: Shape, rank: int, *, repeats: int, oracle: bool) -> list[dict[str, object]]:
+def measure(shape: Shape, rank: int, methods: Sequence[str], *, repeats: int, oracle: bool) -> list[dict[str, object]]:
     """One row per method and number of threads."""
     backend = "native" if available()["native"] is None else "numpy"
     M = ls.datasets.synthetic(shape.m, shape.n, rank=rank, density=shape.density, outliers=0.1, random_state=1).M
@@ -151,16 +151,16 @@ def measure(shape: Shape, rank: int, *, repeats: int, oracle: bool) -> list[dict
         for count in counts:
             with threads_set_to(count):
                 sweep = open_sweep(M, backend)
-            for method in METHODS:
+            for method in methods:
                 contestants[f"{method} {count}"] = Iteration(M, rank, sweep, U, method)
         if oracle:
             plain = open_sweep(M, "numpy")
-            slow = {name: Iteration(M, rank, plain, U, name) for name in METHODS if name not in ORACLE}
+            slow = {name: Iteration(M, rank, plain, U, name) for name in {ORACLE.get(name, name) for name in methods}}
         gc.collect()
         seconds = medians(contestants, repeats)
         oracle_seconds = medians(slow, 1, in_a_row=1)
     rows: list[dict[str, object]] = []
-    for method in METHODS:
+    for method in methods:
         for count in counts:
             own = seconds[f"{method} {count}"]
             numpy_seconds = oracle_seconds.get(ORACLE.get(method, method))
@@ -227,6 +227,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.kernels", description="What one iteration costs.")
     parser.add_argument("--shape", nargs="+", choices=sorted(SHAPES), help="which matrices; all by default")
     parser.add_argument("--rank", nargs="+", type=int, help="only these of the ranks")
+    parser.add_argument("--method", nargs="+", choices=METHODS, default=METHODS, help="only these of the methods")
     parser.add_argument("--repeats", type=int, default=21, help="rounds; the median counts (default: 21)")
     parser.add_argument("--no-oracle", action="store_true", help="leave the NumPy oracle out; it is slow")
     parser.add_argument("--quick", action="store_true", help="tiny matrices, few rounds: to see that it runs")
@@ -248,7 +249,7 @@ def main() -> None:
         for rank in shape.ranks:
             if given.rank and rank not in given.rank:
                 continue
-            rows = measure(shape, rank, repeats=repeats, oracle=not given.no_oracle)
+            rows = measure(shape, rank, given.method, repeats=repeats, oracle=not given.no_oracle)
             print(describe(rows) + "\n", flush=True)
             everything += rows
     if not everything:

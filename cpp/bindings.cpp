@@ -1,6 +1,7 @@
 // The Python face of the compiled core: one object that holds the columns and the scratch memory of a solve.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -211,12 +212,20 @@ class ColumnSweep {
     }
 
     // (V^T, G, G^T G, V V^T, sums), where G is the whole gradient.
-    nb::tuple sweep(Matrix U, Entries S, nb::object S_out, double gamma, double t_S, double lambda2, int rule,
-                    int threads) {
+    nb::tuple sweep(Matrix U, Entries S, nb::object S_out, std::optional<Matrix> V_before, std::optional<Matrix> turn,
+                    double gamma, double t_S, double lambda2, int rule, int threads) {
         check_rows(U);
         check_entries(S);
         const int64_t m = columns_.m, r = int64_t(U.shape(1)), padded = kernels_.padded(int(r));
-        SweepArgs args{columns_, int(r), int(padded), nullptr, S.data(), nullptr, nullptr, gamma, t_S, lambda2, Rule(rule)};
+        SweepArgs args{columns_, int(r),  int(padded), nullptr, S.data(), nullptr, nullptr,
+                       nullptr,  nullptr, gamma,       t_S,     lambda2,  Rule(rule)};
+        if (V_before && turn) {
+            check_columns(*V_before, r);
+            if (int64_t(turn->shape(0)) != r || int64_t(turn->shape(1)) != r)
+                throw std::invalid_argument("turn has the wrong shape");
+            args.V_before = V_before->data();
+            args.turn = turn->data();
+        }
         const Phase copy = padded_copy(U, padded, &args.U);
         const bool moves = args.rule != Rule::fit;
         EntriesOut out;
@@ -259,6 +268,7 @@ class ColumnSweep {
                 all.smooth_out += s.smooth_out;
                 all.l1 += s.l1;
                 all.dS2 += s.dS2;
+                all.dV2 += s.dV2;
                 for (int64_t a = 0; a < r; ++a)
                     for (int64_t c = 0; c < r; ++c) VVt.data()[a * r + c] += parts[b * part + gradient + a * length + c];
             }
@@ -278,7 +288,7 @@ class ColumnSweep {
             phases.push_back(rows);
         }
         run(phases, threads, stop);
-        return nb::make_tuple(V, G, GtG, VVt, nb::make_tuple(all.smooth_in, all.smooth_out, all.l1, all.dS2));
+        return nb::make_tuple(V, G, GtG, VVt, nb::make_tuple(all.smooth_in, all.smooth_out, all.l1, all.dS2, all.dV2));
     }
 
     // Columns in pieces of about the same work, for kernels without sums over the rows.
@@ -566,8 +576,9 @@ NB_MODULE(_core, module) {
     nb::class_<ColumnSweep>(module, "ColumnSweep")
         .def(nb::init<int64_t, Input64, Input32, Entries, const std::string&>(), nb::arg("m"), nb::arg("indptr"),
              nb::arg("rows"), nb::arg("values"), nb::arg("isa"))
-        .def("sweep", &ColumnSweep::sweep, nb::arg("U"), nb::arg("S"), nb::arg("S_out").none(), nb::arg("gamma"),
-             nb::arg("t_S"), nb::arg("lambda2"), nb::arg("rule"), nb::arg("threads"))
+        .def("sweep", &ColumnSweep::sweep, nb::arg("U"), nb::arg("S"), nb::arg("S_out").none(),
+             nb::arg("V_before").none(), nb::arg("turn").none(), nb::arg("gamma"), nb::arg("t_S"), nb::arg("lambda2"),
+             nb::arg("rule"), nb::arg("threads"))
         .def("regress", &ColumnSweep::regress, nb::arg("U"), nb::arg("V").none(), nb::arg("kind"), nb::arg("first_scale"),
              nb::arg("scale"), nb::arg("p"), nb::arg("turns"), nb::arg("shrink"), nb::arg("largest"), nb::arg("bound"),
              nb::arg("unit"), nb::arg("threads"))

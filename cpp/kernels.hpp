@@ -29,11 +29,13 @@ struct Columns {
 
 struct SweepArgs {
     Columns columns;
-    int r, padded;         // padded: doubles from one row of U, G to the next
-    const double* U;       // (m + 1) x padded; the last row and the padding are zero
-    const void* S;         // nnz
-    void* S_out;           // nnz, not S itself; unused by Rule::fit
-    double* V;             // n x r
+    int r, padded;           // padded: doubles from one row of U, G to the next
+    const double* U;         // (m + 1) x padded; the last row and the padding are zero
+    const void* S;           // nnz
+    void* S_out;             // nnz, not S itself; unused by Rule::fit
+    double* V;               // n x r
+    const double* V_before;  // n x r, or null: to compare V with V_before turn
+    const double* turn;      // r x r
     double gamma, t_S, lambda2;
     Rule rule;
 };
@@ -43,6 +45,7 @@ struct SweepSums {
     double smooth_out = 0;  // f at (U, S_out), by Rule::amanpg alone
     double l1 = 0;          // |S_out|_1
     double dS2 = 0;         // |S_out - S|^2
+    double dV2 = 0;         // |V - V_before turn|^2
 };
 
 struct GramProductArgs {

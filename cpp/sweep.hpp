@@ -192,6 +192,14 @@ void sweep_columns(const SweepArgs& args, int64_t begin, int64_t end, double* G,
             sums.dS2 += sum(dS2);
         }
         sums.smooth_in += 0.5 * sum(misfit) + regulariser(v, vb);
+        if (args.V_before != nullptr) {
+            const double* before = args.V_before + j * r;
+            for (int a = 0; a < r; ++a) {
+                double difference = v_final[a];
+                for (int b = 0; b < r; ++b) difference -= before[b] * args.turn[b * r + a];
+                sums.dV2 += difference * difference;
+            }
+        }
         for (int a = 0; a < r; ++a) {
             args.V[j * r + a] = v_final[a];
             const pack va = splat(v_final[a]);

@@ -71,7 +71,7 @@ def test_the_riemannian_gradient_is_the_slope_of_f_along_the_retraction(point, l
     assert np.linalg.norm(U.T @ G) < 1e-12 * np.linalg.norm(G)
     for seed in range(3):
         H, t = tangent_part(U, np.random.default_rng(seed + 50).standard_normal(U.shape)), 1e-5
-        up, down = (smooth_value(opened(M), retract(U, s * H), S, lam**2) for s in (t, -t))
+        up, down = (smooth_value(opened(M), retract(U, s * H, s * s * H.T @ H)[0], S, lam**2) for s in (t, -t))
         assert (up - down) / (2 * t) == pytest.approx(np.vdot(G, H), rel=1e-6)
 
 
@@ -152,7 +152,7 @@ def test_lemmas_1_and_2_hold_on_real_iterations():
             assert F(U, S_new) - F(U, S) <= -0.5 * np.linalg.norm(S_new - S) ** 2 + slack
             # Lemma 2 with t_U = 1/L_U
             t = 0.5 / (M.density * np.linalg.norm(swept.V, 2) ** 2)
-            U_new = retract(U, -t * swept.G)
+            U_new = retract(U, -t * swept.G, t * t * swept.GtG)[0]
             assert F(U_new, S_new) - F(U, S_new) <= -0.5 / t * np.linalg.norm(t * swept.G) ** 2 + slack
             U, S = U_new, S_new
 

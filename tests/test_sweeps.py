@@ -18,7 +18,7 @@ from conftest import (
 )
 from lowsparse import LowRank, ObservedMatrix
 from lowsparse.losses import Kind, Loss
-from lowsparse.sweeps import BACKENDS, Magnitudes, Multiplier, Robust, Rule, available, open_sweep
+from lowsparse.sweeps import BACKENDS, Before, Magnitudes, Multiplier, Robust, Rule, available, open_sweep
 from lowsparse.sweeps.native import num_threads
 
 RANKS = [*range(1, 17), 20, 33, 50]
@@ -47,15 +47,19 @@ def swept(sweep, U, S, rule, **parameters):
 
 
 def assert_same_sweep(M, backend, U, rule, t_S, lambda2, gamma=0.7):
-    S = outliers_of(M)
-    expected, S_expected = swept(opened(M), U, S, rule, gamma=gamma, t_S=t_S, lambda2=lambda2)
-    found, S_found = swept(opened(M, backend), U, S, rule, gamma=gamma, t_S=t_S, lambda2=lambda2)
+    S, r = outliers_of(M), U.shape[1]
+    rng = np.random.default_rng([7, r])
+    before = Before(rng.standard_normal((r, M.shape[1])), rng.standard_normal((r, r)))
+    parameters = {"before": before, "gamma": gamma, "t_S": t_S, "lambda2": lambda2}
+    expected, S_expected = swept(opened(M), U, S, rule, **parameters)
+    found, S_found = swept(opened(M, backend), U, S, rule, **parameters)
     thin = M.column_counts < U.shape[1]
     v_scale = max(1.0, np.max(np.abs(expected.V)))
     assert_close(found.V[:, ~thin], expected.V[:, ~thin], EXACT, v_scale)
     assert not found.V[:, M.column_counts == 0].any()
     assert np.isfinite(found.V).all()
     assert_close(found.VVt, found.V @ found.V.T, EXACT)
+    assert_close(found.dV, np.linalg.norm(found.V - before.turn @ before.V), EXACT)
     fits = [LowRank(U, V).at(M.rows, M.columns_of_entries()) for V in (found.V, expected.V)]
     assert_close(*fits, EXACT)
     if lambda2 == 0:  # directions a column does not see are dropped

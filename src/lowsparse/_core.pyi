@@ -38,12 +38,14 @@ class ColumnSweep:
         U: Float,
         S: NDArray[Any],
         S_out: NDArray[Any] | None,
+        V_before: Float | None,
+        turn: Float | None,
         gamma: float,
         t_S: float,
         lambda2: float,
         rule: int,
         threads: int,
-    ) -> tuple[Float, Float, Float, Float, tuple[float, float, float, float]]: ...
+    ) -> tuple[Float, Float, Float, Float, tuple[float, float, float, float, float]]: ...
     def regress(
         self,
         U: Float,

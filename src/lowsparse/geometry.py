@@ -60,16 +60,22 @@ def leverages(A: Float) -> Float:
     return np.asarray(np.sum(left[:, sizes > 1e-12 * sizes.max(initial=0.0)] ** 2, axis=1), dtype=np.float64)
 
 
-def retract(U: Float, H: Float) -> Float:
-    """Move from U along the tangent vector H: qf(U + H).
+def retract(U: Float, H: Float, HtH: Float, afresh: bool = False) -> tuple[Float, Float]:
+    """Move from U along the tangent vector H, given HᵀH: qf(U + H) = (U + H) R⁻¹, and R⁻¹.
 
-    (The paper writes Retr_U(U + H) with the same formula, which would be qf(2U + H), half the step.)
+    As UᵀU = I and UᵀH = 0, RᵀR = I + HᵀH. What rounding takes from UᵀU = I adds up from step to step: now and then it
+    is to be made `afresh`, and after a long step it is. (The paper writes Retr_U(U + H) with the same formula, which
+    would be qf(2U + H), half the step.)
 
-    >>> U = np.eye(2)[:, :1]
-    >>> retract(U, np.array([[0.0], [1.0]])).ravel().round(4).tolist()
+    >>> U, H = np.eye(2)[:, :1], np.array([[0.0], [1.0]])
+    >>> retract(U, H, H.T @ H)[0].ravel().round(4).tolist()
     [0.7071, 0.7071]
     """
-    return qf(U + H)
+    RtR = np.eye(len(HtH)) + HtH
+    if not np.isfinite(RtR).all():
+        return qf(U + H), np.full_like(RtR, np.nan)
+    inverse = np.ascontiguousarray(np.linalg.inv(np.linalg.cholesky(RtR)).T)
+    return qf(U + H) if afresh or RtR.max() > 2 else (U + H) @ inverse, inverse
 
 
 def relative_change(U: Float, V: Float, U_new: Float, V_new: Float) -> float:

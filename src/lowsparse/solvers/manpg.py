@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ..geometry import retract
 from ..lowrank import LowRank
 from ..result import Stationarity
-from ..sweeps import Float, Rule, Swept
+from ..sweeps import Before, Float, Rule, Swept
 from .base import Outcome, Problem, Solver, State, nothing, require, require_positive
 
 __all__ = ["AManPG", "ManPG", "ProximalGradient", "ProximalState"]
@@ -50,6 +50,7 @@ class ProximalState(State):
     D: Float = field(default_factory=nothing)
     DtD: Float = field(default_factory=nothing)
     t: float = 0.0
+    inverse: Float = field(default_factory=nothing)  # R⁻¹ of that retraction
     slope: float = 0.0  # ⟨grad, D⟩ > 0
     reference: tuple[float, float] = (0.0, 0.0)  # smooth part and l1 norm of F there
     V_last: Float = field(default_factory=nothing)  # of the last sweep, at U_from
@@ -65,7 +66,8 @@ class Accepted(NamedTuple):
 
     U: Float
     swept: Swept
-    t: float  # the step it was reached with, and how often that was halved
+    t: float  # the step it was reached with, its R⁻¹, and how often it was halved
+    inverse: Float
     shortened: int
     failure: str = ""
 
@@ -112,10 +114,11 @@ class ProximalGradient(Solver):
             U=problem.start(), S=S, spare=np.empty_like(S), l1=float(np.sum(np.abs(S), dtype=np.float64)), gamma=gamma
         )
 
-    def sweep(self, problem: Problem, state: ProximalState, U: Float, rule: Rule) -> Swept:
-        """One pass over the data at (U, S)."""
+    def sweep(self, problem: Problem, state: ProximalState, U: Float, rule: Rule, inverse: Float) -> Swept:
+        """One pass over the data at (U, S); with V compared to the last, as seen from U."""
+        before = Before(state.V_last, inverse.T) if inverse.size else None
         return problem.sweep.sweep(
-            U, state.S, state.spare, rule=rule, gamma=state.gamma, t_S=self.t_S, lambda2=self.lam**2
+            U, state.S, state.spare, rule=rule, before=before, gamma=state.gamma, t_S=self.t_S, lambda2=self.lam**2
         )
 
     def accepted(self, problem: Problem, state: ProximalState, rule: Rule) -> Accepted:
@@ -123,24 +126,24 @@ class ProximalGradient(Solver):
 
         The sweep evaluates F(U, S) on its way, so an accepted step costs nothing extra.
         """
-        U, t, shortened = state.U, state.t, 0
+        U, t, inverse, shortened = state.U, state.t, state.inverse, 0
         smooth, l1 = state.reference
         bound = smooth + state.gamma * l1
         # F is a sum of squares of rounded differences, and of λ² times a difference of large numbers
         rounding = 1e-14 * self.lam**2 / problem.M.density + 1e-30
         slack = 1e-13 * abs(bound) + rounding * problem.scale**2 * problem.M.nnz
         while True:
-            swept = self.sweep(problem, state, U, rule)
+            swept = self.sweep(problem, state, U, rule, inverse)
             F = swept.smooth_in + state.gamma * state.l1
             if not (self.backtracking and state.guarded) or bound - ARMIJO * t * state.slope + slack >= F:
-                return Accepted(U, swept, t, shortened)
+                return Accepted(U, swept, t, inverse, shortened)
             if not np.isfinite(bound):
-                return Accepted(U, swept, t, shortened, "diverged")
+                return Accepted(U, swept, t, inverse, shortened, "diverged")
             if state.shortening / 2**shortened < SMALLEST_STEP:
-                return Accepted(U, swept, t, shortened, "stalled")
+                return Accepted(U, swept, t, inverse, shortened, "stalled")
             shortened += 1
             t /= 2
-            U = retract(state.U_from, -t * state.D)
+            U, inverse = retract(state.U_from, -t * state.D, _scaled(state.DtD, t))
 
     def direction(self, problem: Problem, swept: Swept) -> Direction:
         """Where U goes, and the nominal step along it."""
@@ -156,7 +159,7 @@ class ProximalGradient(Solver):
 
     def iterate(self, problem: Problem, state: ProximalState) -> ProximalState:
         """One iteration of Algorithm 1 or 2 with the state's γ."""
-        U, swept, t_taken, shortened, failure = self.accepted(
+        U, swept, t_taken, inverse, shortened, failure = self.accepted(
             problem, state, Rule.AMANPG if self.alternating else Rule.MANPG
         )
         gamma = state.gamma
@@ -170,12 +173,15 @@ class ProximalGradient(Solver):
         dU = t * math.sqrt(max(go.DtD.trace(), 0.0))
         if not (math.isfinite(objective) and math.isfinite(dU)):
             failure = "diverged"
-        change = _relative_change(swept.V, state, t_taken)
+        change = _relative_change(swept.dV, state, t_taken, inverse)
         # ‖ΔU‖ has no unit, ‖ΔS‖ that of the data
         movement = math.hypot(problem.scale * dU, swept.dS)
+        U_next, inverse_next = U, inverse
+        if not failure:
+            U_next, inverse_next = retract(U, -t * go.D, _scaled(go.DtD, t), afresh=state.iteration % 32 == 31)
         return ProximalState(
             iteration=state.iteration + 1,
-            U=U if failure else retract(U, -t * go.D),
+            U=U_next,
             S=state.spare,
             spare=state.S,
             l1=swept.l1,
@@ -186,6 +192,7 @@ class ProximalGradient(Solver):
             D=go.D,
             DtD=go.DtD,
             t=t,
+            inverse=inverse_next,
             slope=go.slope,
             reference=reference,
             V_last=swept.V,
@@ -215,7 +222,7 @@ class ProximalGradient(Solver):
 
     def lowrank(self, problem: Problem, state: ProximalState) -> LowRank:
         """U and V(U, S)."""
-        return LowRank(state.U, self.sweep(problem, state, state.U, Rule.FIT).V)
+        return LowRank(state.U, self.sweep(problem, state, state.U, Rule.FIT, state.inverse).V)
 
     def finish(self, problem: Problem, state: ProximalState) -> Outcome:
         """(U, S) with V(U, S), and how stationary they are: one sweep of ManPG at (U, S) measures both."""
@@ -230,24 +237,23 @@ class ProximalGradient(Solver):
         )
 
 
-def _relative_change(V: Float, last: ProximalState, t: float) -> float:
+def _scaled(DtD: Float, t: float) -> Float:
+    """t² DᵀD; infinite where that is beyond all numbers."""
+    with np.errstate(over="ignore"):
+        return t * (t * DtD)
+
+
+def _relative_change(dV: float, last: ProximalState, t: float, inverse: Float) -> float:
     """‖UV - U'V'‖ / ‖U'V'‖ after the step U = Retr_U'(-t D), without cancellation and without U.
 
-    With the retraction's RᵀR = I + t²DᵀD, the part of U'V' within span(U) has the coefficients R⁻ᵀV', and the part
-    outside has the Gram matrix V'ᵀ (I - R⁻¹R⁻ᵀ) V' = V'ᵀ t²DᵀD (RᵀR)⁻¹ V'.
+    The part of U'V' within span(U) has the coefficients R⁻ᵀV', and dV = ‖V - R⁻ᵀV'‖; the part outside has the Gram
+    matrix V'ᵀ (I - R⁻¹R⁻ᵀ) V' = V'ᵀ t²DᵀD (RᵀR)⁻¹ V'.
     """
-    if not last.V_last.size:
-        return np.inf
-    with np.errstate(over="ignore"):
-        moved = t * (t * last.DtD)
-    if not np.isfinite(moved).all():
-        return np.inf
-    RtR = np.eye(len(moved)) + moved
-    inverse = np.linalg.inv(np.linalg.cholesky(RtR))  # R⁻ᵀ
-    inside = float(np.linalg.norm(V.T - last.V_last.T @ inverse.T))
-    outside = max(float(np.vdot(inverse.T @ inverse @ moved, last.VVt_last)), 0.0) ** 0.5
+    if not inverse.size or not math.isfinite(dV):
+        return math.inf
+    outside = float(np.vdot(inverse @ inverse.T @ _scaled(last.DtD, t), last.VVt_last))
     size = math.sqrt(last.VVt_last.trace())
-    return math.hypot(inside, outside) / (size or sys.float_info.min)
+    return math.hypot(dV, math.sqrt(max(outside, 0.0))) / (size or sys.float_info.min)
 
 
 @dataclass(kw_only=True)

@@ -22,6 +22,7 @@ from ..observed import ObservedMatrix
 __all__ = [
     "BACKENDS",
     "Ascent",
+    "Before",
     "Float",
     "Gradient",
     "Magnitudes",
@@ -50,6 +51,13 @@ class Rule(IntEnum):
     AMANPG = 2  # v; S; v again for the new S, and the gradient (Algorithm 2)
 
 
+class Before(NamedTuple):
+    """What V is to be compared with: turn V, of an earlier sweep."""
+
+    V: Float  # r x n
+    turn: Float  # r x r
+
+
 @dataclass(frozen=True)
 class Swept:
     """What one sweep gives back: the coefficients, the gradient, and a few sums.
@@ -66,6 +74,7 @@ class Swept:
     smooth_out: float  # f(U, S_out); AMANPG only
     l1: float  # ‖S_out‖₁
     dS: float  # ‖S_out − S‖
+    dV: float  # ‖V − turn V'‖ for what was ``before``; else 0
 
 
 MAGNITUDE_BINS = 1024
@@ -177,6 +186,7 @@ class Sweep(Protocol):
         S_out: NDArray[Any] | None,
         *,
         rule: Rule,
+        before: Before | None = None,
         gamma: float = 0.0,
         t_S: float = 1.0,
         lambda2: float = 0.0,

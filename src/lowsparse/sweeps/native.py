@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..losses import Loss
 from ..observed import ObservedMatrix
-from . import Ascent, Float, Gradient, Magnitudes, Multiplier, Regressed, Robust, Rule, Swept
+from . import Ascent, Before, Float, Gradient, Magnitudes, Multiplier, Regressed, Robust, Rule, Swept
 
 _reason: str | None = None
 try:
@@ -67,14 +68,18 @@ class ColumnSweep:
         S_out: NDArray[Any] | None,
         *,
         rule: Rule,
+        before: Before | None = None,
         gamma: float = 0.0,
         t_S: float = 1.0,
         lambda2: float = 0.0,
     ) -> Swept:
         """Solve, shrink, solve again and sum up the gradient, in one pass over the memory."""
-        V, G, GtG, VVt, sums = self.core.sweep(_whole(U), S, S_out, gamma, t_S, lambda2, int(rule), self.threads)
-        smooth_in, smooth_out, l1, dS2 = sums
-        return Swept(V.T, G, GtG, VVt, smooth_in, smooth_out, l1, float(np.sqrt(dS2)))
+        V_before, turn = (None, None) if before is None else (_whole(before.V.T), _whole(before.turn.T))
+        V, G, GtG, VVt, sums = self.core.sweep(
+            _whole(U), S, S_out, V_before, turn, gamma, t_S, lambda2, int(rule), self.threads
+        )
+        smooth_in, smooth_out, l1, dS2, dV2 = sums
+        return Swept(V.T, G, GtG, VVt, smooth_in, smooth_out, l1, math.sqrt(dS2), math.sqrt(dV2))
 
     def regress(self, U: Float, V: Float | None, how: Robust) -> Regressed:
         """Regress each column on U robustly; all the turns of a column while it is in cache."""

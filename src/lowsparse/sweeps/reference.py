@@ -13,7 +13,7 @@ from scipy import sparse
 
 from ..losses import Loss
 from ..observed import ObservedMatrix
-from . import Ascent, Float, Gradient, Magnitudes, Multiplier, Regressed, Robust, Rule, Swept, enough
+from . import Ascent, Before, Float, Gradient, Magnitudes, Multiplier, Regressed, Robust, Rule, Swept, enough
 
 PIVOT_TOLERANCE = 1e-13  # a pivot below this share of its diagonal entry is rounding: that direction is dropped
 
@@ -90,6 +90,7 @@ class ColumnSweep:
         S_out: NDArray[Any] | None,
         *,
         rule: Rule,
+        before: Before | None = None,
         gamma: float = 0.0,
         t_S: float = 1.0,
         lambda2: float = 0.0,
@@ -138,7 +139,8 @@ class ColumnSweep:
         VVt = V.T @ V
         if rule != Rule.FIT:
             G += l2 * (U @ VVt)
-        return Swept(V.T, G, G.T @ G, VVt, smooth_in, smooth_out, l1, float(np.sqrt(dS2)))
+        dV = 0.0 if before is None else float(np.linalg.norm(V.T - before.turn @ before.V))
+        return Swept(V.T, G, G.T @ G, VVt, smooth_in, smooth_out, l1, float(np.sqrt(dS2)), dV)
 
     def regress(self, U: Float, V: Float | None, how: Robust) -> Regressed:
         """Regress each column on U robustly, block by block."""
