@@ -30,17 +30,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..geometry import basis, leverages, relative_change
+from ..lines import EFFICIENT, EXPLAINED, Lines
 from ..lowrank import LowRank
 from ..observed import ObservedMatrix
 from ..scale import CONSISTENT, OUTLIER, outlying, robust_scale, trimmed_deviation
 from ..sketch import Sketch, draw
 from ..start import left_singular_vectors
-from ..sweeps import Float, Regressed, Robust, Sweep, enough, open_sweep
+from ..sweeps import Float, enough, open_sweep
 from .base import Outcome, Problem, Solver, State, nothing, require, require_count
 
 __all__ = ["Ladder", "LadderState"]
 
-EFFICIENT = 2.385  # c / scale: 95 % of the efficiency of least squares
 PACE = (0.3, 0.3, 0.6)  # c / its previous value, at least, by attempt; a scale that collapses throws inliers away
 STEPS = 4  # passes on each rank of the climb but the last
 PATIENCE = 5  # passes in which the scale must fall by the factor SETTLED
@@ -48,76 +48,7 @@ SETTLED = 0.98
 LOOKS = 5  # second looks in an attempt, 2 in the first
 HOPE = 3  # ranks beyond the best that are tried where the rank is to be chosen
 AGREE = 0.1  # difference of the scores of two attempts that found the same
-SHRINK = 0.01  # of lines that do not determine their coefficients, while the subspace is learnt
-WILD = 10.0  # times the usual size: such coefficients are not believed
 SMALLEST = 1e-8  # c, in units: far above rounding, and outliers of any size have no weight any more
-EXPLAINED = 1e-5  # of the unit: an entry this close is explained, however small the noise
-
-
-class Lines:
-    """The columns of a matrix (or, of its transpose, the rows), to be regressed on what the other side has found."""
-
-    def __init__(self, M: ObservedMatrix, sweep: Sweep, unit: float, *, learning: bool) -> None:
-        self.M, self.sweep, self.unit, self.learning = M, sweep, unit, learning
-
-    def again(self, B: Float, C: Float, c: float, turns: int) -> Regressed:
-        """Regress on B, with the weights of the coefficients C at first.
-
-        Lines that do not determine their coefficients must not lead the others astray while the subspace is learnt;
-        in the end they get what fits them, unless it is wild.
-        """
-        how = Robust(c=c, turns=turns, bound=3 * max(c, EXPLAINED * self.unit), unit=self.unit)
-        if self.learning:
-            how = replace(how, shrink=SHRINK)
-        else:
-            how = replace(how, largest=WILD * float(np.median(np.linalg.norm(C, axis=1))) or np.inf)
-        return self.sweep.regress(B, C, how)
-
-    def afresh(self, B: Float, c: float, turns: int = 5) -> Float:
-        """Regress on B without a guess: c comes down from the size of the data."""
-        return self.sweep.regress(B, None, Robust(c=c, first_c=6 * self.unit, turns=turns)).V
-
-    def share(self, inside: NDArray[np.int64]) -> Float:
-        """Of the entries of each line; 1 where there are none."""
-        counts = self.M.column_counts
-        return np.asarray(inside / np.maximum(counts, 1) + (counts == 0), dtype=np.float64)
-
-    def second_look(self, B: Float, C: Float, c: float, share: Float) -> tuple[Float, int]:
-        """Regress the lines that explain a small share of their entries afresh; take what explains more.
-
-        Gives back the new C and how many of its lines are new.
-        """
-        c = max(c, EXPLAINED * self.unit)
-        doubtful = np.flatnonzero(share < 0.75 * np.median(share))
-        few = self._some(doubtful)
-        if few is None:
-            return C, 0
-        new = few.afresh(B, c, turns=15)
-        found = few.share(few.again(B, new, c, 1).inside)
-        counts = few.M.column_counts
-        better = (found * counts > 1.1 * share[doubtful] * counts + 1) & (found * counts >= enough(B.shape[1]))
-        C = C.copy()
-        C[doubtful[better]] = new[better]
-        return C, int(np.count_nonzero(better))
-
-    def complete(self, B: Float, known: NDArray[np.intp], C: Float, c: float) -> tuple[Float, bool]:
-        """Coefficients for all lines: C for those known, the others from scratch; and whether one is in doubt."""
-        c = max(c, EXPLAINED * self.unit)
-        guess = self.afresh(B, c)
-        guess[known] = C
-        fitted = self.again(B, guess, c, 1)
-        share = self.share(fitted.inside)
-        found, _ = self.second_look(B, fitted.V, c, share)
-        if (share < 0.5 * np.median(share)).any():
-            share = self.share(self.again(B, found, c, 1).inside)
-        return found, bool((share < 0.5 * np.median(share)).any())
-
-    def _some(self, which: NDArray[np.intp]) -> Lines | None:
-        A = self.M.to_scipy()[:, which]
-        if not A.nnz:
-            return None
-        M = ObservedMatrix.from_scipy(A)
-        return Lines(M, open_sweep(M, self.sweep.name), self.unit, learning=self.learning)
 
 
 class Bench:

@@ -1,0 +1,128 @@
+"""Robust regression of lines: the columns (or rows) of a matrix on a subspace, each by itself, holes, outliers and all.
+
+The weights 1 / (1 + (e/c)²) are those of the Cauchy loss. `Lines` serves a solver that learns the subspace at the same
+time; `Placement` places new lines on a subspace that has been learnt.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .losses import Kind
+from .observed import ObservedMatrix
+from .sweeps import Float, Regressed, Robust, Sweep, enough, open_sweep
+
+__all__ = ["EFFICIENT", "EXPLAINED", "WILD", "Lines", "Placement"]
+
+EFFICIENT = 2.385  # c / scale: 95 % of the efficiency of least squares
+SHRINK = 0.01  # of lines that do not determine their coefficients, while the subspace is learnt
+WILD = 10.0  # times the usual size: such coefficients are not believed
+EXPLAINED = 1e-5  # of the unit: an entry this close is explained, however small the noise
+
+
+class Lines:
+    """The columns of a matrix (or, of its transpose, the rows), to be regressed on what the other side has found."""
+
+    def __init__(self, M: ObservedMatrix, sweep: Sweep, unit: float, *, learning: bool) -> None:
+        self.M, self.sweep, self.unit, self.learning = M, sweep, unit, learning
+
+    def again(self, B: Float, C: Float, c: float, turns: int) -> Regressed:
+        """Regress on B, with the weights of the coefficients C at first.
+
+        Lines that do not determine their coefficients must not lead the others astray while the subspace is learnt;
+        in the end they get what fits them, unless it is wild.
+        """
+        how = Robust(c=c, turns=turns, bound=3 * max(c, EXPLAINED * self.unit), unit=self.unit)
+        if self.learning:
+            how = replace(how, shrink=SHRINK)
+        else:
+            how = replace(how, largest=WILD * float(np.median(np.linalg.norm(C, axis=1))) or np.inf)
+        return self.sweep.regress(B, C, how)
+
+    def afresh(self, B: Float, c: float, turns: int = 5) -> Float:
+        """Regress on B without a guess: c comes down from the size of the data."""
+        return self.sweep.regress(B, None, Robust(c=c, first_c=6 * self.unit, turns=turns)).V
+
+    def share(self, inside: NDArray[np.int64]) -> Float:
+        """Of the entries of each line; 1 where there are none."""
+        counts = self.M.column_counts
+        return np.asarray(inside / np.maximum(counts, 1) + (counts == 0), dtype=np.float64)
+
+    def second_look(self, B: Float, C: Float, c: float, share: Float) -> tuple[Float, int]:
+        """Regress the lines that explain a small share of their entries afresh; take what explains more.
+
+        Gives back the new C and how many of its lines are new.
+        """
+        c = max(c, EXPLAINED * self.unit)
+        doubtful = np.flatnonzero(share < 0.75 * np.median(share))
+        few = self._some(doubtful)
+        if few is None:
+            return C, 0
+        new = few.afresh(B, c, turns=15)
+        found = few.share(few.again(B, new, c, 1).inside)
+        counts = few.M.column_counts
+        better = (found * counts > 1.1 * share[doubtful] * counts + 1) & (found * counts >= enough(B.shape[1]))
+        C = C.copy()
+        C[doubtful[better]] = new[better]
+        return C, int(np.count_nonzero(better))
+
+    def complete(self, B: Float, known: NDArray[np.intp], C: Float, c: float) -> tuple[Float, bool]:
+        """Coefficients for all lines: C for those known, the others from scratch; and whether one is in doubt."""
+        c = max(c, EXPLAINED * self.unit)
+        guess = self.afresh(B, c)
+        guess[known] = C
+        fitted = self.again(B, guess, c, 1)
+        share = self.share(fitted.inside)
+        found, _ = self.second_look(B, fitted.V, c, share)
+        if (share < 0.5 * np.median(share)).any():
+            share = self.share(self.again(B, found, c, 1).inside)
+        return found, bool((share < 0.5 * np.median(share)).any())
+
+    def _some(self, which: NDArray[np.intp]) -> Lines | None:
+        A = self.M.to_scipy()[:, which]
+        if not A.nnz:
+            return None
+        M = ObservedMatrix.from_scipy(A)
+        return Lines(M, open_sweep(M, self.sweep.name), self.unit, learning=self.learning)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """How new columns are placed on a subspace. What a column gets depends on that column alone.
+
+    >>> B = np.array([[0.6], [0.8], [0.0]])
+    >>> M = ObservedMatrix.from_dense([[6.0], [8.0], [50.0]])
+    >>> Placement(B, c=0.1, unit=5.0, largest=100.0).coefficients(M).round(6).tolist()
+    [[10.0]]
+    """
+
+    B: Float  # m x r, orthonormal
+    c: float  # the scale of the loss
+    unit: float  # the usual size of an entry
+    largest: float = math.inf  # length of coefficients that are believed though few entries bear them out
+
+    def coefficients(self, M: ObservedMatrix, backend: str = "auto") -> Float:
+        """Coefficients (n x r) of the columns of M.
+
+        The loss is not convex. c comes down from the size of the data twice, from zero and from least squares; in each
+        column that end counts where the sum of the loss is smaller.
+        """
+        sweep = open_sweep(M, backend)
+        c = max(self.c, EXPLAINED * self.unit)
+        how = Robust(c=c, turns=5, largest=self.largest)
+        fits = []
+        for start in (None, sweep.regress(self.B, None, Robust(c=1.0, kind=Kind.SQUARED)).V):
+            near = sweep.regress(self.B, start, replace(how, first_c=max(6 * self.unit, c), turns=15)).V
+            V = sweep.regress(self.B, near, how).V
+            fits.append((V, _by_column(M, np.log1p((sweep.residual(self.B, V) / c) ** 2))))
+        (V, loss), (other, loss_other) = fits
+        return np.where((loss_other < loss)[:, None], other, V)
+
+
+def _by_column(M: ObservedMatrix, y: Float) -> Float:
+    """The sums of one value per entry over each column."""
+    return np.bincount(M.columns_of_entries(), weights=y, minlength=M.shape[1]).astype(np.float64, copy=False)
