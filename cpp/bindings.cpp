@@ -300,14 +300,14 @@ class ColumnSweep {
     // (V^T; how many residuals of each column are within `bound` before the last turn; and how many there are of each
     // magnitude, in multiples of unit, before the first)
     nb::tuple regress(Matrix U, nb::object V_in, int kind, double first_scale, double scale, double p, int turns,
-                      double shrink, double largest, double bound, double unit, int threads) {
+                      double shrink, double ridge, double largest, double bound, double unit, int threads) {
         check_rows(U);
         const Loss loss = loss_of(kind, scale, p);
-        if (!(first_scale > 0 && unit > 0) || turns < 1)
-            throw std::invalid_argument("scales, unit and turns must be positive");
+        if (!(first_scale > 0 && unit > 0) || turns < 1 || !(ridge >= 0))
+            throw std::invalid_argument("scales, unit and turns must be positive, and ridge not negative");
         const int64_t r = int64_t(U.shape(1)), padded = kernels_.padded(int(r));
         RegressArgs args{columns_, int(r), int(padded), nullptr, nullptr, nullptr, loss, first_scale, turns,
-                         shrink, largest, bound, nullptr, 1.0 / unit, 0};
+                         shrink, ridge, largest, bound, nullptr, 1.0 / unit, 0};
         Matrix given;
         if (!V_in.is_none()) {
             given = nb::cast<Matrix>(V_in);
@@ -580,8 +580,8 @@ NB_MODULE(_core, module) {
              nb::arg("V_before").none(), nb::arg("turn").none(), nb::arg("gamma"), nb::arg("t_S"), nb::arg("lambda2"),
              nb::arg("rule"), nb::arg("threads"))
         .def("regress", &ColumnSweep::regress, nb::arg("U"), nb::arg("V").none(), nb::arg("kind"), nb::arg("first_scale"),
-             nb::arg("scale"), nb::arg("p"), nb::arg("turns"), nb::arg("shrink"), nb::arg("largest"), nb::arg("bound"),
-             nb::arg("unit"), nb::arg("threads"))
+             nb::arg("scale"), nb::arg("p"), nb::arg("turns"), nb::arg("shrink"), nb::arg("ridge"),
+             nb::arg("largest"), nb::arg("bound"), nb::arg("unit"), nb::arg("threads"))
         .def("entries", &ColumnSweep::entries, nb::arg("U"), nb::arg("V"), nb::arg("less_values"), nb::arg("threads"))
         .def("product", &ColumnSweep::product, nb::arg("y"), nb::arg("V"), nb::arg("threads"))
         .def("product_transposed", &ColumnSweep::product_transposed, nb::arg("y"), nb::arg("U"), nb::arg("threads"))

@@ -66,6 +66,7 @@ struct RegressArgs {
     double first_scale;         // c in the first turn
     int turns;                  // weighted least-squares solves per column
     double shrink;              // the coefficients of a column whose weights sum up to less than 2 r
+    double ridge;               // times the mean weight of a column: added to the diagonal of its normal equations
     double largest;             // |v|, if they sum up to less than 1.25 r + 1: beyond, it is given v = 0
     double bound;               // how many residuals of each column are at most this, before the last turn
     int64_t* inside;            // n

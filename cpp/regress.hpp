@@ -27,7 +27,7 @@ LS_INLINE double enough(int r) { return 1.25 * r + 1.0; }
 
 // What is added to the diagonal of its normal equations, for orthonormal U: hardly anything if the coefficients are
 // determined twice over, else up to `shrink` times what a column with r entries has there.
-LS_INLINE double ridge(double weight, double shrink, int r, int64_t m) {
+LS_INLINE double support(double weight, double shrink, int r, int64_t m) {
     const double lack = std::fmin(std::fmax(2.0 - weight / r, 0.0), 1.0);
     return (1e-10 + shrink * lack * lack * lack) * r / double(m);
 }
@@ -40,7 +40,7 @@ void regress_columns(const RegressArgs& args, int64_t begin, int64_t end, int64_
     double* v = memory;
     double* residuals = v + 3 * length;
     Panel panel(residuals + panel_capacity(padded) + 4, r, panel_capacity(padded));
-    for (int a = 0; a < length; ++a) v[a] = 0.0;
+    for (int a = 0; a < 3 * length; ++a) v[a] = 0.0;  // the solve multiplies up to three numbers behind v by zero
     const int64_t capacity = panel_capacity(padded) / 4;  // groups, a multiple of gram_piece
     const double ratio = args.turns > 1 ? std::pow(args.loss.c / args.first_scale, 1.0 / (args.turns - 1)) : 1.0;
 
@@ -79,7 +79,9 @@ void regress_columns(const RegressArgs& args, int64_t begin, int64_t end, int64_
                 panel.add_weighted(first - base, last - base, residuals);
             }
             const double weight = sum(total);
-            panel.solve(1.0, ridge(weight, args.shrink, r, args.columns.m), v);
+            // the mean weight: a column that fits badly must not be shrunk the more for it
+            const double ridge = column.count ? args.ridge * weight / double(column.count) : 0.0;
+            panel.solve(1.0, ridge + support(weight, args.shrink, r, args.columns.m), v);
             double size2 = 0.0;
             for (int a = 0; a < r; ++a) size2 += v[a] * v[a];
             if (size2 > args.largest * args.largest && weight < enough(r))

@@ -1,6 +1,7 @@
 """The benchmarks run, and what they print and write hangs together. Nothing here asserts a time."""
 
 import csv
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,13 @@ def run(module, *arguments):
 def rows_of(path):
     with open(path, newline="") as file:
         return list(csv.DictReader(file))
+
+
+@pytest.fixture
+def module(monkeypatch):
+    """A module of the benchmarks, by its name."""
+    monkeypatch.syspath_prepend(ROOT)
+    return lambda name: importlib.import_module(f"benchmarks.{name}")
 
 
 def test_kernels(tmp_path):
@@ -118,3 +126,113 @@ def test_peers(tmp_path):
     rows = rows_of(tmp_path / "peers.csv")
     assert {row["contestant"] for row in rows} == {"default", "amanpgc"}
     assert all(float(row["error"]) < 1e-6 for row in rows)
+
+
+def test_imputation(module, tmp_path):
+    pytest.importorskip("sklearn")
+    done = run("imputation", "--quick", "--method", "lowsparse", "median", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows = {row["method"]: row for row in rows_of(tmp_path / "imputation.csv")}
+    assert set(rows) == {"lowsparse", "median"}
+    realdata = module("realdata")
+    task = realdata.make_task(realdata.synthetic(), 1)
+    errors = (np.nanmedian(task.X, axis=0)[task.cols] - task.truth) / task.spread
+    assert float(rows["median"]["mae"]) == pytest.approx(np.mean(np.abs(errors)))
+    assert float(rows["median"]["rmse"]) == pytest.approx(np.sqrt(np.mean(errors**2)))
+    assert float(rows["lowsparse"]["mae"]) < 0.2 * float(rows["median"]["mae"])
+    for row in rows.values():
+        assert float(row["mae_over_best"]) == pytest.approx(float(row["mae"]) / float(rows["lowsparse"]["mae"]))
+        assert float(row["seconds_over_own"]) == pytest.approx(
+            float(row["seconds"]) / float(rows["lowsparse"]["seconds"])
+        )
+    assert "smallest MAE on 1 and the smallest RMSE on 1 of 1 sets" in done.stdout
+
+
+def test_imputation_stops_at_the_limit(tmp_path):
+    done = run("imputation", "--quick", "--method", "hard", "--limit", 1e-3, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "over the limit after 0 of 1 seeds" in done.stdout
+    assert rows_of(tmp_path / "imputation.csv")[0]["mae"] == ""
+
+
+def test_imputation_without_the_data(tmp_path):
+    done = run("imputation", "--data", tmp_path / "nowhere", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "ngsim is left out: there is no ngsim_speed.npz in" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sensors_are_spoilt_as_said(module):
+    realdata = module("realdata")
+    table = realdata.Table(100 + np.random.default_rng(3).standard_normal((2000, 20)))
+    X = table.X.copy()
+    realdata.spoil_sensors(X, table.spread(), np.random.default_rng(4))
+    off = (X - table.X) / table.spread()
+    tenfold = np.isclose(X, 10 * table.X) | np.isclose(X, 0.1 * table.X)
+    spikes = ~tenfold & (np.abs(off) >= 5) & (np.abs(off) <= 10)
+    stuck = (off != 0) & ~tenfold & ~spikes
+    assert tenfold.mean() == pytest.approx(0.02, abs=1e-3)
+    assert spikes.mean() == pytest.approx(0.05, abs=1e-3)
+    assert 0.8 * 0.02 < stuck.mean() < 0.02  # the first of a run is what it was
+    # what is stuck has the value of an entry before it that was not touched
+    for i, j in zip(*np.nonzero(stuck), strict=True):
+        assert X[i, j] in table.X[max(i - 24, 0) : i, j]
+
+
+def test_ratings_are_spoilt_as_said(module):
+    realdata = module("realdata")
+    rng = np.random.default_rng(5)
+    X = np.where(rng.random((300, 200)) < 0.3, rng.integers(1, 11, (300, 200)) / 2, np.nan)
+    spoilt = X.copy()
+    realdata.spoil_ratings(spoilt, np.ones(200), rng)
+    known, changed = ~np.isnan(X), ~np.isclose(X, spoilt, equal_nan=True)
+    assert np.array_equal(known, ~np.isnan(spoilt))
+    assert set(np.unique(spoilt[known])) == set(np.arange(1, 11) / 2)
+    assert changed.sum() / known.sum() == pytest.approx(0.05 + 0.05 * 0.9, abs=0.01)  # one in ten is replaced by itself
+    turned = np.isclose(spoilt, 5.5 - X) & changed
+    assert turned.sum() / known.sum() == pytest.approx(0.05 + 0.05 * 0.1, abs=0.01)
+
+
+def test_what_is_held_out_is_neither_given_nor_spoilt(module):
+    realdata = module("realdata")
+    table = realdata.synthetic()
+    for split in (None, np.random.default_rng(6).random(table.X.shape) < 0.1):
+        asked = realdata.Table(table.X, split=None if split is None else split & ~np.isnan(table.X))
+        task = realdata.make_task(asked, 7)
+        assert np.isnan(task.X[task.rows, task.cols]).all()
+        assert np.array_equal(task.truth, table.X[task.rows, task.cols])
+        assert np.sum(~np.isnan(task.X)) + len(task.truth) == np.sum(~np.isnan(table.X))
+        assert task.errors(np.where(np.isnan(task.X), table.X, np.nan)) == pytest.approx(0.0)
+
+
+def test_of_an_empty_column_the_median_of_all_is_predicted(module):
+    realdata = module("realdata")
+    X = np.array([[1.0, 2.0, 5.0], [2.0, 3.0, 4.0], [3.0, 3.0, 1.0]])
+    split = np.zeros(X.shape, dtype=bool)
+    split[:, 1], split[0, 2] = True, True
+    task = realdata.make_task(realdata.Table(X, ratings=True, split=split), 8)  # too few ratings to spoil one
+    assert np.array_equal(task.X, [[1, np.nan], [2, 4], [3, 1]], equal_nan=True)
+    filled = np.array([[1.0, 4.5], [2.0, 4.0], [3.0, 1.0]])
+    assert (task.errors(filled) * X.std()).tolist() == pytest.approx([0.0, -0.5, -1.0, -1.0])
+
+
+def test_soft_impute_is_optimal(module):
+    # ½ ‖P_Ω(Z - L)‖² + λ ‖L‖⁎ is smallest where P_Ω(Z - L) = λ (U Vᵀ + W) with L = U Σ Vᵀ, W orthogonal to it, ‖W‖ <= 1
+    rng = np.random.default_rng(9)
+    Z = rng.standard_normal((40, 3)) @ rng.standard_normal((3, 30)) + 0.1 * rng.standard_normal((40, 30))
+    seen = rng.random(Z.shape) < 0.7
+    lam = 0.1 * np.linalg.norm(Z * seen, 2)
+    L = module("imputers").completed(np.where(seen, Z, np.nan), rank=30, share=0.1)
+    G = seen * (Z - L) / lam
+    U, s, Vt = np.linalg.svd(L)
+    rank = int(np.sum(s > 1e-6 * s[0]))
+    assert 3 <= rank < 30
+    assert np.linalg.norm(G, 2) == pytest.approx(1.0, abs=0.01)
+    np.testing.assert_allclose(U[:, :rank].T @ G @ Vt[:rank].T, np.eye(rank), atol=0.01)
+
+
+def test_the_setting_that_predicts_best_is_taken(module):
+    X = np.random.default_rng(10).standard_normal((50, 6))
+    imputer = module("imputers").Imputer("", lambda given, ratings, setting: X + setting, settings=(0.5, -0.1, 0.2))
+    assert imputer.choose(X, False, seconds=60.0) == (-0.1, 3)
+    assert imputer.choose(X, False, seconds=0.0) == (0.5, 1)

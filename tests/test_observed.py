@@ -148,6 +148,30 @@ def test_dense_takes_data_frames():
     assert_holds(ObservedMatrix.from_any(frame), np.array([[1.0, 3.0], [nan, 4.0]]))
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float64, np.int16])
+@pytest.mark.parametrize("way", [ObservedMatrix.from_dense, ObservedMatrix.from_any])
+def test_memory_maps_are_not_copied_as_a_whole(way, dtype, tmp_path):
+    X = np.nan_to_num(holey(1000, 2500, 0.8)).astype(dtype)
+    np.save(tmp_path / "x.npy", X)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    assert peak_above_output(lambda: way(mapped)) < 0.8
+    assert way(mapped).fingerprint() == ObservedMatrix.from_dense(X).fingerprint()
+
+
+def test_data_frames_that_know_missing_values():
+    pd = pytest.importorskip("pandas")
+    X = np.array([[1.0, 1.0, 0.5], [nan, 0.0, nan]])
+    frame = pd.DataFrame({"a": pd.array([1, None], "Int64"), "b": [True, False], "c": pd.array([0.5, None], "Float32")})
+    assert_holds(ObservedMatrix.from_any(frame), X)
+    assert_holds(ObservedMatrix.from_dense(frame), X)
+    filled = pd.DataFrame(np.nan_to_num(X))
+    mask = pd.DataFrame(~np.isnan(X))
+    assert_holds(ObservedMatrix.from_dense(filled, mask=mask), X)
+    assert_holds(ObservedMatrix.from_dense(filled, mask=mask.astype("boolean")), X)
+    with pytest.raises(TypeError, match=r"1 of the columns .*'city' \(category\)"):
+        ObservedMatrix.from_any(frame.assign(city=pd.Categorical(["x", "y"])))
+
+
 @pytest.mark.parametrize(
     ("dtype", "kept"),
     [

@@ -11,7 +11,15 @@ import lowsparse as ls
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```python\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+
+
+def blocks(path):
+    """The Python of a page, block by block."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+    return re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+
+
+BLOCKS = blocks("README.md")
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.splitlines()[-1][:40])
@@ -31,17 +39,37 @@ def test_the_first_block_recovers():
     assert float(second) < 1e-8
 
 
-def test_the_second_block_fills_in():
+def test_the_imputer_recovers():
     printed = io.StringIO()
     with redirect_stdout(printed):
         exec(BLOCKS[1], {})
+    assert float(printed.getvalue()) < 1e-6
+
+
+def test_the_block_of_triples_fills_in():
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        exec(BLOCKS[2], {})
     assert float(printed.getvalue()) == 6.0
 
 
 @pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="a source distribution has no docs")
+def test_the_estimators_do_as_their_page_says():
+    close = []
+    for block in blocks("docs/which-estimator.md"):
+        printed = io.StringIO()
+        with redirect_stdout(printed):
+            exec(compile(block, "which-estimator.md", "exec"), {})
+        close.append(printed.getvalue().split()[0])
+    filled, new_rows, streamed, _ = close
+    assert float(filled) < 1e-3
+    assert float(new_rows) < 1e-6
+    assert float(streamed) < 1e-2
+
+
+@pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="a source distribution has no docs")
 def test_the_method_that_is_added_works():
-    text = (ROOT / "docs" / "add-a-method.md").read_text(encoding="utf-8")
-    code = "\n".join(re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL))
+    code = "\n".join(blocks("docs/add-a-method.md"))
     printed = io.StringIO()
     with redirect_stdout(printed):
         exec(compile(code, "add-a-method.md", "exec"), {"__name__": "added"})

@@ -93,6 +93,7 @@ def test_every_backend_regresses_as_the_oracle_does(backend, r, dtype):
         (None, {"turns": 4, "first_c": 5.0}),
         (V, {"shrink": 0.01, "turns": 2}),
         (V, {"largest": 1e-3}),
+        (V, {"ridge": 0.02, "turns": 2}),
     ):
         a, b = (s.regress(U, start, Robust(c=0.5, unit=2.0, **how)) for s in (found, expected))
         enough = M.column_counts >= r + 2  # else nothing but the ridge of rounding determines them
@@ -101,6 +102,30 @@ def test_every_backend_regresses_as_the_oracle_does(backend, r, dtype):
         assert a.before.counts.sum() == b.before.counts.sum() == M.nnz
         assert np.abs(a.before.counts - b.before.counts).sum() <= 4  # a residual may round into the next bin
         assert np.isfinite(a.V).all()
+
+
+@pytest.mark.parametrize("r", [2, 5, 17])
+def test_a_ridge_is_in_proportion_to_the_mean_weight(backend, r):
+    M = columns_of([40, 0, 1, r - 1, r + 3, 55], m=60, seed=r)
+    rng = np.random.default_rng([r, 1])
+    B, V = rng.standard_normal((60, r)), rng.standard_normal((6, r))  # no basis is orthonormal here
+    found = opened(M, backend).regress(B, V, Robust(c=0.8, ridge=0.7)).V
+    for j in range(6):
+        rows, x = M.column(j)
+        w = 1 / (1 + ((B[rows] @ V[j] - x) / 0.8) ** 2)
+        A = (B[rows].T * w) @ B[rows] + 0.7 * (w.mean() if w.size else 1.0) * np.eye(r)
+        assert_close(found[j], np.linalg.solve(A, (B[rows].T * w) @ x), 1e-8, scale=1.0)
+
+
+@pytest.mark.parametrize("r", [17, 18, 19, 33])
+def test_what_lay_in_memory_before_does_not_matter(native, r):
+    M = columns_of([40, 55, 60, 59], m=60)
+    B, V = np.random.default_rng(r).standard_normal((60, r)), np.zeros((4, r))
+    expected = opened(M, native).regress(B, V, Robust(c=1.0, ridge=0.1)).V
+    for size in (10_000, 30_000, 70_000, 100_000, 150_000):
+        np.full(size, np.nan)  # its memory is free again at once
+        found = opened(M, native).regress(B, V, Robust(c=1.0, ridge=0.1)).V
+        assert found.tobytes() == expected.tobytes()
 
 
 def test_a_long_column_is_regressed_in_pieces(backend):

@@ -6,6 +6,8 @@
 [1.0, 2.0, 3.0]
 """
 
+from typing import TYPE_CHECKING, Any
+
 from . import datasets, solvers
 from ._version import __version__
 from .choose import diagnose
@@ -14,19 +16,46 @@ from .lowrank import LowRank
 from .observed import ObservedMatrix
 from .result import Result, Stationarity, Status, Trace
 from .solve import Progress, solve
+from .validation import Candidate, Holdout, Validation, cross_validate, holdout
+
+if TYPE_CHECKING:
+    from .estimators import RobustImputer, RobustPCA, StreamingRobustPCA
 
 __all__ = [
+    "Candidate",
     "Diagnosis",
+    "Holdout",
     "LowRank",
     "ObservedMatrix",
     "Progress",
     "Result",
+    "RobustImputer",
+    "RobustPCA",
     "Stationarity",
     "Status",
+    "StreamingRobustPCA",
     "Trace",
+    "Validation",
     "__version__",
+    "cross_validate",
     "datasets",
     "diagnose",
+    "holdout",
     "solve",
     "solvers",
 ]
+
+_ESTIMATORS = ("RobustImputer", "RobustPCA", "StreamingRobustPCA")
+
+
+def __getattr__(name: str) -> Any:
+    """The estimators, when they are asked for: they need scikit-learn, which takes a second to import."""
+    if name in _ESTIMATORS:
+        from . import estimators
+
+        return getattr(estimators, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

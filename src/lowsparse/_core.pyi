@@ -56,6 +56,7 @@ class ColumnSweep:
         p: float,
         turns: int,
         shrink: float,
+        ridge: float,
         largest: float,
         bound: float,
         unit: float,

@@ -100,10 +100,11 @@ class Placement:
     [[10.0]]
     """
 
-    B: Float  # m x r, orthonormal
+    B: Float  # m x r, orthonormal unless there is a ridge
     c: float  # the scale of the loss
     unit: float  # the usual size of an entry
     largest: float = math.inf  # length of coefficients that are believed though few entries bear them out
+    ridge: float = 0.0  # ridge/2 ‖v‖² is added to the loss c²/2 Σ log(1 + (e/c)²)
 
     def coefficients(self, M: ObservedMatrix, backend: str = "auto") -> Float:
         """Coefficients (n x r) of the columns of M.
@@ -113,12 +114,13 @@ class Placement:
         """
         sweep = open_sweep(M, backend)
         c = max(self.c, EXPLAINED * self.unit)
-        how = Robust(c=c, turns=5, largest=self.largest)
+        how = Robust(c=c, turns=5, largest=self.largest, ridge=self.ridge)
         fits = []
-        for start in (None, sweep.regress(self.B, None, Robust(c=1.0, kind=Kind.SQUARED)).V):
+        for start in (None, sweep.regress(self.B, None, Robust(c=1.0, kind=Kind.SQUARED, ridge=self.ridge)).V):
             near = sweep.regress(self.B, start, replace(how, first_c=max(6 * self.unit, c), turns=15)).V
             V = sweep.regress(self.B, near, how).V
-            fits.append((V, _by_column(M, np.log1p((sweep.residual(self.B, V) / c) ** 2))))
+            loss = _by_column(M, np.log1p((sweep.residual(self.B, V) / c) ** 2))
+            fits.append((V, loss + self.ridge / c**2 * np.sum(V**2, axis=1)))
         (V, loss), (other, loss_other) = fits
         return np.where((loss_other < loss)[:, None], other, V)
 

@@ -11,6 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from .containers import as_numpy, check_numbers, matrix_of
+
 _Parts = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # indptr, indices, values of compressed lines
 
 
@@ -90,14 +92,14 @@ class ObservedMatrix:
     # ------------------------------------------------------------------ from other formats
 
     @classmethod
-    def from_dense(cls, X: ArrayLike, mask: ArrayLike | None = None) -> Self:
+    def from_dense(cls, X: Any, mask: ArrayLike | None = None) -> Self:
         """The entries of a dense array that are not NaN, not masked, or chosen by `mask`.
 
         Parameters
         ----------
         X : 2-D array-like
-            NumPy arrays, masked arrays (masked is missing), data frames and whatever else
-            `numpy.asarray` understands. NaN is missing.
+            NumPy arrays, masked arrays (masked is missing), memory maps (read in tiles), data frames,
+            tensors and whatever else `lowsparse.containers` reads. NaN is missing.
         mask : 2-D array-like of bool, optional
             True where X is observed. A NaN there is an error.
 
@@ -108,13 +110,14 @@ class ObservedMatrix:
         """
         if _is_sparse(X):
             raise TypeError("X is a sparse matrix: use from_scipy")
-        hidden: Any = np.ma.getmask(X) if isinstance(X, np.ma.MaskedArray) else np.ma.nomask
-        data = np.asarray(X)
+        held = as_numpy(X)
+        hidden: Any = np.ma.getmask(held)
+        data = np.asarray(held)
         if data.ndim != 2:
             raise ValueError(f"a matrix needs 2 dimensions, X has {data.ndim}")
         m, n = _check_shape(data.shape)
         dtype = _float_dtype(data.dtype)
-        chosen = None if mask is None else np.asarray(mask)
+        chosen = None if mask is None else np.asarray(as_numpy(mask))
         if chosen is not None:
             if hidden is not np.ma.nomask:
                 raise ValueError("X is a masked array and mask= is given: say it once")
@@ -225,26 +228,17 @@ class ObservedMatrix:
 
     @classmethod
     def from_any(cls, X: Any) -> "ObservedMatrix":
-        """An `ObservedMatrix` from whatever holds one: itself, sparse, or 2-D array-like.
+        """An `ObservedMatrix` from whatever holds one: itself, sparse, a data frame, or 2-D array-like.
 
         Examples
         --------
         >>> ObservedMatrix.from_any([[1.0, 2.0], [3.0, float("nan")]]).nnz
         3
         """
-        if isinstance(X, ObservedMatrix):
-            return X
-        if _is_sparse(X):
-            return cls.from_scipy(X)
-        # A tuple is more likely (rows, cols, values) than a matrix, and must not be taken for a 3 x K one.
-        data = None if isinstance(X, tuple) else np.asanyarray(X)
-        if data is None or data.ndim != 2:
-            raise TypeError(
-                f"this {type(X).__name__} is not a matrix; accepted are an ObservedMatrix, a scipy.sparse array or "
-                "matrix, and 2-D arrays, masked arrays, data frames and nested lists (NaN is missing); "
-                "for triples use ObservedMatrix.from_coo"
-            )
-        return cls.from_dense(data)
+        held = matrix_of(X)
+        if isinstance(held, ObservedMatrix):
+            return held
+        return cls.from_scipy(held) if _is_sparse(held) else cls.from_dense(held)
 
     # ------------------------------------------------------------------ to other formats
 
@@ -470,15 +464,8 @@ def _check_shape(shape: tuple[int, ...]) -> tuple[int, int]:
 
 
 def _float_dtype(dtype: np.dtype[Any]) -> np.dtype[np.floating[Any]]:
-    if dtype.kind == "f" and dtype.itemsize <= 4:
-        return np.dtype(np.float32)
-    if dtype.kind in "fiub":
-        return np.dtype(np.float64)
-    advice = {
-        "O": "convert it to numbers first, e.g. with astype(float)",
-        "c": "only real data can be solved; pass the real and the imaginary part on their own",
-    }.get(dtype.kind, "convert it to real numbers first")
-    raise TypeError(f"a matrix of dtype {dtype} cannot be used: {advice}")
+    check_numbers(dtype)
+    return np.dtype(np.float32 if dtype.kind == "f" and dtype.itemsize <= 4 else np.float64)
 
 
 def _to_float(values: NDArray[Any]) -> NDArray[np.floating[Any]]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from .observed import ObservedMatrix
-from .sweeps import Float
+from .sweeps import Float, open_sweep
 
 __all__ = ["Sample", "Sketch", "draw"]
 
@@ -94,10 +94,9 @@ class Sample:
 
     def __init__(self, M: ObservedMatrix, size: int = 20_000) -> None:
         k = np.arange(0, M.nnz, max(1, M.nnz // size))
-        self.rows, self.values = M.rows[k], M.values[k]
-        self.columns = np.searchsorted(M.indptr, k, side="right") - 1
+        self.M = ObservedMatrix(np.searchsorted(k, M.indptr), M.rows[k], M.values[k], M.shape)
+        self.sweep = open_sweep(self.M, "auto")
 
     def residual(self, U: Float, V: Float) -> Float:
-        """U Vᵀ - x there; V is n x r."""
-        e: Float = np.einsum("kr,kr->k", U[self.rows], V[self.columns]) - self.values
-        return e
+        """U Vᵀ - x there; V is n x r, and r may be 0."""
+        return self.sweep.residual(U, V) if U.shape[1] else -self.M.values.astype(np.float64)

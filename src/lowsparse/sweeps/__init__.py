@@ -123,7 +123,8 @@ class Robust:
 
     A column with little weight does not determine its r coefficients. (10⁻¹⁰ + shrink lack³) r / m is added to the
     diagonal of its normal equations, and lack goes from 1 (Σw ≤ r) to 0 (Σw ≥ 2r); coefficients longer than `largest`
-    become zero if Σw is not `enough`.
+    become zero if Σw is not `enough`. The `ridge`, times the mean weight of the column, is added there too: a column
+    that fits badly is not shrunk the more for it. With a ridge U need not be orthonormal.
     """
 
     c: float  # in the last turn
@@ -132,6 +133,7 @@ class Robust:
     p: float = 1.0  # the exponent, of Kind.POWER alone
     turns: int = 1
     shrink: float = 0.0
+    ridge: float = 0.0
     largest: float = np.inf
     bound: float = 0.0  # residuals up to this are counted, column by column
     unit: float = 1.0  # of the magnitudes that are counted

@@ -92,6 +92,7 @@ class ColumnSweep:
             how.p,
             how.turns,
             how.shrink,
+            how.ridge,
             how.largest,
             how.bound,
             how.unit,

@@ -159,7 +159,9 @@ class ColumnSweep:
                 gram = np.stack([B[a:b].T @ weighted[a:b] for a, b in pairwise(block.indicator.indptr)])
                 weight = block.indicator @ w
                 lack = np.clip(2 - weight / r, 0, 1)
-                gram += ((1e-10 + how.shrink * lack**3) * r / len(U))[:, None, None] * np.eye(r)
+                ridge = how.ridge * weight / np.maximum(np.diff(block.indicator.indptr), 1)
+                ridge += (1e-10 + how.shrink * lack**3) * r / len(U)
+                gram += ridge[:, None, None] * np.eye(r)
                 v = cholesky_solve(cholesky(gram), block.indicator @ (weighted * x[:, None]))
                 v[(np.sum(v**2, axis=1) > how.largest**2) & (weight < enough(r))] = 0.0
                 e = np.einsum("kr,kr->k", B, v[block.owner]) - x

@@ -1,0 +1,214 @@
+"""RobustImputer: missing entries filled, and if asked gross errors replaced, by what the other entries say."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.impute import MissingIndicator
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+
+from ..imputation import Imputation
+from .samples import as_they_came, observed, read, require_choice, seed
+
+__all__ = ["RobustImputer"]
+
+
+class RobustImputer(TransformerMixin, BaseEstimator):
+    """Fill the holes of a table by a low-rank model that gross errors do not lead astray.
+
+    Rows are samples. The model is x_ij ≈ level_j + offset_i + (A Bᵀ)_ij in units of each feature's spread (see
+    `lowsparse.imputation`). A new row is regressed robustly on what was learnt, so it may have holes and outliers too.
+
+    Parameters
+    ----------
+    rank : int or "auto"
+        The largest rank of A Bᵀ. How much of it is used is decided by entries kept aside; "auto" sets no limit but what
+        the number of entries allows.
+    clean : bool
+        Replace entries that were observed but are gross errors, too; else they stay as they are.
+    missing_values : number or NaN
+        What stands for a missing entry. None and pandas' NA are missing in any case.
+    add_indicator : bool
+        Append columns that say where entries were missing (`sklearn.impute.MissingIndicator`).
+    keep_empty_features : bool
+        Keep features of which nothing was observed in `fit`, filled with 0; else they are left out.
+    absent : "missing" or "zero"
+        What a scipy.sparse matrix does not store is unknown, or zero. What comes back is dense.
+    max_iter, backend
+        As in `lowsparse.solve`.
+    random_state : int, Generator, RandomState or None
+        Of the entries kept aside. The same data and seed give the same bits.
+
+    Attributes
+    ----------
+    model_ : lowsparse.imputation.Imputation
+        What was learnt, with ``result``, the `Result` of its low-rank part, and ``noise``.
+    rank_ : int
+        The rank it has.
+    outliers_ : csr_array, n_samples x n_features
+        The gross errors of the training data: X less what it should have been.
+    indicator_ : MissingIndicator, if asked for
+    n_iter_, n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lowsparse import RobustImputer
+    >>> rng = np.random.default_rng(5)
+    >>> truth = 20 + rng.standard_normal((120, 2)) @ rng.standard_normal((2, 15))
+    >>> X = truth.copy()
+    >>> X[rng.random(X.shape) < 0.2] = np.nan
+    >>> X[3, 4] = 9999.0
+    >>> filled = RobustImputer(clean=True).fit_transform(X)
+    >>> bool(np.abs(filled - truth).max() < 0.1)
+    True
+    """
+
+    def __init__(
+        self,
+        rank: int | str = "auto",
+        *,
+        clean: bool = False,
+        missing_values: float = np.nan,
+        add_indicator: bool = False,
+        keep_empty_features: bool = False,
+        absent: str = "missing",
+        max_iter: int = 500,
+        backend: str = "auto",
+        random_state: Any = 0,
+    ) -> None:
+        self.rank = rank
+        self.clean = clean
+        self.missing_values = missing_values
+        self.add_indicator = add_indicator
+        self.keep_empty_features = keep_empty_features
+        self.absent = absent
+        self.max_iter = max_iter
+        self.backend = backend
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the model.
+
+        Parameters
+        ----------
+        X : n_samples x n_features
+            NumPy (NaN is missing), masked arrays, data frames, scipy.sparse, an `ObservedMatrix`, tensors.
+        y
+            Not used.
+        """
+        require_choice("absent", self.absent, ("missing", "zero"))
+        for name in ("clean", "add_indicator", "keep_empty_features"):
+            require_choice(name, getattr(self, name), (True, False))
+        samples = self._read(X, reset=True)
+        M = observed(samples)
+        if M is None:
+            raise ValueError("X has no observed entry: there is nothing to learn from")
+        if self.add_indicator:
+            self.indicator_ = MissingIndicator(error_on_new=False).fit(_dense(samples))
+        self._kept = M.column_counts > 0
+        if not self._kept.all() and not self.keep_empty_features:
+            warnings.warn(
+                f"RobustImputer: {np.count_nonzero(~self._kept)} features have no observed entry and are left out; "
+                "keep_empty_features=True keeps them, filled with 0",
+                stacklevel=2,
+            )
+        self.model_ = Imputation.fit(
+            M, self.rank, max_iter=self.max_iter, backend=self.backend, random_state=seed(self.random_state)
+        )
+        self.rank_ = self.model_.rank
+        result = self.model_.result
+        self.n_iter_ = result.n_iter
+        if not self.model_.converged:
+            warnings.warn(f"RobustImputer: {result.status.value}: {result.message}", ConvergenceWarning, stacklevel=2)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Fill the holes of samples; with `clean`, replace their gross errors too.
+
+        Parameters
+        ----------
+        X : n_samples x n_features
+            Anything `fit` takes; rows that were fitted, or new ones.
+
+        Returns
+        -------
+        n_samples x n_features (less the empty ones, with indicators if asked for), in the kind of container X is.
+        """
+        check_is_fitted(self)
+        samples = self._read(X, reset=False)
+        filled = _dense(samples).copy()
+        missing = np.isnan(filled)
+        fitted = self._fitted(samples)
+        wrong = missing | (self._outlying(filled, fitted) if self.clean else False)
+        filled[wrong] = fitted[wrong]
+        if not self.keep_empty_features:
+            filled = filled[:, self._kept]
+        if self.add_indicator:
+            filled = np.hstack([filled, self.indicator_.transform(_dense(samples)).astype(filled.dtype)])
+        whole = filled.shape[1] == samples.shape[1] and not self.add_indicator
+        return as_they_came(self, filled, X, None if whole else self.get_feature_names_out())
+
+    def outliers(self, X: Any) -> sparse.csr_array:
+        """The gross errors of samples: X less what it should have been, where that is more than four times the noise.
+
+        Parameters
+        ----------
+        X : n_samples x n_features
+            Samples, new or not.
+
+        Returns
+        -------
+        csr_array, n_samples x n_features, only on observed entries, only non-zeros
+        """
+        check_is_fitted(self)
+        samples = self._read(X, reset=False)
+        given, fitted = _dense(samples), self._fitted(samples)
+        wrong = self._outlying(given, fitted)
+        return sparse.csr_array(np.where(wrong, given - fitted, 0.0).astype(samples.dtype))
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """The names of the features that come back; of an indicator, "missingindicator_" and the feature's name."""
+        check_is_fitted(self)
+        names = _check_feature_names_in(self, input_features)
+        kept = names if self.keep_empty_features else names[self._kept]
+        if not self.add_indicator:
+            return np.asarray(kept, dtype=object)
+        return np.concatenate([kept, self.indicator_.get_feature_names_out(names)]).astype(object)
+
+    def _read(self, X: Any, *, reset: bool) -> Any:
+        return read(self, X, reset=reset, absent=self.absent, missing_values=self.missing_values)
+
+    def _fitted(self, samples: Any) -> NDArray[np.float64]:
+        """What the model says of each entry; 0 of features it knows nothing of."""
+        fitted = self.model_.predict(observed(samples.T), samples.shape[0], self.backend)
+        fitted[:, ~self._kept] = 0.0
+        return fitted
+
+    def _outlying(self, given: NDArray[Any], fitted: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Which observed entries are gross errors."""
+        with np.errstate(invalid="ignore"):
+            return (np.abs(given - fitted) > self.model_.tolerance) & self._kept
+
+
+def _dense(samples: Any) -> NDArray[Any]:
+    """As an array, NaN where nothing is known."""
+    if isinstance(samples, np.ndarray):
+        return samples
+    whole = np.full(samples.shape, np.nan, samples.dtype)
+    entries = samples.tocoo()
+    whole[entries.row, entries.col] = entries.data
+    return whole

@@ -1,0 +1,228 @@
+"""RobustPCA: principal components of samples with missing entries and gross errors, and of new samples too."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+
+from ..lines import WILD
+from ..lowrank import LowRank
+from ..observed import ObservedMatrix
+from ..result import Result
+from ..solve import solve
+from ..solvers import Solver
+from ..sweeps import Float
+from .samples import location, observed, read, require_choice, seed
+from .subspace import SubspaceMixin, principal_axes
+
+__all__ = ["RobustPCA"]
+
+
+def spatial_median(points: Float, turns: int = 50) -> Float:
+    """The point with the smallest sum of distances to the rows of `points`, by Weiszfeld's iteration.
+
+    >>> spatial_median(np.array([[0.0, 0.0], [0.0, 2.0], [2.0, 0.0], [0.0, 0.0], [90.0, 0.0]])).round(3).tolist()
+    [0.0, 0.0]
+    """
+    at = np.median(points, axis=0)
+    unit = float(np.median(np.linalg.norm(points - at, axis=1))) or 1.0
+    for _ in range(turns):
+        near = 1.0 / np.maximum(np.linalg.norm(points - at, axis=1), 1e-9 * unit)
+        at = near @ points / near.sum()
+    return np.asarray(at, dtype=np.float64)
+
+
+class RobustPCA(ClassNamePrefixFeaturesOutMixin, SubspaceMixin, TransformerMixin, BaseEstimator):
+    """Principal components of samples that have holes and gross errors: X = scores · components + mean + outliers.
+
+    Rows are samples. The model is that of `lowsparse.solve`, L of low rank plus S sparse on the observed entries, and
+    the axes are those of L. New samples may have holes and outliers too: `transform` regresses each of them robustly
+    on the components. One scale of noise is assumed for all features: where their units differ, put scikit-learn's
+    `RobustScaler` in front, which takes NaN.
+
+    Parameters
+    ----------
+    n_components : int or "auto"
+        The rank of L. "auto" tries one rank after the other as long as entries kept aside are predicted better.
+    center : None, "median" or "robust"
+        What is taken off first: nothing; the medians of the features; or a centre fitted with the subspace, the
+        spatial median of the rows of a robust fit with one component more. Never the plain mean: an outlier would
+        spread over the whole column of its feature.
+    method : str or a solver of `lowsparse.solvers`
+    max_iter, tol, backend
+        As in `lowsparse.solve`.
+    max_rank : int, optional
+        The largest rank to try if `n_components` is "auto".
+    absent : "missing" or "zero"
+        What a scipy.sparse matrix does not store is unknown, or zero (then the data are made dense).
+    warm_start : bool
+        Start from the last fit.
+    random_state : int, Generator, RandomState or None
+        The same data and seed give the same bits.
+
+    Attributes
+    ----------
+    components_ : n_components x n_features
+        Orthonormal rows, by descending singular value.
+    singular_values_ : n_components
+        Of the low-rank part of the training data.
+    mean_ : n_features, or None if `center` is
+    explained_variance_, explained_variance_ratio_ : n_components
+        Variances of the scores, and their shares in the variance of the data without outliers: that of all scores and
+        of what is left of the inliers, summed over the features.
+    noise_ : float
+        The standard deviation of the inliers about the low-rank part.
+    outliers_ : csr_array, n_samples x n_features
+        The gross errors of the training data: on observed entries only, non-zeros only.
+    result_ : lowsparse.Result
+        Of the centred data, with ``status``, ``message``, ``trace`` and ``diagnostics``.
+    n_iter_, n_components_, n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lowsparse import RobustPCA
+    >>> rng = np.random.default_rng(3)
+    >>> X = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 12))
+    >>> truth = X.copy()
+    >>> X[rng.random(X.shape) < 0.2] = np.nan
+    >>> X[rng.random(X.shape) < 0.05] += 20
+    >>> pca = RobustPCA(n_components=2).fit(X[:50])
+    >>> new = pca.inverse_transform(pca.transform(X[50:]))  # rows it has not seen
+    >>> bool(np.allclose(new, truth[50:], atol=1e-6))
+    True
+    """
+
+    def __init__(
+        self,
+        n_components: int | str = 2,
+        *,
+        center: str | None = None,
+        method: str | Solver = "auto",
+        max_iter: int = 500,
+        tol: float = 1e-8,
+        max_rank: int | None = None,
+        absent: str = "missing",
+        warm_start: bool = False,
+        backend: str = "auto",
+        random_state: Any = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.center = center
+        self.method = method
+        self.max_iter = max_iter
+        self.tol = tol
+        self.max_rank = max_rank
+        self.absent = absent
+        self.warm_start = warm_start
+        self.backend = backend
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the components.
+
+        Parameters
+        ----------
+        X : n_samples x n_features
+            NumPy (NaN is missing), masked arrays, data frames, scipy.sparse, an `ObservedMatrix`, tensors.
+        y
+            Not used.
+        """
+        require_choice("center", self.center, (None, "median", "robust"))
+        require_choice("absent", self.absent, ("missing", "zero"))
+        samples = read(self, X, reset=not (self.warm_start and hasattr(self, "components_")), absent=self.absent)
+        n, d = samples.shape
+        rank = self.n_components
+        if rank != "auto" and (
+            isinstance(rank, bool | str) or not isinstance(rank, int | np.integer) or not 1 <= rank <= min(n, d)
+        ):
+            raise ValueError(
+                f"n_components must be 'auto' or a whole number from 1 to min(n_samples, n_features), not {rank!r} "
+                f"with n_samples = {n} and n_features = {d}"
+            )
+        M = observed(samples)
+        if M is None:
+            raise ValueError("X has no observed entry: there is nothing to learn from")
+        start = self._last_fit(samples, rank) if self.warm_start else "svd"
+        self.mean_ = None
+        if self.center is not None:
+            self.mean_ = location(M)
+            if self.center == "robust":
+                self.mean_ += self._centre(_shifted(M, self.mean_), rank)
+            M = _shifted(M, self.mean_)
+        self._take(self._solve(M, rank, start))
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
+        """Learn the components and give back the scores: the same as ``fit(X).transform(X)``."""
+        return self.fit(X, y, **fit_params).transform(X)
+
+    def _solve(self, M: ObservedMatrix, rank: Any, start: str | LowRank = "svd") -> Result:
+        return solve(
+            M,
+            rank,
+            max_rank=self.max_rank if rank == "auto" else None,
+            method=self.method,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            backend=self.backend,
+            start=start,
+            random_state=seed(self.random_state),
+        )
+
+    def _last_fit(self, samples: Any, rank: Any) -> str | LowRank:
+        """As a start: the components, and the scores these samples have on them."""
+        if not hasattr(self, "components_") or rank != len(self.components_):
+            return "svd"
+        scores = self._scores(self._centred(samples), samples.shape[0])
+        return LowRank(scores, self.components_) if np.linalg.matrix_rank(scores) == rank else "svd"
+
+    def _centre(self, M: ObservedMatrix, rank: Any) -> Float:
+        """A point on the affine subspace that the rows of M lie on: in a fit of one rank more, it is a subspace."""
+        if rank != "auto" and rank + 1 > min(M.shape):
+            return np.zeros(M.shape[1])
+        scores, _, components = principal_axes(self._solve(M, rank if rank == "auto" else rank + 1).L)
+        return spatial_median(scores) @ components
+
+    def _take(self, result: Result) -> None:
+        """Set the attributes."""
+        if not result.converged:
+            warnings.warn(f"RobustPCA: {result.status.value}: {result.message}", ConvergenceWarning, stacklevel=3)
+        M = result.M
+        scores, self.singular_values_, self.components_ = principal_axes(result.L)
+        self.result_, self.n_iter_, self.noise_ = result, result.n_iter, result.noise
+        self.n_components_ = len(self.components_)
+        self.outliers_ = sparse.csr_array(result.S)
+        magnitudes = np.abs(M.values[M.values != 0]).astype(np.float64)
+        self._unit = float(np.median(magnitudes)) if magnitudes.size else 1.0
+        self._largest = WILD * float(np.median(np.linalg.norm(scores, axis=1))) or np.inf
+        self.explained_variance_ = np.var(scores, axis=0, ddof=min(1, len(scores) - 1))
+        total = float(self.explained_variance_.sum()) + _unexplained_variance(result)
+        self.explained_variance_ratio_ = self.explained_variance_ / (total or 1.0)
+
+
+def _shifted(M: ObservedMatrix, by: NDArray[np.float64]) -> ObservedMatrix:
+    """M less a number for each column."""
+    return M.with_values((M.values - np.repeat(by, M.column_counts)).astype(M.dtype))
+
+
+def _unexplained_variance(result: Result) -> float:
+    """The mean squares of what L leaves of each feature's entries that are not outliers, summed over the features."""
+    M, good = result.M, ~result.is_outlier
+    column = M.columns_of_entries()[good]
+    e = M.values[good] - result.L.at(M.rows[good], column)
+    counts = np.bincount(column, minlength=M.shape[1])
+    return float(np.sum(np.bincount(column, weights=e**2, minlength=M.shape[1]) / np.maximum(counts, 1)))

@@ -1,0 +1,102 @@
+"""What the estimators share: samples in, checked as scikit-learn checks them, and samples out as they came."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import sklearn
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_array, validate_data
+
+from ..containers import recognised, rewrap, unwrap
+from ..observed import ObservedMatrix
+
+__all__ = ["as_they_came", "location", "observed", "read", "require_choice", "require_number", "seed"]
+
+Samples = Any  # a float array with NaN where nothing is known, or a csr_array of what is known
+
+
+def read(
+    estimator: BaseEstimator, X: Any, *, reset: bool, absent: str = "missing", missing_values: float = np.nan
+) -> Samples:
+    """Check X and make it a float array (NaN is missing), or a csr_array whose stored entries are the observed ones.
+
+    With ``absent="zero"`` what a sparse matrix does not store is a zero that was observed. A number can stand for
+    missing entries.
+    """
+    known = X.to_scipy() if isinstance(X, ObservedMatrix) else unwrap(X) if recognised(X) else X
+    if isinstance(known, np.ma.MaskedArray):
+        known = np.ma.filled(known.astype(np.promote_types(known.dtype, np.float32)), np.nan)
+    array: Any = check_array(
+        known,
+        accept_sparse="csr",
+        dtype=[np.float64, np.float32],
+        ensure_all_finite="allow-nan",
+        estimator=estimator,
+        input_name="X",
+    )
+    validate_data(estimator, X if hasattr(X, "columns") else array, reset=reset, skip_check_array=True)
+    if absent == "zero" and not isinstance(array, np.ndarray):
+        array = array.toarray()
+    if isinstance(array, np.ndarray):
+        known = array != missing_values
+        return array if known.all() else np.where(known, array, np.nan)
+    known = ~np.isnan(array.data) & (array.data != missing_values)
+    entries = array.tocoo()
+    return sparse.csr_array((entries.data[known], (entries.row[known], entries.col[known])), shape=array.shape)
+
+
+def observed(samples: Samples) -> ObservedMatrix | None:
+    """The entries, sorted by feature; None if there are none."""
+    if not isinstance(samples, np.ndarray):
+        return ObservedMatrix.from_scipy(samples) if samples.nnz else None
+    return None if np.isnan(samples).all() else ObservedMatrix.from_dense(samples)
+
+
+def location(M: ObservedMatrix) -> NDArray[np.float64]:
+    """The median of each column of M; 0 where nothing is observed.
+
+    >>> location(ObservedMatrix.from_dense([[1.0, np.nan], [2.0, np.nan], [9.0, np.nan]])).tolist()
+    [2.0, 0.0]
+    """
+    # by column, then by value: the median of a column lies in the middle of its part
+    order = np.lexsort((M.values, M.columns_of_entries()))
+    values = M.values[order].astype(np.float64)
+    counts, first = M.column_counts, M.indptr[:-1]
+    low = np.minimum(first + (counts - 1) // 2, values.size - 1)
+    high = np.minimum(first + counts // 2, values.size - 1)
+    return np.where(counts > 0, (values[low] + values[high]) / 2, 0.0)
+
+
+def as_they_came(estimator: Any, values: NDArray[Any], X: Any, columns: Any = None) -> Any:
+    """The kind of container X is, with its index and with these columns; an array if scikit-learn is to decide.
+
+    `set_output` decides for one estimator (``"default"`` is an array), ``sklearn.set_config`` for all.
+    """
+    if getattr(estimator, "_sklearn_output_config", {}).get("transform") is not None:
+        return values
+    if sklearn.get_config()["transform_output"] != "default":
+        return values
+    return rewrap(values, X, columns=columns) if recognised(X) else values
+
+
+def require_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
+    """Raise unless the value is one of the choices."""
+    if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}")
+
+
+def require_number(name: str, value: Any, what: str, right: bool) -> None:
+    """Raise unless the value is a number, and right."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating) or not right:
+        raise ValueError(f"{name} must be {what}, not {value!r}")
+
+
+def seed(random_state: Any) -> Any:
+    """`random_state` as `solve` takes it: of a RandomState, which scikit-learn allows, a number is drawn."""
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    return random_state

@@ -1,0 +1,154 @@
+"""StreamingRobustPCA: principal components of samples that keep coming, with missing entries and gross errors."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+
+from ..streaming import Stream
+from ..sweeps import Float
+from .samples import observed, read, require_choice
+from .subspace import SubspaceMixin, signs
+
+__all__ = ["StreamingRobustPCA"]
+
+
+class StreamingRobustPCA(ClassNamePrefixFeaturesOutMixin, SubspaceMixin, TransformerMixin, BaseEstimator):
+    """Robust principal components of a stream of samples, in bounded memory and without a step size.
+
+    `partial_fit` takes rows as they come, with holes and outliers; in what batches they come makes no difference.
+    What is kept of the past are sums, a few numbers for each feature and pair of components (see
+    `lowsparse.streaming`). `transform` regresses samples robustly on the components of now, as `RobustPCA` does.
+
+    Parameters
+    ----------
+    n_components : int
+        The dimension of the subspace.
+    half_life : float, optional
+        In samples: one that is so old counts half, so that the components follow a scene that changes. None: all
+        samples count the same, for ever.
+    absent : "missing" or "zero"
+        What a scipy.sparse matrix does not store is unknown, or zero.
+    backend : "auto", "native" or "numpy"
+
+    Attributes
+    ----------
+    components_ : n_components x n_features
+        Orthonormal rows, those with most energy first.
+    singular_values_ : n_components
+        Of the samples so far without noise and outliers, each counted by its age.
+    noise_ : float
+        The standard deviation of the inliers.
+    mean_ : None
+        Nothing is taken off.
+    stream_ : lowsparse.streaming.Stream
+    n_samples_seen_, n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lowsparse import StreamingRobustPCA
+    >>> rng = np.random.default_rng(4)
+    >>> truth = rng.standard_normal((300, 2)) @ rng.standard_normal((2, 20))
+    >>> X = truth.copy()
+    >>> X[rng.random(X.shape) < 0.2] = np.nan
+    >>> X[rng.random(X.shape) < 0.05] += 20
+    >>> pca = StreamingRobustPCA(n_components=2)
+    >>> for batch in np.array_split(X, 10):
+    ...     pca = pca.partial_fit(batch)
+    >>> bool(np.allclose(pca.inverse_transform(pca.transform(X)), truth, atol=1e-4))
+    True
+    """
+
+    mean_ = None
+    stream_: Stream
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        half_life: float | None = None,
+        absent: str = "missing",
+        backend: str = "auto",
+    ) -> None:
+        self.n_components = n_components
+        self.half_life = half_life
+        self.absent = absent
+        self.backend = backend
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Begin anew, with these samples.
+
+        Parameters
+        ----------
+        X : n_samples x n_features
+            NumPy (NaN is missing), masked arrays, data frames, scipy.sparse, an `ObservedMatrix`, tensors.
+        y
+            Not used.
+        """
+        return self._push(X, begin=True)
+
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Go on with these samples.
+
+        Parameters
+        ----------
+        X : n_samples x n_features
+            Anything `fit` takes.
+        y
+            Not used.
+        """
+        return self._push(X, begin=not hasattr(self, "stream_"))
+
+    def _push(self, X: Any, *, begin: bool) -> Self:
+        require_choice("absent", self.absent, ("missing", "zero"))
+        samples = read(self, X, reset=begin, absent=self.absent)
+        n, d = samples.shape
+        stream = self._new_stream(d) if begin else self.stream_
+        M = observed(samples.T)
+        if M is None:
+            stream.wait(n)
+        else:
+            stream.push(M)
+        self.stream_, self.n_samples_seen_ = stream, stream.samples
+        return self
+
+    def _new_stream(self, features: int) -> Stream:
+        rank = self.n_components
+        if isinstance(rank, bool) or not isinstance(rank, int | np.integer) or not 1 <= rank <= features:
+            raise ValueError(
+                f"n_components must be a whole number from 1 to n_features, not {rank!r} with n_features = {features}"
+            )
+        return Stream(features, int(rank), half_life=self.half_life, backend=self.backend)
+
+    @property
+    def components_(self) -> Float:  # type: ignore[override]
+        """Orthonormal rows, those with most energy first."""
+        return np.ascontiguousarray((self.stream_.U * signs(self.stream_.U.T)).T)
+
+    @property
+    def singular_values_(self) -> Float:
+        """Of the samples so far without noise and outliers, each counted by its age."""
+        return self.stream_.singular_values
+
+    @property
+    def noise_(self) -> float:  # type: ignore[override]
+        """The standard deviation of the inliers."""
+        return self.stream_.noise
+
+    @property
+    def _unit(self) -> float:  # type: ignore[override]
+        return self.stream_.placement.unit
+
+    @property
+    def _largest(self) -> float:  # type: ignore[override]
+        return self.stream_.placement.largest

@@ -1,0 +1,185 @@
+"""RobustImputer: holes filled by what is true, errors found, scikit-learn's contract kept."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from conftest import assert_close
+
+pytest.importorskip("sklearn")
+
+from sklearn.exceptions import NotFittedError
+from sklearn.impute import KNNImputer, SimpleImputer
+
+import lowsparse as ls
+from lowsparse import RobustImputer
+from lowsparse.imputation import Imputation
+
+
+def table(seed=0, n=200, d=20, rank=2, noise=0.0, missing=0.2, wrong=0.03):
+    """Columns in units of their own, with holes and gross errors: (X, truth, where X is wrong)."""
+    rng = np.random.default_rng([23, seed])
+    units = 10.0 ** rng.uniform(-2, 3, d)
+    truth = units * (rng.uniform(-5, 5, d) + rng.standard_normal((n, rank)) @ rng.standard_normal((rank, d)))
+    X = truth + noise * units * rng.standard_normal(truth.shape)
+    bad = rng.random(X.shape) < wrong
+    X[bad] += (units * rng.choice([-30.0, 30.0], X.shape))[bad]
+    hidden = rng.random(X.shape) < missing
+    X[hidden] = np.nan
+    return X, truth, bad & ~hidden
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_exact_data_are_filled_exactly_and_errors_replaced(seed):
+    X, truth, bad = table(seed)
+    imputer = RobustImputer(clean=True)
+    filled = imputer.fit_transform(X)
+    spread = truth.std(axis=0)
+    assert np.max(np.abs(filled - truth) / spread) < 1e-6
+    assert np.array_equal(imputer.outliers(X).toarray() != 0, bad)
+    assert imputer.rank_ == 3  # and the level
+
+
+def test_observed_entries_stay_as_they_are():
+    X, truth, bad = table(4)
+    filled = RobustImputer().fit_transform(X)
+    seen = ~np.isnan(X)
+    assert np.array_equal(filled[seen], X[seen])
+    assert np.max((np.abs(filled - truth) / truth.std(axis=0))[~seen]) < 1e-6
+    assert (np.abs(filled - truth) > 1e-3)[bad].all()
+
+
+def test_with_noise_it_is_better_than_what_there_is():
+    X, truth, _ = table(5, noise=0.3, rank=3)
+    holes = np.isnan(X)
+    spread = truth.std(axis=0)
+
+    def error(filled):
+        return np.mean((np.abs(filled - truth) / spread)[holes])
+
+    ours = error(RobustImputer().fit_transform(X))
+    assert ours < 0.5 * error(KNNImputer().fit_transform(X))
+    assert ours < 0.3 * error(SimpleImputer(strategy="median").fit_transform(X))
+
+
+def test_new_rows_are_filled_each_by_itself():
+    X, truth, _ = table(6, n=260)
+    imputer = RobustImputer(clean=True).fit(X[:200])
+    together = imputer.transform(X[200:])
+    assert np.max(np.abs(together - truth[200:]) / truth.std(axis=0)) < 1e-6
+    alone = np.vstack([imputer.transform(x[None]) for x in X[200:]])
+    assert np.max(np.abs(together - alone) / truth.std(axis=0)) < 1e-13
+
+
+def test_a_unit_is_a_unit():
+    X, truth, _ = table(7, noise=0.2)
+    units = 10.0 ** np.arange(-10, 10)
+    spread, holes = truth.std(axis=0), np.isnan(X)
+    plain, scaled, all_scaled = (RobustImputer().fit_transform(X * by) / by for by in (1.0, units, 255.0))
+    errors = [np.mean((np.abs(filled - truth) / spread)[holes]) for filled in (plain, scaled)]
+    assert errors[1] == pytest.approx(errors[0], rel=0.2)  # scales of columns are shrunk a little towards each other
+    assert_close(all_scaled / spread, plain / spread, 1e-9)
+
+
+def test_ratings_with_few_entries_per_line():
+    rng = np.random.default_rng(8)
+    users, items = rng.standard_normal(300), rng.standard_normal(200)
+    taste = rng.standard_normal((300, 2)) @ rng.standard_normal((2, 200))
+    truth = 3.5 + 0.5 * users[:, None] + 0.5 * items + 0.3 * taste
+    X = np.where(rng.random(truth.shape) < 0.06, np.round(truth + 0.3 * rng.standard_normal(truth.shape)), np.nan)
+    holes = np.isnan(X)
+    filled = RobustImputer().fit_transform(X)
+    medians = SimpleImputer(strategy="median").fit_transform(X)
+    offsets_alone = truth - 0.3 * taste
+    error = np.mean(np.abs(filled - truth)[holes])
+    assert error < 0.7 * np.mean(np.abs(medians - truth)[holes])
+    assert error < 1.3 * np.mean(np.abs(offsets_alone - truth)[holes])
+    assert RobustImputer().fit(X).model_.preparation.offset.any()
+
+
+def test_noise_is_filled_with_levels_and_it_says_so():
+    X = 7 + np.random.default_rng(9).standard_normal((120, 10))
+    X[::7, 3] = np.nan
+    imputer = RobustImputer().fit(X)
+    assert imputer.rank_ == 0
+    assert "L = 0" in imputer.model_.result.message
+    filled = imputer.transform(X)
+    assert np.abs(filled[::7, 3] - 7).max() < 0.5
+
+
+def test_rows_without_entries_get_levels():
+    X, _, _ = table(10)
+    imputer = RobustImputer().fit(X)
+    nothing = np.full((2, 20), np.nan)
+    assert_close(
+        imputer.transform(nothing)[0], imputer.model_.preparation.scale * imputer.model_.preparation.level, 1e-12
+    )
+
+
+def test_features_without_entries():
+    X, _, _ = table(11, d=6, rank=1)
+    X[:, 2] = np.nan
+    with pytest.warns(UserWarning, match="1 features have no observed entry"):
+        imputer = RobustImputer().fit(X)
+    assert imputer.transform(X).shape == (200, 5)
+    assert imputer.get_feature_names_out().tolist() == ["x0", "x1", "x3", "x4", "x5"]
+    kept = RobustImputer(keep_empty_features=True).fit(X)
+    assert not kept.transform(X)[:, 2].any()
+    X[5, 2] = 3.0  # known of a new row: it stays
+    assert kept.transform(X)[5, 2] == 3.0
+
+
+def test_an_indicator_says_where_entries_were_missing():
+    X, _, _ = table(12, d=5, rank=1)
+    X[:, 4] = 1.0 + np.arange(200)
+    imputer = RobustImputer(add_indicator=True).fit(X)
+    out = imputer.transform(X)
+    assert np.array_equal(out[:, 5:], np.isnan(X[:, :4]))
+    assert imputer.get_feature_names_out().tolist()[5:] == [f"missingindicator_x{k}" for k in range(4)]
+
+
+def test_a_number_can_stand_for_missing_entries():
+    X, _, _ = table(13)
+    marked = np.where(np.isnan(X), -999.0, X)
+    assert np.array_equal(RobustImputer(missing_values=-999).fit_transform(marked), RobustImputer().fit_transform(X))
+
+
+def test_sparse_tables_come_back_dense():
+    X, _, _ = table(14)
+    rows, columns = np.nonzero(~np.isnan(X))
+    A = sparse.csc_matrix((X[rows, columns], (rows, columns)), shape=X.shape)
+    assert np.array_equal(RobustImputer().fit_transform(A), RobustImputer().fit_transform(X))
+
+
+def test_the_rank_is_a_limit():
+    X, _, _ = table(15, rank=4, noise=0.1)
+    assert RobustImputer(rank=2).fit(X).rank_ == 2
+    assert RobustImputer(rank=10).fit(X).rank_ >= 4
+
+
+@pytest.mark.parametrize("rank", [0, -1, 1.5, "many", True])
+def test_a_rank_that_is_none_is_refused(rank):
+    with pytest.raises(ValueError, match="rank must be"):
+        RobustImputer(rank=rank).fit(table()[0])
+
+
+def test_what_does_not_work_is_said():
+    X, _, _ = table()
+    with pytest.raises(ValueError, match="no observed entry"):
+        RobustImputer().fit(np.full((4, 3), np.nan))
+    with pytest.raises(ValueError, match="clean must be"):
+        RobustImputer(clean="yes").fit(X)
+    with pytest.raises(NotFittedError):
+        RobustImputer().transform(X)
+
+
+def test_placing_the_fitted_rows_gives_the_fit():
+    # with noise the fit itself ends by regressing rows: what transform does changes it little
+    X, truth, _ = table(16, noise=0.3)
+    M = ls.ObservedMatrix.from_dense(X)
+    model = Imputation.fit(M)
+    i, j = np.indices(X.shape)
+    L = model.preparation.undo(i, j, model.result.L.to_dense())
+    placed = model.predict(M.T, len(X))
+    spread = truth.std(axis=0)
+    assert np.sqrt(np.mean(((placed - L) / spread) ** 2)) < 0.3 * np.sqrt(np.mean(((L - truth) / spread) ** 2))
