@@ -35,8 +35,8 @@ outliers, noise                one pass             two passes           GRASTA,
 25 % of size 8, noise 0.1      8.3e-3 (9.4e-3)      8.2e-3 (9.3e-3)      3.9e-2 (5.9e-2)      1.9e-2 (2.6e-2)
 =============================  ===================  ===================  ===================  =================
 
-With noise, `lowsparse.solve` on all samples at once gets 7.0e-3 and 8.2e-3. GRASTA (mu_max = 15, from a random start)
-takes a tenth of the time.
+With noise, `lowsparse.solve` on all samples at once gets 7.0e-3 and 8.2e-3. GRASTA (mu_max = 15, from a random start;
+one that is solved for gains a factor of two at most) takes a third to a thirtieth of the time.
 
 Y. Chi, Y. C. Eldar, R. Calderbank: PETRELS: parallel subspace estimation and tracking by recursive least squares from
 partial observations. IEEE Transactions on Signal Processing 61(23), 2013: these sums, without robustness.
@@ -58,7 +58,7 @@ from .scale import robust_scale
 from .solve import _one_blas_thread, solve
 from .solvers import Ladder
 from .start import left_singular_vectors
-from .sweeps import Float, Robust, open_sweep
+from .sweeps import BACKENDS, Float, Robust, open_sweep
 from .sweeps.reference import cholesky, cholesky_solve
 
 __all__ = ["Learnt", "Stream", "Sums"]
@@ -74,7 +74,7 @@ SHRINK = 0.01  # of samples that do not determine their coefficients
 REMEMBERED = 9  # blocks whose noise tells what is usual
 DOUBT = 1.5  # times the usual noise: a block with more is explained badly
 BETTER = 0.9  # times the noise of all others: a rival must have less
-LEAD = 0.05  # of the score of a rival for each sample, if it is to be believed before its time
+LEAD = 0.05  # by so much for each sample a rival must score more, to be believed before its time
 AGAIN = 1.25  # growth of the samples until they are solved anew for those who look before there is a block
 ATTEMPTS = 2  # of the solve; what it misses a rival will find
 POOR = 0.5  # of the usual share of entries that are explained: a feature with less is looked at again,
@@ -144,7 +144,12 @@ class Sums:
 
 @dataclass(frozen=True)
 class Learnt:
-    """A subspace, and what it was learnt from."""
+    """A subspace, and what it was learnt from.
+
+    >>> learnt = Learnt(np.eye(3, 1), Sums.none(3, 1), unit=1.0, recent=(0.1, 0.3, 5.0))
+    >>> learnt.noise, learnt.completed(2).U.shape
+    (0.3, (3, 2))
+    """
 
     U: Float  # m x r, orthonormal, the directions of most energy first
     sums: Sums
@@ -194,8 +199,7 @@ class Block:
         self.M, self.discount, self.fade, self.whole = M, discount, fade, whole
         self.sweep = open_sweep(M, backend)
         self.owner = M.columns_of_entries()
-        sizes = np.abs(M.values[M.values != 0.0]).astype(np.float64)
-        self.unit = float(np.median(sizes)) if whole and sizes.size else unit
+        self.unit = float(np.median(np.abs(M.values[M.values != 0.0]))) if whole else unit
         self.close = EXPLAINED * self.unit  # noise below this is none
 
     def scale(self, e: Float) -> float:
@@ -228,8 +232,8 @@ class Block:
         guess = None if V is None else np.linalg.solve(T, V.T).T
         return self.sweep.regress(U @ T, guess, how).V @ T.T
 
-    def sums(self, V: Float, e: Float, c: float, sigma: float) -> Sums:
-        """Of these samples, given their coefficients V (n x r) and residuals e."""
+    def sums(self, V: Float, e: Float, c: float) -> Sums:
+        """Of these samples, given their coefficients V (n x r) and residuals e; all but the score."""
         (m, n), r = self.M.shape, V.shape[1]
         w = 1 / (1 + (e / c) ** 2)
         omega = self.discount * np.bincount(self.owner, weights=w, minlength=n) / self.M.column_counts
@@ -237,15 +241,18 @@ class Block:
         i, j = np.triu_indices(r)
         A = np.empty((m, r, r))
         A[:, i, j] = A[:, j, i] = self.sweep.product(w, V[:, i] * V[:, j])
-        weight, samples = float(np.sum(omega)), float(np.sum(self.discount))
         return Sums(
             A=A,
             b=self.sweep.product(w * self.M.values, V),
             energy=(V * omega[:, None]).T @ V,
-            weight=weight,
-            samples=samples,
-            score=samples * max(math.log(self.unit / max(sigma, self.close)), 0.0),
+            weight=float(np.sum(omega)),
+            samples=float(np.sum(self.discount)),
+            score=0.0,
         )
+
+    def score(self, sigma: float) -> float:
+        """Of what leaves this noise."""
+        return float(np.sum(self.discount)) * max(math.log(self.unit / max(sigma, self.close)), 0.0)
 
 
 # ---------------------------------------------------------------------- a first block
@@ -298,15 +305,16 @@ class Fit:
         self.given = c is not None
         self.c = block.width(self.e) if c is None else c
 
-    def sums(self, sigma: float = 1.0) -> Sums:
+    def sums(self) -> Sums:
         """Of the past and the block."""
-        return self.old + self.block.sums(self.V, self.e, self.c, sigma)
+        return self.old + self.block.sums(self.V, self.e, self.c)
 
     def learnt(self, sigma: float, recent: tuple[float, ...]) -> Learnt:
         """The end, in the principal axes; σ is the noise of the block, `recent` that of the last ones."""
         if not self.given:
             self.c = self.block.width(self.e)
-        sums = self.sums(sigma)
+        sums = self.sums()
+        sums = replace(sums, score=sums.score + self.block.score(sigma))
         turn = np.linalg.eigh(sums.energy)[1][:, ::-1]
         return Learnt(self.U @ turn, sums.turned(turn.T), self.block.unit, recent[-REMEMBERED:])
 
@@ -355,23 +363,12 @@ class Fit:
         self.U, R = basis(U)
         self.old = self.old.widened(U.shape[1]).turned(R)
         V = np.hstack([self.V, np.zeros((len(self.V), 1))]) @ R.T
-        self._regress(V, self.block.unit**2 * np.eye(U.shape[1]) * len(U))
+        self._regress(V, len(U) * self.block.unit**2 * np.eye(U.shape[1]))  # a sample is as long as √m units
 
     def look_again(self) -> bool:
-        """Regress the features anew that explain few of their entries; whether this has helped any.
-
-        It is for those that had hardly been seen before, or that are not any more what they were; the latter only if
-        the block shows all directions, as nothing of their past remains.
-        """
+        """Regress the features anew that explain few of their entries; whether this has helped any."""
         block, c = self.block, max(self.c, LOOK * self.block.unit)
-        counts = block.M.row_counts
-        near = np.bincount(block.M.rows[np.abs(self.e) <= 3 * c], minlength=len(counts))
-        share = near / np.maximum(counts, 1)
-        usual = float(np.median(share[counts > 0]))
-        past = np.einsum("mkk->m", self.old.A)
-        seen = np.linalg.svd(self.V, compute_uv=False)
-        well = seen[-1] > max(3 * c / EFFICIENT * math.sqrt(len(self.V)), 0.01 * seen[0])
-        share[(counts == 0) | (~well & (past >= 0.1 * np.median(past)))] = 1.0
+        share, usual = self._explained(c)
         if not (share < POOR * usual).any():
             return False
         M = block.M.T
@@ -386,6 +383,23 @@ class Fit:
         self.old = self.old.without(better)
         self.e = block.sweep.residual(self.U, self.V)
         return bool(better.size)
+
+    def _explained(self, c: float) -> tuple[Float, float]:
+        """The share of its entries that a feature explains, and what is usual; 1 if it is not to be looked at again.
+
+        A second look is for features that had hardly been seen before, or are not any more what they were. The latter
+        lose their past, so the block must show all directions.
+        """
+        counts = self.block.M.row_counts
+        near = np.bincount(self.block.M.rows[np.abs(self.e) <= 3 * c], minlength=len(counts))
+        share = near / np.maximum(counts, 1)
+        usual = float(np.median(share[counts > 0]))
+        share[counts == 0] = 1.0
+        sizes = np.linalg.svd(self.V, compute_uv=False)
+        if sizes[-1] < max(3 * c / EFFICIENT * math.sqrt(len(self.V)), 0.01 * sizes[0]):
+            past = np.einsum("mkk->m", self.old.A)
+            share[past >= 0.1 * np.median(past)] = 1.0
+        return share, usual
 
 
 # ---------------------------------------------------------------------- the stream
@@ -456,6 +470,8 @@ class Stream:
                 raise ValueError(f"{name} must be a whole number from 1 to {most}, not {count!r}")
         if half_life is not None and not 0 < half_life < math.inf:
             raise ValueError(f"half_life must be a positive number of samples, or None, not {half_life!r}")
+        if backend not in ("auto", *BACKENDS):
+            raise ValueError(f"unknown backend {backend!r}: choose 'auto' or one of {sorted(BACKENDS)}")
         self.features, self.rank, self.half_life, self.backend = int(features), int(rank), half_life, backend
         self.samples = 0  # that have come
         self.blocks = 0  # that have been taken in,

@@ -20,8 +20,9 @@ The problem is not convex, and where it leads depends on the way there:
 
 - λ comes down step by step. In each step a few components are added, the leading singular vectors of the residuals,
   clipped; those that the data do not bear out shrink to nothing in the passes that follow.
-- c is 2.385 times the robust scale (1.4826 times the median of |e|) of entries kept aside, not of those that are
-  fitted: a fit that is too close would call good entries outliers.
+- c is 2.385 times a scale between those of entries that are fitted and of entries kept aside (1.4826 times the median
+  of |e|): by the first alone a fit that is too close would call good entries outliers, by the second outliers would
+  count for too much.
 - λ is the one with the smallest mean absolute error of the entries kept aside. They may be outliers, but the errors of
   two fits differ by no more than the fits do. If none is better than L = 0 by more than chance, L is zero.
 
@@ -57,6 +58,7 @@ LEAP = 0.4  # if the last left the rank as it was and the errors fell by more th
 FALLING = 0.7
 PASSES = 3  # in each step
 NEW = 3  # components in each step, and one more for each four that are there
+BETWEEN = 0.4  # the power of the scale of what is fitted in c; that of what is not has the rest
 ENTRY = 1.5  # thresholds: the size they have at most, to begin with
 LARGEST_RANK = 50
 SKETCH = 50  # the block would determine a matrix of this rank
@@ -123,12 +125,14 @@ class SchattenState(State):
     rank_before: int = 0  # at the end of the last step,
     c_before: float = 0.0  # and c
     waited: int = 0  # steps since the best one
-    closeness: float = 1.0  # scale of the residuals that are fitted / of those that are not
+    noise: float = 0.0  # the scale of the residuals of what is kept aside, if something is
+    closeness: float = 1.0  # 2.385 times the scale of the residuals that are fitted / c
     objective: float = np.inf
     # the best step
     best_error: float = np.inf  # of what is kept aside
     best_threshold: float = FIRST
     best_c: float = 0.0
+    best_noise: float = 0.0
     best_U: Float = field(default_factory=nothing)
     best_sizes: Float = field(default_factory=lambda: np.zeros(0))
     best_V: Float = field(default_factory=nothing)
@@ -167,7 +171,7 @@ class Schatten(Solver):
         rows, columns = bench.data("part")[0].shape
         state = SchattenState(bench=bench, U=np.zeros((rows, 0)), V=np.zeros((columns, 0)))
         state.threshold = max(FIRST, self.threshold or 0.0)
-        state.c = self._width(problem, state)
+        self._look(problem, state)
         self._grow(problem, state)
         return state
 
@@ -185,11 +189,15 @@ class Schatten(Solver):
     def _held(self, state: SchattenState) -> Float:
         return state.bench.sketch.held_residual(state.U * state.sizes, state.V)
 
-    def _width(self, problem: Problem, state: SchattenState) -> float:
-        """c, by what is kept aside if something is."""
-        tested = state.bench.tested and state.data == "part"
-        e = self._held(state) if tested else self._seen(state) / state.closeness
-        return max(EFFICIENT * robust_scale(e), TOLERANT * self._taken_off(state), SMALLEST * problem.unit)
+    def _look(self, problem: Problem, state: SchattenState) -> None:
+        """Set c and the noise by the residuals, of what is kept aside too while it is."""
+        scale = robust_scale(self._seen(state)) / state.closeness
+        if state.data == "whole" or not state.bench.tested:
+            state.noise = state.noise or scale
+        else:
+            state.noise = robust_scale(self._held(state))
+            scale = min(scale, state.noise) ** BETWEEN * state.noise ** (1 - BETWEEN)
+        state.c = max(EFFICIENT * scale, TOLERANT * self._taken_off(state), SMALLEST * problem.unit)
 
     def _taken_off(self, state: SchattenState) -> float:
         """The root mean square of what shrinkage takes off the entries of a line, for the line where that is largest.
@@ -272,7 +280,7 @@ class Schatten(Solver):
             self._pass(state)
         change = relative_change(U, V, state.U * state.sizes, state.V) if state.sizes.size else 0.0
         state.objective = self._value(state, self._seen(state))
-        state.c = self._width(problem, state)
+        self._look(problem, state)
         state.iteration += 1
         state.since += 1
         error = math.nan
@@ -283,18 +291,24 @@ class Schatten(Solver):
         if not math.isfinite(state.objective):
             state.failure = "diverged"
         elif state.data == "whole":
+            self._drop(state)
             self._watch(problem, state, change)
         elif state.since >= PASSES or (state.since > 1 and error > HOPELESS * state.best_error):
+            self._drop(state)
             self._end_step(problem, state, error)
         return state
 
-    def _end_step(self, problem: Problem, state: SchattenState, error: float) -> None:
-        """Keep what is best so far; then a smaller threshold, or the end of the path."""
+    def _drop(self, state: SchattenState) -> None:
+        """Leave out the components that have gone."""
         kept = state.sizes > NEGLIGIBLE * state.threshold * state.unit
         state.U, state.sizes, state.V = state.U[:, kept], state.sizes[kept], state.V[:, kept]
+
+    def _end_step(self, problem: Problem, state: SchattenState, error: float) -> None:
+        """Keep what is best so far; then a smaller threshold, or the end of the path."""
         tested = state.bench.tested
         if not tested or error < (1 - 1e-4) * state.best_error:
-            state.best_error, state.best_threshold, state.best_c, state.waited = error, state.threshold, state.c, 0
+            state.best_error, state.best_threshold, state.waited = error, state.threshold, 0
+            state.best_c, state.best_noise = state.c, state.noise
             state.best_U, state.best_sizes, state.best_V = state.U, state.sizes, state.V
         else:
             state.waited += 1
@@ -312,13 +326,12 @@ class Schatten(Solver):
     def _to_whole(self, problem: Problem, state: SchattenState) -> None:
         """The best step, or zero, on all entries."""
         state.U, state.sizes, state.V = state.best_U, state.best_sizes, state.best_V
-        state.threshold, state.c = state.best_threshold, state.best_c
+        state.threshold, state.c, state.noise = state.best_threshold, state.best_c, state.best_noise
         if state.bench.tested:
             gain = np.abs(state.bench.sketch.held_values) - np.abs(self._held(state))
             if float(np.mean(gain)) <= float(np.std(gain)) / math.sqrt(gain.size):
                 state.U, state.sizes, state.V = state.U[:, :0], state.sizes[:0], state.V[:, :0]
-                state.c = self._width(problem, state)
-        if state.bench.tested and state.sizes.size:
+                self._look(problem, state)
             state.closeness = min(EFFICIENT * robust_scale(self._seen(state)) / state.c, 1.0) or 1.0
         self._extend(problem, state)
         state.data, state.since = "whole", 0
@@ -346,7 +359,7 @@ class Schatten(Solver):
         """Whether the passes over all entries can end."""
         state.accuracy = change
         m, n = problem.M.shape
-        k, noise = state.sizes.size, state.c / EFFICIENT
+        k, noise = state.sizes.size, state.noise
         if not k:
             state.finished = "nothing predicts entries kept aside better than zero does: L = 0"
         elif state.since >= LAST or change <= SETTLED * noise / problem.scale * math.sqrt(k * (m + n) / problem.M.nnz):
@@ -370,15 +383,14 @@ class Schatten(Solver):
         """L, and S = M - L where that is more than four times the noise."""
         L = self.lowrank(problem, state)
         e = problem.sweep.residual(L.U, np.ascontiguousarray(L.V.T))
-        noise = state.c / EFFICIENT
-        flagged = outlying(e, max(OUTLIER * noise, EXPLAINED * problem.unit, problem.rounding))
+        flagged = outlying(e, max(OUTLIER * state.noise, EXPLAINED * problem.unit, problem.rounding))
         return Outcome(
             L=L,
             flagged=flagged,
             S=-e[flagged].astype(problem.M.dtype, copy=False),
             objective=self._value(state, e) if state.data == "whole" else state.objective,
-            noise=noise,
-            held_out=noise if state.bench.tested else None,
+            noise=state.noise,
+            held_out=state.noise if state.bench.tested else None,
         )
 
 
