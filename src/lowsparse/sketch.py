@@ -88,14 +88,14 @@ class Sample:
     """Some of the entries, evenly spread over the columns; all of them if there are not too many.
 
     >>> M = ObservedMatrix.from_dense(np.ones((40, 30)))
-    >>> Sample(M, 100).residual(np.ones((40, 1)), np.full((30, 1), 1.5)).size
+    >>> Sample(M, "numpy", 100).residual(np.ones((40, 1)), np.full((30, 1), 1.5)).size
     100
     """
 
-    def __init__(self, M: ObservedMatrix, size: int = 20_000) -> None:
+    def __init__(self, M: ObservedMatrix, backend: str, size: int = 20_000) -> None:
         k = np.arange(0, M.nnz, max(1, M.nnz // size))
         self.M = ObservedMatrix(np.searchsorted(k, M.indptr), M.rows[k], M.values[k], M.shape)
-        self.sweep = open_sweep(self.M, "auto")
+        self.sweep = open_sweep(self.M, backend)
 
     def residual(self, U: Float, V: Float) -> Float:
         """U Vᵀ - x there; V is n x r, and r may be 0."""

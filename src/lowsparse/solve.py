@@ -170,7 +170,7 @@ def solve(
     began = time.perf_counter()
     # The dense algebra above the waist is small. One thread makes it independent of their number, and leaves the
     # cores to the sweep (OpenBLAS threads spin between calls).
-    with _one_blas_thread:
+    with one_blas_thread:
         sweep = open_sweep(M, backend)
         unit, scale, largest, clip = _sizes(M.values)
         given = not (isinstance(start, str) and start == "svd")
@@ -205,7 +205,7 @@ def solve(
         backend=sweep.name,
         M=M,
         flagged=outcome.flagged,
-        noise=_noise(M, outcome.L) if outcome.noise is None else outcome.noise,
+        noise=_noise(M, outcome.L, sweep.name) if outcome.noise is None else outcome.noise,
         held_out=outcome.held_out,
         trace=loop.trace,
         notes=_notes(M, outcome.L.rank, outcome.flagged),
@@ -319,7 +319,7 @@ class _OneBlasThread:
                 self.limits.restore_original_limits()
 
 
-_one_blas_thread = _OneBlasThread()
+one_blas_thread = _OneBlasThread()
 
 
 def _sizes(values: NDArray[Any]) -> tuple[float, float, float, float]:
@@ -356,9 +356,9 @@ def _outliers(M: ObservedMatrix, flagged: NDArray[np.intp], values: NDArray[Any]
     return sparse.csc_array((values, rows.astype(np.int64), indptr), shape=M.shape)
 
 
-def _noise(M: ObservedMatrix, L: LowRank) -> float:
+def _noise(M: ObservedMatrix, L: LowRank, backend: str) -> float:
     """The standard deviation of the inliers, from the median of the residuals of a sample."""
-    return robust_scale(Sample(M).residual(L.U, L.V.T))
+    return robust_scale(Sample(M, backend).residual(L.U, L.V.T))
 
 
 def _advice(status: Status, solver: Solver) -> str:

@@ -55,7 +55,7 @@ from .geometry import basis
 from .lines import EFFICIENT, EXPLAINED, WILD, Lines, Placement
 from .observed import ObservedMatrix
 from .scale import robust_scale
-from .solve import _one_blas_thread, solve
+from .solve import one_blas_thread, solve
 from .solvers import Ladder
 from .start import left_singular_vectors
 from .sweeps import BACKENDS, Float, Robust, open_sweep
@@ -532,7 +532,7 @@ class Stream:
         while ends[-1] - ends[first] >= needed:
             last = int(np.searchsorted(ends, ends[first] + needed))
             until = int(self.times[last - 1]) + 1
-            with _one_blas_thread:
+            with one_blas_thread:
                 self._take(self._block(first, last, self.believed, since=self.until, now=until, whole=True))
             self.blocks, self.until, first = self.blocks + 1, until, last
         self.times, self.counts = self.times[first:].copy(), self.counts[first:].copy()
@@ -583,7 +583,7 @@ class Stream:
     def learnt(self) -> Learnt:
         """All that is known now, of the samples that wait for a block too."""
         if self._now is None:
-            with _one_blas_thread:
+            with one_blas_thread:
                 self._now = self._look_ahead().completed(self.rank)
         return self._now
 

@@ -83,7 +83,7 @@ class HQ(FactorSolver):
     def init(self, problem: Problem) -> HQState:
         """(U⁰, V⁰), and least squares unless U⁰ was given."""
         U, V = first_factors(problem)
-        sample = Sample(problem.M, SAMPLE)
+        sample = Sample(problem.M, problem.sweep.name, SAMPLE)
         sigma = self._target(problem, sample, U, V) if problem.start_given else math.inf
         gradient = problem.sweep.gradient(U, V, _loss(problem, sigma))
         return HQState(U=U, V=V, sample=sample, sigma=sigma, G=gradient.U, objective=gradient.value)

@@ -140,7 +140,9 @@ class RMC(FactorSolver):
         left, sizes, right = np.linalg.svd(R.T)
         W, sigma = W @ right.T, np.maximum(sizes, SMALLEST * problem.scale)
         delta0, _ = self.schedule(problem)
-        return RMCState(sample=Sample(problem.M), U=U @ left, V=W * sigma, sigma=sigma, W=W, delta=delta0)
+        return RMCState(
+            sample=Sample(problem.M, problem.sweep.name), U=U @ left, V=W * sigma, sigma=sigma, W=W, delta=delta0
+        )
 
     def advance(self, problem: Problem, state: RMCState) -> RMCState:
         """One iteration with the stage's δ, or with the next one's if the last iteration ended its stage."""

@@ -58,7 +58,7 @@ LEAP = 0.4  # if the last left the rank as it was and the errors fell by more th
 FALLING = 0.7
 PASSES = 3  # in each step
 NEW = 3  # components in each step, and one more for each four that are there
-BETWEEN = 0.4  # the power of the scale of what is fitted in c; that of what is not has the rest
+BETWEEN = 1 / 3  # the power of the scale of what is fitted in c; that of what is kept aside has the rest
 ENTRY = 1.5  # thresholds: the size they have at most, to begin with
 LARGEST_RANK = 50
 SKETCH = 50  # the block would determine a matrix of this rank
@@ -68,7 +68,7 @@ UNTESTED = 0.1  # the threshold if nothing is kept aside
 AT_LEAST = 150  # entries from which on something is
 TOLERANT = 3.0  # c / the largest that shrinkage takes off
 SMALLEST = 1e-8  # c in units of the data, and the threshold
-NEGLIGIBLE = 0.01  # of the threshold: a component that small is dropped
+NEGLIGIBLE = 0.1  # of the threshold: a component that small is on its way out, and dropped
 LAST = 5  # passes over all entries, at most;
 SETTLED = 0.1  # of the error that the noise makes: they end when they change less
 
@@ -97,7 +97,7 @@ class Bench:
     def sample(self, name: str) -> Sample:
         """Some of the entries, or all: enough to follow the objective."""
         if name not in self.samples:
-            self.samples[name] = Sample(self.data(name)[0])
+            self.samples[name] = Sample(self.data(name)[0], self.problem.sweep.name)
         return self.samples[name]
 
     @property
