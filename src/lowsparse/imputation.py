@@ -22,7 +22,6 @@ from .offsets import Preparation
 from .result import Result
 from .scale import OUTLIER, robust_scale
 from .solve import solve
-from .solvers.schatten import Schatten
 from .sweeps import Float
 
 __all__ = ["Imputation"]
@@ -94,22 +93,22 @@ class Imputation:
                 offset = np.repeat(y[:, 0], rest.column_counts)
                 rest = rest.with_values((rest.values - offset).astype(rest.dtype))
             if self.rank:
-                B, ridge = self._basis()
-                y += self._place(B, EFFICIENT * self.result.noise, ridge).coefficients(rest, backend) @ B.T
+                B = self._basis()
+                y += (
+                    self._place(B, EFFICIENT * self.result.noise, self.result.noise**2).coefficients(rest, backend)
+                    @ B.T
+                )
         return scale * (level + y)
 
-    def _basis(self) -> tuple[Float, float]:
-        """What rows are regressed on, and with what ridge: V diag(σ^(1-p/2)) and λ, or V alone."""
+    def _basis(self) -> Float:
+        """V diag(σ) / √m: on it the coefficients of a row have the variance 1, so that the noise is their ridge."""
         _, sizes, right = np.linalg.svd(self.result.L.V, full_matrices=False)  # U is orthonormal
-        V, sizes = right[: self.rank].T, sizes[: self.rank]
-        if self.result.method != Schatten.name:
-            return np.ascontiguousarray(V), 0.0
-        return np.ascontiguousarray(V * sizes ** (1 - Schatten().p / 2)), float(self.result.trace["lam"][-1])
+        m = self.result.L.shape[0]
+        return np.ascontiguousarray(right[: self.rank].T * (sizes[: self.rank] / math.sqrt(m)))
 
     def _place(self, B: Float, c: float, ridge: float) -> Placement:
         unit = robust_scale(self.result.M.values[:: max(1, self.result.M.nnz // 100_000)].astype(np.float64)) or 1.0
-        usual = float(np.median(np.linalg.norm(self.result.L.U * np.linalg.norm(self.result.L.V, axis=1), axis=1)))
-        return Placement(B, c, unit, largest=math.inf if ridge else USUAL * usual or math.inf, ridge=ridge)
+        return Placement(B, c, unit, largest=USUAL * math.sqrt(B.shape[1]), ridge=ridge)
 
 
 def agree(exact: Result, shrunk: Result) -> bool:

@@ -7,8 +7,9 @@ in most columns):
 - s_j is the mean of |x - median|, each up to six times their median. Of log s_j, what differs more between columns than
   chance explains is kept: the variance between them, and 1/n_j for chance, give the share.
 - b_j and a_i are normal with unknown means and variances, and the noise has the weights of the Cauchy loss. With
-  W = Σ w over a line, its offset is Σ w (x - the rest) / (W + σ²/τ²), and the variances σ² and τ² follow by expectation
-  maximisation (τ² is the mean of the squared offset + σ² / (W + σ²/τ²) over the lines).
+  W = Σ w over a line, its offset is Σ w (x - the rest) / (W + σ²/τ²). The variance τ² follows by expectation
+  maximisation: it is the mean of the squared offset + σ² / (W + σ²/τ²) over the lines. σ² is the weighted mean square
+  of what is left.
 
 Offsets of the rows are essential where rows have few entries, and harm a little where they have many: a low-rank fit
 has the same to say then, and says it better.
