@@ -62,6 +62,19 @@ def test_with_noise_it_is_better_than_what_there_is():
     assert ours < 0.3 * error(SimpleImputer(strategy="median").fit_transform(X))
 
 
+def test_fit_transform_and_transform_say_the_same_of_the_rows_that_were_fitted():
+    X, truth, _ = table(5, noise=0.3, rank=3)
+    holes, spread = np.isnan(X), truth.std(axis=0)
+    imputer = RobustImputer()
+    by_fit = imputer.fit_transform(X)
+    by_row = imputer.transform(X)
+    assert np.array_equal(by_fit[holes], imputer.model_.fitted()[holes])
+    apart, one, other = (
+        np.mean((np.abs(a - b) / spread)[holes]) for a, b in ((by_fit, by_row), (by_fit, truth), (by_row, truth))
+    )
+    assert apart < 0.02 * min(one, other)
+
+
 def test_new_rows_are_filled_each_by_itself():
     X, truth, _ = table(6, n=260)
     imputer = RobustImputer(clean=True).fit(X[:200])

@@ -4,29 +4,33 @@
 
 Rows are samples. The scales s, levels b and offsets a are those of `lowsparse.offsets`, y is the L of the method
 "schatten", or of the default method at the same rank where the data are so nearly exact that no shrinkage is better.
-A row that was not fitted gets its offset, then its place on the low-rank part, by the same robust
-regressions, from its own entries alone.
+A row that was not fitted gets its offset, then its place on the low-rank part, by the same robust regressions, from its
+own entries alone. Rows that were fitted are regressed once more in the end: shrinkage, which has found the low-rank
+part, takes too much off them; the prior that it implies does not.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
 
-from .lines import EFFICIENT, Placement
+from .lines import EFFICIENT, EXPLAINED, Placement
+from .lowrank import LowRank
 from .observed import ObservedMatrix
 from .offsets import Preparation
 from .result import Result
 from .scale import OUTLIER, robust_scale
 from .solve import solve
-from .sweeps import Float
+from .sweeps import Float, Robust, open_sweep
 
 __all__ = ["Imputation"]
 
 NEARLY_EXACT = 0.05  # noise, in units of the features' spread: below it shrinkage may be the larger error
+AGAIN = 2  # turns of the regression of rows that were fitted
 USUAL = 3.0  # times the usual length of a row: what is longer, and not borne out by its entries, is not believed
 
 
@@ -81,6 +85,23 @@ class Imputation:
         """Of each column: an entry is a gross error if it is farther than this from what is predicted."""
         return (OUTLIER * self.result.noise + 1e-7) * self.preparation.scale
 
+    def fitted(self, backend: str = "auto") -> Float:
+        """All entries of the rows it was learnt from: placed as new rows are, but from where the fit has them."""
+        prepared, y = self.preparation, self.rest(backend)
+        x = y.U @ y.V
+        x += prepared.offset[:, None]
+        x += prepared.level
+        x *= prepared.scale
+        return x
+
+    def rest(self, backend: str = "auto") -> LowRank:
+        """What there is to say of the rows it was learnt from besides scales and offsets: y."""
+        if not self.rank:
+            return self.result.L
+        rows, B = self._factors()
+        how = Robust(c=self._c, turns=AGAIN, ridge=self.result.noise**2)
+        return LowRank(open_sweep(self.result.M.T, backend).regress(B, rows, how).V, B.T)
+
     def predict(self, M: ObservedMatrix | None, rows: int, backend: str = "auto") -> Float:
         """All entries of rows, new or not, given as the columns of M; None if they have no entry at all."""
         scale, level = self.preparation.scale, self.preparation.level
@@ -93,22 +114,28 @@ class Imputation:
                 offset = np.repeat(y[:, 0], rest.column_counts)
                 rest = rest.with_values((rest.values - offset).astype(rest.dtype))
             if self.rank:
-                B = self._basis()
-                y += (
-                    self._place(B, EFFICIENT * self.result.noise, self.result.noise**2).coefficients(rest, backend)
-                    @ B.T
-                )
+                _, B = self._factors()
+                y += self._place(B, self._c, self.result.noise**2).coefficients(rest, backend) @ B.T
         return scale * (level + y)
 
-    def _basis(self) -> Float:
-        """V diag(σ) / √m: on it the coefficients of a row have the variance 1, so that the noise is their ridge."""
-        _, sizes, right = np.linalg.svd(self.result.L.V, full_matrices=False)  # U is orthonormal
-        m = self.result.L.shape[0]
-        return np.ascontiguousarray(right[: self.rank].T * (sizes[: self.rank] / math.sqrt(m)))
+    def _factors(self) -> tuple[Float, Float]:
+        """A and B = V diag(σ) / √m with A Bᵀ = L: rows of A have the variance 1, so that the noise is their ridge."""
+        left, sizes, right = np.linalg.svd(self.result.L.V, full_matrices=False)  # U is orthonormal
+        k, root = self.rank, math.sqrt(self.result.L.shape[0])
+        return self.result.L.U @ left[:, :k] * root, np.ascontiguousarray(right[:k].T * (sizes[:k] / root))
+
+    @property
+    def _c(self) -> float:
+        """The scale of the loss by which rows are placed."""
+        return max(EFFICIENT * self.result.noise, EXPLAINED * self._unit)
+
+    @cached_property
+    def _unit(self) -> float:
+        """The usual size of an entry of what is fitted."""
+        return robust_scale(self.result.M.values[:: max(1, self.result.M.nnz // 100_000)].astype(np.float64)) or 1.0
 
     def _place(self, B: Float, c: float, ridge: float) -> Placement:
-        unit = robust_scale(self.result.M.values[:: max(1, self.result.M.nnz // 100_000)].astype(np.float64)) or 1.0
-        return Placement(B, c, unit, largest=USUAL * math.sqrt(B.shape[1]), ridge=ridge)
+        return Placement(B, c, self._unit, largest=USUAL * math.sqrt(B.shape[1]), ridge=ridge)
 
 
 def agree(exact: Result, shrunk: Result) -> bool:

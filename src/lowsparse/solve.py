@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from . import checkpoint as checkpoints
 from .diagnosis import largest_rank
@@ -301,21 +301,27 @@ class _Loop:
 
 
 class _OneBlasThread:
-    """BLAS on one thread while any solve runs: the limit is the process's; the first in sets, the last out lifts it."""
+    """BLAS on one thread while any solve runs: the limit is the process's; the first in sets, the last out lifts it.
+
+    The libraries, those of NumPy and SciPy, are looked for once, which takes milliseconds.
+    """
 
     def __init__(self) -> None:
-        self.lock, self.inside, self.limits = threading.Lock(), 0, None
+        self.lock, self.inside = threading.Lock(), 0
+        self.controller: Any = None
+        self.limits: Any = None
 
     def __enter__(self) -> None:
         with self.lock:
             if not self.inside:
-                self.limits = threadpool_limits(1, user_api="blas")
+                self.controller = self.controller or ThreadpoolController()
+                self.limits = self.controller.limit(limits=1, user_api="blas")
             self.inside += 1
 
     def __exit__(self, *_: object) -> None:
         with self.lock:
             self.inside -= 1
-            if not self.inside and self.limits is not None:
+            if not self.inside:
                 self.limits.restore_original_limits()
 
 

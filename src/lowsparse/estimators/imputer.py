@@ -23,7 +23,9 @@ class RobustImputer(TransformerMixin, BaseEstimator):
     """Fill the holes of a table by a low-rank model that gross errors do not lead astray.
 
     Rows are samples. The model is x_ij ≈ level_j + offset_i + (A Bᵀ)_ij in units of each feature's spread (see
-    `lowsparse.imputation`). A new row is regressed robustly on what was learnt, so it may have holes and outliers too.
+    `lowsparse.imputation`). In `transform` every row is regressed robustly on what was learnt, from its own entries
+    alone, so a new one may have holes and outliers too. `fit_transform` starts from where the fit has the rows: it is
+    faster, and says nearly the same.
 
     Parameters
     ----------
@@ -48,11 +50,9 @@ class RobustImputer(TransformerMixin, BaseEstimator):
     Attributes
     ----------
     model_ : lowsparse.imputation.Imputation
-        What was learnt, with ``result``, the `Result` of its low-rank part, and ``noise``.
+        What was learnt, with ``result``, the `Result` of its low-rank part.
     rank_ : int
         The rank it has.
-    outliers_ : csr_array, n_samples x n_features
-        The gross errors of the training data: X less what it should have been.
     indicator_ : MissingIndicator, if asked for
     n_iter_, n_features_in_, feature_names_in_
 
@@ -110,31 +110,25 @@ class RobustImputer(TransformerMixin, BaseEstimator):
         y
             Not used.
         """
-        require_choice("absent", self.absent, ("missing", "zero"))
-        for name in ("clean", "add_indicator", "keep_empty_features"):
-            require_choice(name, getattr(self, name), (True, False))
-        samples = self._read(X, reset=True)
-        M = observed(samples)
-        if M is None:
-            raise ValueError("X has no observed entry: there is nothing to learn from")
-        if self.add_indicator:
-            self.indicator_ = MissingIndicator(error_on_new=False).fit(_dense(samples))
-        self._kept = M.column_counts > 0
-        if not self._kept.all() and not self.keep_empty_features:
-            warnings.warn(
-                f"RobustImputer: {np.count_nonzero(~self._kept)} features have no observed entry and are left out; "
-                "keep_empty_features=True keeps them, filled with 0",
-                stacklevel=2,
-            )
-        self.model_ = Imputation.fit(
-            M, self.rank, max_iter=self.max_iter, backend=self.backend, random_state=seed(self.random_state)
-        )
-        self.rank_ = self.model_.rank
-        result = self.model_.result
-        self.n_iter_ = result.n_iter
-        if not self.model_.converged:
-            warnings.warn(f"RobustImputer: {result.status.value}: {result.message}", ConvergenceWarning, stacklevel=2)
+        self._learn(X)
         return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """Learn the model and fill the holes of the samples; with `clean`, replace their gross errors too.
+
+        Parameters
+        ----------
+        X : n_samples x n_features
+            Anything `fit` takes.
+        y
+            Not used.
+
+        Returns
+        -------
+        As `transform`.
+        """
+        samples = self._learn(X)
+        return self._fill(X, samples, self.model_.fitted(self.backend))
 
     def transform(self, X: Any) -> Any:
         """Fill the holes of samples; with `clean`, replace their gross errors too.
@@ -150,17 +144,7 @@ class RobustImputer(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         samples = self._read(X, reset=False)
-        filled = _dense(samples).copy()
-        missing = np.isnan(filled)
-        fitted = self._fitted(samples)
-        wrong = missing | (self._outlying(filled, fitted) if self.clean else False)
-        filled[wrong] = fitted[wrong]
-        if not self.keep_empty_features:
-            filled = filled[:, self._kept]
-        if self.add_indicator:
-            filled = np.hstack([filled, self.indicator_.transform(_dense(samples)).astype(filled.dtype)])
-        whole = filled.shape[1] == samples.shape[1] and not self.add_indicator
-        return as_they_came(self, filled, X, None if whole else self.get_feature_names_out())
+        return self._fill(X, samples, self._predict(samples))
 
     def outliers(self, X: Any) -> sparse.csr_array:
         """The gross errors of samples: X less what it should have been, where that is more than four times the noise.
@@ -176,7 +160,7 @@ class RobustImputer(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         samples = self._read(X, reset=False)
-        given, fitted = _dense(samples), self._fitted(samples)
+        given, fitted = _dense(samples), self._predict(samples)
         wrong = self._outlying(given, fitted)
         return sparse.csr_array(np.where(wrong, given - fitted, 0.0).astype(samples.dtype))
 
@@ -192,11 +176,52 @@ class RobustImputer(TransformerMixin, BaseEstimator):
     def _read(self, X: Any, *, reset: bool) -> Any:
         return read(self, X, reset=reset, absent=self.absent, missing_values=self.missing_values)
 
-    def _fitted(self, samples: Any) -> NDArray[np.float64]:
-        """What the model says of each entry; 0 of features it knows nothing of."""
-        fitted = self.model_.predict(observed(samples.T), samples.shape[0], self.backend)
-        fitted[:, ~self._kept] = 0.0
-        return fitted
+    def _learn(self, X: Any) -> Any:
+        """Fit, and return the samples as they were read."""
+        require_choice("absent", self.absent, ("missing", "zero"))
+        for name in ("clean", "add_indicator", "keep_empty_features"):
+            require_choice(name, getattr(self, name), (True, False))
+        samples = self._read(X, reset=True)
+        M = observed(samples)
+        if M is None:
+            raise ValueError("X has no observed entry: there is nothing to learn from")
+        if self.add_indicator:
+            self.indicator_ = MissingIndicator(error_on_new=False).fit(_dense(samples))
+        self._kept = M.column_counts > 0
+        if not self._kept.all() and not self.keep_empty_features:
+            warnings.warn(
+                f"RobustImputer: {np.count_nonzero(~self._kept)} features have no observed entry and are left out; "
+                "keep_empty_features=True keeps them, filled with 0",
+                stacklevel=3,
+            )
+        self.model_ = Imputation.fit(
+            M, self.rank, max_iter=self.max_iter, backend=self.backend, random_state=seed(self.random_state)
+        )
+        self.rank_ = self.model_.rank
+        result = self.model_.result
+        self.n_iter_ = result.n_iter
+        if not self.model_.converged:
+            warnings.warn(f"RobustImputer: {result.status.value}: {result.message}", ConvergenceWarning, stacklevel=3)
+        return samples
+
+    def _predict(self, samples: Any) -> NDArray[np.float64]:
+        """What the model says of each entry of samples, by the rest of their row."""
+        return self.model_.predict(observed(samples.T), samples.shape[0], self.backend)
+
+    def _fill(self, X: Any, samples: Any, said: NDArray[np.float64]) -> Any:
+        """The samples, with what the model says of what they lack; of features it knows nothing of, 0."""
+        said[:, ~self._kept] = 0.0
+        filled = _dense(samples).copy()
+        wrong = np.isnan(filled)
+        if self.clean:
+            wrong |= self._outlying(filled, said)
+        np.copyto(filled, said, where=wrong, casting="same_kind")
+        if not self.keep_empty_features and not self._kept.all():
+            filled = filled[:, self._kept]
+        if self.add_indicator:
+            filled = np.hstack([filled, self.indicator_.transform(_dense(samples)).astype(filled.dtype)])
+        whole = filled.shape[1] == samples.shape[1] and not self.add_indicator
+        return as_they_came(self, filled, X, None if whole else self.get_feature_names_out())
 
     def _outlying(self, given: NDArray[Any], fitted: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Which observed entries are gross errors."""

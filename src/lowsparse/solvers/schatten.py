@@ -171,7 +171,7 @@ class Schatten(Solver):
         rows, columns = bench.data("part")[0].shape
         state = SchattenState(bench=bench, U=np.zeros((rows, 0)), V=np.zeros((columns, 0)))
         state.threshold = max(FIRST, self.threshold or 0.0)
-        self._look(problem, state)
+        self._look(problem, state, self._seen(state), self._held(state))
         self._grow(problem, state)
         return state
 
@@ -186,16 +186,19 @@ class Schatten(Solver):
     def _seen(self, state: SchattenState) -> Float:
         return state.bench.sample(state.data).residual(state.U * state.sizes, state.V)
 
-    def _held(self, state: SchattenState) -> Float:
+    def _held(self, state: SchattenState) -> Float | None:
+        """The residuals of what is kept aside, while it is."""
+        if state.data == "whole" or not state.bench.tested:
+            return None
         return state.bench.sketch.held_residual(state.U * state.sizes, state.V)
 
-    def _look(self, problem: Problem, state: SchattenState) -> None:
-        """Set c and the noise by the residuals, of what is kept aside too while it is."""
-        scale = robust_scale(self._seen(state)) / state.closeness
-        if state.data == "whole" or not state.bench.tested:
+    def _look(self, problem: Problem, state: SchattenState, seen: Float, held: Float | None) -> None:
+        """Set c and the noise by residuals: of entries that are fitted, and of those kept aside while they are."""
+        scale = robust_scale(seen) / state.closeness
+        if held is None:
             state.noise = state.noise or scale
         else:
-            state.noise = robust_scale(self._held(state))
+            state.noise = robust_scale(held)
             scale = min(scale, state.noise) ** BETWEEN * state.noise ** (1 - BETWEEN)
         state.c = max(EFFICIENT * scale, TOLERANT * self._taken_off(state), SMALLEST * problem.unit)
 
@@ -279,13 +282,12 @@ class Schatten(Solver):
         if state.sizes.size:
             self._pass(state)
         change = relative_change(U, V, state.U * state.sizes, state.V) if state.sizes.size else 0.0
-        state.objective = self._value(state, self._seen(state))
-        self._look(problem, state)
+        seen, held = self._seen(state), self._held(state)
+        state.objective = self._value(state, seen)
+        self._look(problem, state, seen, held)
         state.iteration += 1
         state.since += 1
-        error = math.nan
-        if state.bench.tested and state.data == "part":
-            error = float(np.mean(np.abs(self._held(state))))
+        error = math.nan if held is None else float(np.mean(np.abs(held)))
         own = {"lam": self._lam(state), "threshold": state.threshold, "rank": state.sizes.size, "held": error}
         state.row = trace_row(state.objective, change, gamma=state.c, **own)
         if not math.isfinite(state.objective):
@@ -327,11 +329,12 @@ class Schatten(Solver):
         """The best step, or zero, on all entries."""
         state.U, state.sizes, state.V = state.best_U, state.best_sizes, state.best_V
         state.threshold, state.c, state.noise = state.best_threshold, state.best_c, state.best_noise
-        if state.bench.tested:
-            gain = np.abs(state.bench.sketch.held_values) - np.abs(self._held(state))
+        held = self._held(state)
+        if held is not None:
+            gain = np.abs(state.bench.sketch.held_values) - np.abs(held)
             if float(np.mean(gain)) <= float(np.std(gain)) / math.sqrt(gain.size):
                 state.U, state.sizes, state.V = state.U[:, :0], state.sizes[:0], state.V[:, :0]
-                self._look(problem, state)
+                self._look(problem, state, self._seen(state), self._held(state))
             state.closeness = min(EFFICIENT * robust_scale(self._seen(state)) / state.c, 1.0) or 1.0
         self._extend(problem, state)
         state.data, state.since = "whole", 0
