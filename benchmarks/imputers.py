@@ -136,7 +136,9 @@ def _entries_per_line(X: Float) -> float:
 
 def sklearn_knn(X: Float, ratings: bool, neighbours: int) -> Float:
     imputer = importlib.import_module("sklearn.impute").KNNImputer
-    return _levelled(X, ratings, imputer(n_neighbors=neighbours, weights="distance").fit_transform)
+    return _levelled(
+        X, ratings, imputer(n_neighbors=neighbours, weights="distance", keep_empty_features=True).fit_transform
+    )
 
 
 def sklearn_iterative(X: Float, ratings: bool, setting: None) -> Float:
