@@ -75,6 +75,20 @@ def test_fit_transform_and_transform_say_the_same_of_the_rows_that_were_fitted()
     assert apart < 0.02 * min(one, other)
 
 
+@pytest.mark.parametrize(("seed", "d"), [(7, 15), (1, 15), (7, 24), (2, 24)])
+def test_a_narrow_table_with_noise_is_not_fitted_too_closely(seed, d):
+    rng = np.random.default_rng(seed)
+    truth = 20 + np.cumsum(rng.standard_normal((300, 3)), axis=0) @ rng.standard_normal((3, d))
+    X = truth + 0.3 * rng.standard_normal(truth.shape)
+    X[rng.random(X.shape) < 0.05] = -40.0
+    X[120:180, 4] = np.nan
+    imputer = RobustImputer(clean=True)
+    for filled in (imputer.fit_transform(X), imputer.transform(X)):
+        off = np.abs(filled - truth)
+        assert np.median(off) < 0.25
+        assert np.count_nonzero(off.max(axis=1) > 5) <= 1
+
+
 def test_new_rows_are_filled_each_by_itself():
     X, truth, _ = table(6, n=260)
     imputer = RobustImputer(clean=True).fit(X[:200])

@@ -3,7 +3,8 @@
     x_ij = s_j (b_j + a_i + y_ij + noise),   y of low rank, some entries grossly wrong.
 
 Rows are samples. The scales s, levels b and offsets a are those of `lowsparse.offsets`, y is the L of the method
-"schatten", or of the default method at the same rank where the data are so nearly exact that no shrinkage is better.
+"schatten", or of the default method where the data are so nearly exact that no shrinkage predicts entries kept aside
+better.
 A row that was not fitted gets its offset, then its place on the low-rank part, by the same robust regressions, from its
 own entries alone. Rows that were fitted are regressed once more in the end: shrinkage, which has found the low-rank
 part, takes too much off them; the prior that it implies does not.
@@ -49,7 +50,6 @@ class Imputation:
     preparation: Preparation
     result: Result  # of the low-rank part
     width: float  # c of the offsets of rows
-    converged: bool  # the method met its own test, or two methods agree
 
     @classmethod
     def fit(
@@ -68,12 +68,13 @@ class Imputation:
         rest = preparation.apply(M)
         most = None if isinstance(rank, str) else min(int(rank), *M.shape)
         result = solve(rest, most, method="schatten", max_iter=max_iter, backend=backend, random_state=random_state)
-        converged = result.converged
         if result.noise < NEARLY_EXACT and result.L.V.any():
-            exact = solve(rest, result.L.rank, max_iter=max_iter, backend=backend, random_state=random_state)
-            if exact.noise < 0.5 * result.noise and (exact.converged or agree(exact, result)):
-                result, converged = exact, True
-        return cls(preparation, result, EFFICIENT * robust_scale(rest.values.astype(np.float64)), converged)
+            exact = solve(
+                rest, "auto", max_rank=result.L.rank, max_iter=max_iter, backend=backend, random_state=random_state
+            )
+            if exact.converged and exact.held_out is not None and exact.held_out < 0.5 * result.noise:
+                result = exact
+        return cls(preparation, result, EFFICIENT * robust_scale(rest.values.astype(np.float64)))
 
     @property
     def rank(self) -> int:
@@ -136,14 +137,6 @@ class Imputation:
 
     def _place(self, B: Float, c: float, ridge: float) -> Placement:
         return Placement(B, c, self._unit, largest=USUAL * math.sqrt(B.shape[1]), ridge=ridge)
-
-
-def agree(exact: Result, shrunk: Result) -> bool:
-    """Whether two fits by different methods say the same of entries at random, most of them not observed."""
-    m, n = shrunk.L.shape
-    rng = np.random.default_rng(0)
-    i, j = rng.integers(m, size=10_000), rng.integers(n, size=10_000)
-    return float(np.median(np.abs(exact.L.at(i, j) - shrunk.L.at(i, j)))) <= OUTLIER * shrunk.noise
 
 
 def rows_differ(M: ObservedMatrix) -> bool:

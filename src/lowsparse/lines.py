@@ -21,6 +21,7 @@ __all__ = ["EFFICIENT", "EXPLAINED", "WILD", "Lines", "Placement"]
 EFFICIENT = 2.385  # c / scale: 95 % of the efficiency of least squares
 SHRINK = 0.01  # of lines that do not determine their coefficients, while the subspace is learnt
 WILD = 10.0  # times the usual size: such coefficients are not believed
+ANNEALING = 12  # steps in which the scale of the loss comes down
 EXPLAINED = 1e-5  # of the unit: an entry this close is explained, however small the noise
 
 
@@ -109,20 +110,29 @@ class Placement:
     def coefficients(self, M: ObservedMatrix, backend: str = "auto") -> Float:
         """Coefficients (n x r) of the columns of M.
 
-        The loss is not convex. c comes down from the size of the data twice, from zero and from least squares; in each
-        column that end counts where the sum of the loss is smaller.
+        The loss is not convex. c comes down from the size of the data. With a ridge, that comes down with c²: the
+        strong components are placed first, and the weak ones cannot take the side of an outlier before. Without one
+        there are two starts, from zero and from least squares; in each column that end counts where the sum of the
+        loss is smaller.
         """
         sweep = open_sweep(M, backend)
         c = max(self.c, EXPLAINED * self.unit)
         how = Robust(c=c, turns=5, largest=self.largest, ridge=self.ridge)
+        if self.ridge:
+            return sweep.regress(self.B, self._annealed(sweep, how), how).V
         fits = []
-        for start in (None, sweep.regress(self.B, None, Robust(c=1.0, kind=Kind.SQUARED, ridge=self.ridge)).V):
+        for start in (None, sweep.regress(self.B, None, Robust(c=1.0, kind=Kind.SQUARED)).V):
             near = sweep.regress(self.B, start, replace(how, first_c=max(6 * self.unit, c), turns=15)).V
             V = sweep.regress(self.B, near, how).V
-            loss = _by_column(M, np.log1p((sweep.residual(self.B, V) / c) ** 2))
-            fits.append((V, loss + self.ridge / c**2 * np.sum(V**2, axis=1)))
+            fits.append((V, _by_column(M, np.log1p((sweep.residual(self.B, V) / c) ** 2))))
         (V, loss), (other, loss_other) = fits
         return np.where((loss_other < loss)[:, None], other, V)
+
+    def _annealed(self, sweep: Sweep, how: Robust) -> Float | None:
+        V = None
+        for c in np.geomspace(max(6 * self.unit, how.c), how.c, ANNEALING):
+            V = sweep.regress(self.B, V, replace(how, c=float(c), turns=1, ridge=self.ridge * (c / how.c) ** 2)).V
+        return V
 
 
 def _by_column(M: ObservedMatrix, y: Float) -> Float:
