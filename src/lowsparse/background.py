@@ -62,7 +62,7 @@ TURNS = 4  # of the weights
 CANDIDATES, OTHERS = 12, 40  # looks that may be the usual one, and looks it is compared with
 WIDE = np.float32(1.5)  # times c, to begin with
 DARK = 0.05  # a frame of less brightness says nothing
-QUANTILE = 0.3  # of the residuals that tells the noise: up to 70 % may be something in front
+COVERED, OFTEN = 0.3, 0.5  # quantiles of the residuals that tell the noise: to find b, and to judge a frame by
 QUIET = 0.5  # grey levels: less noise than this is not believed
 UNSEEN = np.array([10.0, 5.0])  # levels of luma and of chroma that nobody sees
 PROBES = 4096  # pixels by which a frame is placed, for each rank
@@ -135,11 +135,11 @@ def usual_look(x: Single, c: Single) -> Single:
     return best
 
 
-def noise_of(x: Single, v: Single, b: Single) -> Single:
+def noise_of(x: Single, v: Single, b: Single, quantile: float) -> Single:
     """Of each value of each block: a quantile of its residuals, in terms of a standard deviation."""
     e = np.abs(x - np.einsum("rnk,rin->ink", v, b))
     looks = e.shape[-1]
-    k = int(QUANTILE * looks)
+    k = int(quantile * looks)
     normal = float(ndtri(0.5 + 0.5 * (k + 0.5) / looks)) * math.sqrt(max(1 - len(v) / looks, 0.1))
     return np.asarray(np.partition(e, k, axis=-1)[..., k] / normal, np.float32)
 
@@ -369,9 +369,9 @@ def regressed(
     def one(tile: slice) -> None:
         x, at = looks.values(tile), _looked(v, looks.times(tile))
         guess = first_guess(x, at, np.float32(EFFICIENT) * c)
-        own = np.sqrt(np.maximum(noise_of(x, at, guess), c) * c)
+        own = np.sqrt(np.maximum(noise_of(x, at, guess, COVERED), c) * c)
         b[..., tile] = regress(x, at, guess, np.float32(EFFICIENT) * own, TURNS)
-        noise[..., tile] = noise_of(x, at, b[..., tile])
+        noise[..., tile] = noise_of(x, at, b[..., tile], OFTEN)
 
     with ThreadPoolExecutor(num_threads()) as threads:
         for k, _ in enumerate(threads.map(one, tiles)):
@@ -419,7 +419,7 @@ def _level(looks: Looks, blocks: NDArray[np.intp], v: Single) -> tuple[float, fl
     """The noise of the usual pixel: of luma and of chroma."""
     x, vs = looks.values(blocks), _looked(v, looks.times(blocks))
     c = np.full((len(x), 1), 10.0, np.float32)
-    noise = noise_of(x, vs, regress(x, vs, first_guess(x, vs, c), c, 2))
+    noise = noise_of(x, vs, regress(x, vs, first_guess(x, vs, c), c, 2), COVERED)
     return usual_noise(noise[:4], noise[4:])
 
 

@@ -2,7 +2,7 @@
 
 The first frames are held back until a background can be learnt from them. From then on frames are placed on it and
 given out as they come, and of every stretch of them each pixel is looked at once. From the latest 30 looks the
-background is learnt anew while the next 100 frames pass. What stays for half of that time becomes background.
+background is learnt anew while the next 50 frames pass. What stays for half of that time becomes background.
 
 Frames that the background does not explain are held back too. Ten of them in a row are a new scene: all looks are
 forgotten, and a background is learnt from the first of them on. Else they are given out as what they are, frames with
@@ -38,7 +38,7 @@ SHARE = 0.1  # of the pixels of each frame that is looked at
 LATEST = 30  # looks at each pixel that are remembered
 FIRST = 60  # frames from which a new scene is learnt
 FIRST_SHARE = 0.5  # of their pixels
-REFRESH = 100  # frames after which the background is learnt anew
+REFRESH = 50  # frames after which the background is learnt anew
 STRANGE = 0.5  # times the share of the pixels that are usually explained: a frame with less is strange
 CUT = 10  # strange frames in a row are a new scene
 SLOW = 0.02  # how fast it is forgotten what is usual
@@ -94,6 +94,7 @@ class Follower:
         self._since = 0
         self._usual = 1.0  # share of the pixels that are explained
         self._coming: Future[Background] | None = None
+        self._due = FIRST + REFRESH  # frames of the scene at which it is learnt anew
         for frame in frames:
             self._wait(frame)
 
@@ -159,8 +160,9 @@ class Follower:
 
     def _refresh(self) -> None:
         """The background that was learnt meanwhile takes over; the next one is begun."""
-        if self._samples.frames % REFRESH:
+        if self._samples.frames < self._due:
             return
+        self._due += REFRESH
         assert self._separator is not None
         now = self._separator.background if self._coming is None else self._coming.result()
         self._separator = self._with(now)

@@ -26,8 +26,9 @@ from .truth import Scores, Truth, read_truth
 __all__ = ["FILMS", "STILL", "Separation", "separate_video"]
 
 STILL = "background.png"
+CALM = "background.mp4"
 FILMS: dict[str, Callable[[Separated], Picture]] = {
-    "background.mp4": lambda one: one.background,
+    CALM: lambda one: one.background,
     "mask.mp4": lambda one: Picture(one.mask.view(np.uint8) * np.uint8(255)),
     "cutout.mp4": lambda one: one.cutout(),
 }
@@ -195,7 +196,7 @@ class _Record:
 
     def __init__(self, folder: Path, films: Sequence[str], rate: Fraction) -> None:
         self.folder = folder
-        self.films = {name: Film(folder / name, rate=rate) for name in FILMS if name in films}
+        self.films = {name: Film(folder / name, rate=rate, calm=name == CALM) for name in FILMS if name in films}
         self.stack = ExitStack()
         self.numbers: list[int] = []
         self.rows: list[tuple[float, float, float]] = []  # time, share, explained
