@@ -12,15 +12,15 @@ from scipy import ndimage
 import lowsparse as ls
 from conftest import PATH, interruptible
 from lowsparse import metrics
-from lowsparse.background import Separator, TooFewError, learn, regress, usual_look
-from lowsparse.film import write_picture
-from lowsparse.following import CUT, FIRST, LATEST, Follower, follow
-from lowsparse.foreground import in_front, majority
-from lowsparse.frames import Frame, Frames
-from lowsparse.looks import Layout, Samples
-from lowsparse.pictures import Picture
-from lowsparse.separation import FILMS, STILL, separate_video
-from lowsparse.truth import Scores, Truth, read_truth
+from lowsparse.video.background import Separator, TooFewError, learn, regress, usual_look
+from lowsparse.video.film import write_picture
+from lowsparse.video.following import CUT, FIRST, LATEST, Follower, follow
+from lowsparse.video.foreground import in_front, majority
+from lowsparse.video.frames import Frame, Frames
+from lowsparse.video.looks import Layout, Samples
+from lowsparse.video.pictures import Picture
+from lowsparse.video.separation import FILMS, STILL, separate_video
+from lowsparse.video.truth import Scores, Truth, read_truth
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -530,7 +530,7 @@ def test_ctrl_c_leaves_nothing(clip, tmp_path):
     code = f"""
 import sys
 sys.path[:0] = {PATH.split(os.pathsep)!r}
-from lowsparse.separation import separate_video
+from lowsparse.video.separation import separate_video
 import time
 def slowly(one):
     print(one.frame.number, flush=True)
@@ -546,7 +546,7 @@ separate_video({str(clip[0])!r}, {str(tmp_path / "out")!r}, watch=slowly)
 
 
 def test_an_error_of_the_encoder_is_ours_and_leaves_nothing(clip, tmp_path, monkeypatch):
-    from lowsparse import film
+    from lowsparse.video import film
 
     def broken(*_):
         raise OSError(28, "No space left on device")
@@ -636,7 +636,7 @@ def test_what_is_not_known_does_not_count():
     grey = Picture(np.zeros((1, 5), np.uint8))
     scores = Scores(Truth({0: mask}), clean=0)
     found = np.array([[True, False, True, True, False]])
-    from lowsparse.foreground import Separated
+    from lowsparse.video.foreground import Separated
 
     scores.add(Separated(Frame(grey, 0, 0, 0.0), np.ones(1), grey, found, 1.0), found.astype(np.float32))
     assert (scores.summary()["precision"], scores.summary()["recall"]) == (1, 1)

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 import lowsparse as ls
-from lowsparse.ahead import ahead
-from lowsparse.film import Film, codec, write_picture
-from lowsparse.frames import Frames, NoVideoError, read_picture
-from lowsparse.pictures import REC601, Picture
+from lowsparse.metrics import REC601
 from lowsparse.video import read_video, sample_pixels
+from lowsparse.video.ahead import ahead
+from lowsparse.video.film import Film, codec, write_picture
+from lowsparse.video.frames import Frames, NoVideoError, read_picture
+from lowsparse.video.pictures import Picture
 
 FRAMES = np.random.default_rng(5).integers(0, 256, (12, 24, 32)).astype(np.uint8)
 
@@ -457,13 +458,13 @@ def test_films_are_reproducible(tmp_path):
 
 def test_without_h264_there_is_mpeg4(tmp_path, monkeypatch):
     pytest.importorskip("av", reason="needs the extra `video`")
-    monkeypatch.setattr("lowsparse.film.CODECS", ("none-such", "mpeg4"))
+    monkeypatch.setattr("lowsparse.video.film.CODECS", ("none-such", "mpeg4"))
     assert codec() == "mpeg4"
     with Film(tmp_path / "film.mp4") as film:
         for t in range(5):
             film.write(Picture(np.full((32, 32), 40 * t, np.uint8)))
     assert np.abs(luma(Frames(tmp_path / "film.mp4", colour=False)).mean(axis=(1, 2)) - 40 * np.arange(5)).max() < 4
-    monkeypatch.setattr("lowsparse.film.CODECS", ("none-such",))
+    monkeypatch.setattr("lowsparse.video.film.CODECS", ("none-such",))
     with pytest.raises(RuntimeError, match="none of the encoders none-such"):
         codec()
 
@@ -472,8 +473,7 @@ def test_a_film_that_cannot_be_written(tmp_path):
     pytest.importorskip("av", reason="needs the extra `video`")
     film = Film(tmp_path / "nowhere" / "film.mp4")
     with pytest.raises(OSError, match=r"cannot write .*film\.mp4"), film:
-        for _ in range(100):
-            film.write(Picture(FRAMES[0]))
+        [film.write(Picture(FRAMES[0])) for _ in range(100)]
     with pytest.raises(ValueError, match="no picture in it"), Film(tmp_path / "film.mp4"):
         pass
     assert list(tmp_path.iterdir()) == []
@@ -501,8 +501,7 @@ def test_ahead_gives_the_items_and_then_the_error():
 
     found = []
     with pytest.raises(RuntimeError, match="at the end"):
-        for item in ahead(items(), most=3):
-            found.append(item)
+        found.extend(ahead(items(), most=3))
     assert found == list(range(20))
 
 

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import ndimage
 
-from .pictures import REC601
-
 __all__ = [
+    "REC601",
     "age",
     "background_metrics",
     "best_f1",
@@ -33,6 +32,7 @@ __all__ = [
     "scene_metrics",
 ]
 
+REC601 = np.array([0.299, 0.587, 0.114])  # red, green, blue to grey
 THRESHOLD = 20.0  # grey levels: a pixel that is farther off is an error
 CROSS = ndimage.generate_binary_structure(2, 1)  # a pixel and its four neighbours
 SCALES = np.array([0.0448, 0.2856, 0.3001, 0.2363, 0.1333])  # weights of MS-SSIM, the finest first

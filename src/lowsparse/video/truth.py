@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from . import metrics
+from .. import metrics
 from .foreground import Separated
 from .frames import PICTURES, NoVideoError, label_of, read_picture
 from .pictures import Grey, Picture, Region
@@ -79,7 +79,7 @@ def _part(picture: Picture, region: Region | None, shrink: int) -> Picture:
 class Scores:
     """How well frames are separated, as they come.
 
-    >>> from lowsparse.frames import Frame
+    >>> from lowsparse.video.frames import Frame
     >>> grey = Picture(np.zeros((2, 2), np.uint8))
     >>> found = np.array([[True, True], [False, False]])
     >>> scores = Scores(Truth({7: np.array([[255, 0], [0, 0]], np.uint8)}), clean=0)

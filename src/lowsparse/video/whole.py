@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..observed import ObservedMatrix
 from .frames import Frames, NoVideoError
-from .observed import ObservedMatrix
 from .pictures import Grey
 
 __all__ = ["Grey", "TooLargeError", "Video", "read_video", "sample_pixels"]
@@ -58,7 +58,7 @@ def read_video(
     Parameters
     ----------
     source
-        A `.npy` or `.npz` file, a folder of pictures or a pattern, or anything PyAV opens: see `lowsparse.frames`.
+        A `.npy` or `.npz` file, a folder of pictures or a pattern, or anything PyAV opens: see `Frames`.
     every
         Keep the first of so many frames.
     shrink

@@ -8,9 +8,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ..sweeps import Float
 from .frames import Frame
 from .pictures import NEUTRAL, Grey, Picture
-from .sweeps import Float
 
 __all__ = ["Mask", "Separated", "in_front", "majority"]
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .files import write
+from ..files import write
 from .frames import open_av
 from .pictures import Picture
 
@@ -174,7 +174,7 @@ def write_picture(path: str | os.PathLike[str], picture: Picture) -> None:
     """A picture as a PNG file, in the place of an earlier one.
 
     >>> import tempfile
-    >>> from lowsparse.frames import read_picture
+    >>> from lowsparse.video.frames import read_picture
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_picture(Path(folder, "one.png"), Picture(np.arange(6, dtype=np.uint8).reshape(2, 3)))
     ...     read_picture(Path(folder, "one.png")).luma.tolist()

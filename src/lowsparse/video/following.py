@@ -17,6 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..sweeps import Float
 from .background import (
     THRESHOLD,
     Background,
@@ -30,7 +31,6 @@ from .background import (
 from .foreground import Separated
 from .frames import Frame
 from .looks import LEAST, Looks, Samples
-from .sweeps import Float
 
 __all__ = ["SHARE", "Follower", "follow"]
 
@@ -188,7 +188,7 @@ def follow(
     """What is behind and in front of each frame of a video that need not end.
 
     >>> from lowsparse.datasets import moving_blocks
-    >>> from lowsparse.pictures import Picture
+    >>> from lowsparse.video.pictures import Picture
     >>> clip = moving_blocks(120, 40, 48, random_state=2)
     >>> frames = (Frame(Picture(one), t, t, t / 25) for t, one in enumerate(clip.frames))
     >>> right = [float(np.mean(one.mask == clip.moving[one.frame.number])) for one in follow(frames)]

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..sweeps import Float
 from .ahead import ahead
 from .background import THRESHOLD, Background, Told, TooFewError, check_separation, learn
 from .film import Film, write_picture
@@ -20,7 +21,6 @@ from .following import SHARE, Follower
 from .foreground import Separated
 from .frames import Frames, NoVideoError, open_av
 from .pictures import Picture, Region
-from .sweeps import Float
 from .truth import Scores, Truth, read_truth
 
 __all__ = ["FILMS", "STILL", "Separation", "separate_video"]
@@ -84,22 +84,22 @@ def separate_video(
     Parameters
     ----------
     source, colour, region, start, stop, every, shrink
-        The video, and what of it is read: see `lowsparse.frames.Frames`.
+        The video, and what of it is read: see `lowsparse.video.frames.Frames`.
     folder
         Where to write `background.png`, the usual background, and the `films`, frame by frame. They appear at the end,
         all of them, in the place of earlier ones; after an error or Ctrl-C none does.
     rank, observe, random_state
-        Of the background: see `lowsparse.background.learn`.
+        Of the background: see `lowsparse.video.background.learn`.
     stream
-        Follow the scene instead of learning one background from the whole video: see `lowsparse.following`. Every frame
-        is read once, and the memory does not grow. Else frames are decoded twice, to learn from them and to separate
-        them; what can be read only once is kept in a temporary file, as it is encoded.
+        Follow the scene instead of learning one background from the whole video: see `lowsparse.video.following`. Every
+        frame is read once, and the memory does not grow. Else frames are decoded twice, to learn from them and to
+        separate them; what can be read only once is kept in a temporary file, as it is encoded.
     threshold, clean
         How much a pixel must differ to be in front, in units of the noise; and the radius within which most must.
     films
         Of `background.mp4`, `mask.mp4` and `cutout.mp4`, which to write.
     truth
-        Masks or a clean background to compare with: see `lowsparse.truth.read_truth`.
+        Masks or a clean background to compare with: see `lowsparse.video.truth.read_truth`.
     told
         Called with the stage ("reading", "solving", "writing"), how much of it is done, and of how much (or None).
     watch

@@ -31,16 +31,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from ..lines import EFFICIENT, WILD, Placement
+from ..observed import ObservedMatrix
+from ..result import Result
+from ..solve import solve
+from ..sweeps import Float
+from ..sweeps.native import num_threads
 from .foreground import Separated, in_front
 from .frames import Frame
-from .lines import EFFICIENT, WILD, Placement
 from .looks import LEAST, USUAL, Looks, Samples, Single, share_for
-from .observed import ObservedMatrix
 from .pictures import NEUTRAL, Picture, levels
-from .result import Result
-from .solve import solve
-from .sweeps import Float
-from .sweeps.native import num_threads
 
 __all__ = [
     "THRESHOLD",
@@ -295,7 +295,7 @@ def learn(
     Parameters
     ----------
     frames
-        One after the other, for example `lowsparse.frames.Frames`.
+        One after the other, for example `lowsparse.video.frames.Frames`.
     rank
         Of the background: 1 follows the brightness, more also lights that are switched and shadows that wander.
     observe

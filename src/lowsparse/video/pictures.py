@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["NEUTRAL", "REC601", "Grey", "Picture", "Region", "levels", "shrunken"]
+from ..metrics import REC601
+
+__all__ = ["NEUTRAL", "Grey", "Picture", "Region", "levels", "shrunken"]
 
 Grey = NDArray[np.uint8]
 Region = tuple[int, int, int, int]  # x, y, width, height
 
-REC601 = np.array([0.299, 0.587, 0.114])  # red, green, blue to grey
 FIXED = (19595, 38470, 7471)  # the same, times 2¹⁶
 NEUTRAL = 128  # chroma of grey
 TO_CHROMA = 0.5 / (1 - REC601[2]), 0.5 / (1 - REC601[0])  # (blue - luma), (red - luma) to the range of a byte
