@@ -23,6 +23,7 @@ from .page import Run, card, columns, meters, pane, write
 __all__ = ["Line", "Table", "sureness", "table_report"]
 
 Floats = NDArray[np.float64]
+Labels = Sequence[object] | NDArray[Any]
 WORST = 8  # lines to name
 SUREST = 1e6  # larger figures say no more
 COLUMNS = {"row": "Row", "column": "Column", "value": "Value", "expected": "Should be", "sure": "How sure"}
@@ -78,10 +79,10 @@ class Table:
         cls,
         result: Result,
         *,
-        row_labels: Sequence[object] | None = None,
-        column_labels: Sequence[object] | None = None,
-        shift: ArrayLike = 0.0,
-        scale: ArrayLike = 1.0,
+        row_labels: Labels | None = None,
+        column_labels: Labels | None = None,
+        given: ObservedMatrix | None = None,
+        fit: LowRank | None = None,
         empty_rows: ArrayLike | None = None,
         empty_columns: ArrayLike | None = None,
         by_rank: Mapping[int, float] | None = None,
@@ -94,8 +95,8 @@ class Table:
         ----------
         row_labels, column_labels
             The names of all rows and columns; their numbers, from 0, by default.
-        shift, scale
-            The table is shift + scale * M, with numbers for its columns or for all.
+        given, fit
+            The table and its fit in their own units, if `result` is of what is left after scales and offsets.
         empty_rows, empty_columns
             Lines in which missing entries were not filled; those without any entry by default.
         by_rank, by_column
@@ -103,7 +104,7 @@ class Table:
         most
             Flagged entries to list; the surest come first.
         """
-        M, L = _unscaled(result.M, result.L, shift, scale)
+        M, L = given or result.M, fit or result.L
         row_labels = range(M.shape[0]) if row_labels is None else row_labels
         column_labels = range(M.shape[1]) if column_labels is None else column_labels
         for name, labels, count in (("row", row_labels, M.shape[0]), ("column", column_labels, M.shape[1])):
@@ -166,8 +167,8 @@ def sureness(result: Result) -> Floats:
         return np.asarray(apart / (result.noise * spread) if result.noise else np.where(np.isinf(spread), 0.0, np.inf))
 
 
-def table_report(path: str | os.PathLike[str], run: Run, table: Table) -> None:
-    """Write the report on a table, in the place of an earlier one.
+def table_report(path: str | os.PathLike[str], run: Run, table: Table, *, reading: str = "") -> None:
+    """Write the report on a table, in the place of an earlier one; `reading` says how to read the diagnosis.
 
     Examples
     --------
@@ -195,6 +196,7 @@ def table_report(path: str | os.PathLike[str], run: Run, table: Table) -> None:
         body=_heat(table),
         more=[_flagged(table), columns(*_lines(table))],
         cards=_spectrum(table),
+        reading=reading,
         scripts=["heat.js", "entries.js"],
         data=data,
     )
@@ -203,25 +205,11 @@ def table_report(path: str | os.PathLike[str], run: Run, table: Table) -> None:
 # ---------------------------------------------------------------------- what is counted
 
 
-def _unscaled(M: ObservedMatrix, L: LowRank, shift: ArrayLike, scale: ArrayLike) -> tuple[ObservedMatrix, LowRank]:
-    """shift + scale * M, and L likewise: [U, 1] [scale * V; shift]."""
-    n = M.shape[1]
-    shifts, scales = (np.broadcast_to(np.asarray(one, dtype=np.float64), n) for one in (shift, scale))
-    if not shifts.any() and (scales == 1).all():
-        return M, L
-    columns = M.columns_of_entries()
-    ones = np.ones((M.shape[0], 1))
-    return (
-        M.with_values(shifts[columns] + scales[columns] * M.values),
-        LowRank(np.hstack([L.U, ones]), np.vstack([scales * L.V, shifts])),
-    )
-
-
-def _names(edges: NDArray[np.intp], labels: Sequence[object]) -> list[tuple[str, str]]:
+def _names(edges: NDArray[np.intp], labels: Labels) -> list[tuple[str, str]]:
     return [(str(labels[a]), str(labels[b - 1])) for a, b in itertools.pairwise(edges)]
 
 
-def _worst(labels: Sequence[object], wrong: NDArray[Any], observed: NDArray[Any]) -> list[Line]:
+def _worst(labels: Labels, wrong: NDArray[Any], observed: NDArray[Any]) -> list[Line]:
     """The lines with the largest lower bounds (Wilson, 95 %) of their shares of wrong entries.
 
     Of a line with few entries little is known: one wrong of one observed is no reason to come first.
