@@ -26,14 +26,14 @@ USERS, ITEMS, RANK = 200_000, 20_000, 5
 NOISE, WRONG, MISSING = 0.1, 0.02, 0.01
 
 
-def make(path: Path, records: int, users: int, items: int, *, text: bool, seed: int = 0) -> tuple[pa.Table, np.ndarray]:
+def make(path: Path, records: int, users: int, items: int, *, text: bool, seed: int = 0) -> np.ndarray:
     """The records in a random order, and the truth of each."""
     rng = np.random.default_rng(seed)
     place = np.unique(rng.integers(0, users * items, records + records // 100))
     place = rng.permutation(place)[:records]
     i, j = np.divmod(place, items)
     U, V = rng.standard_normal((users, RANK)), rng.standard_normal((items, RANK))
-    truth = 3.0 + sum(U[i, k] * V[j, k] for k in range(RANK))
+    truth = np.asarray(3.0 + sum(U[i, k] * V[j, k] for k in range(RANK)))
     values = truth + NOISE * rng.standard_normal(place.size)
     wrong = rng.random(place.size) < WRONG
     values[wrong] += rng.choice([-20.0, 20.0], np.count_nonzero(wrong))
@@ -88,17 +88,17 @@ def main() -> None:
         filled = np.isnan(given)
         error = float(np.median(np.abs(found - truth)[filled]))
         listed = pq.read_metadata(out.with_name("completed-outliers.parquet")).num_rows
-        print(
-            f"{asked.records:,} records of {asked.users:,} users and {asked.items:,} items, {path.stat().st_size:,} bytes"
-        )
+        size = path.stat().st_size / 2**20
+        print(f"{asked.records:,} records of {asked.users:,} users and {asked.items:,} items, {size:.0f} MiB")
         for name, time_spent in facts["seconds"].items():  # type: ignore[attr-defined]
             print(f"  {name:<10} {time_spent:8.1f} s")
         print(f"  {'all':<10} {seconds:8.1f} s")
         print(f"  {'pyarrow':<10} {plain:8.1f} s  (reading and writing the same file)")
         print(f"  {'peak':<10} {peak / 2**30:8.2f} GiB")
         print(
-            f"  rank {facts['rank']}; {facts['filled']:,} filled, median error {error:.3f} (noise {NOISE}); {listed:,} flagged"
+            f"  rank {facts['rank']}; {facts['filled']:,} filled, median error {error:.3f} where the noise is {NOISE}"
         )
+        print(f"  {listed:,} flagged, {WRONG * asked.records:,.0f} wrong")
 
 
 if __name__ == "__main__":
