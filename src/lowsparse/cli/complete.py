@@ -14,6 +14,8 @@ import typer
 
 from .. import report
 from ..imputation import Imputation
+from ..lines import EFFICIENT
+from ..report.charts import number
 from ..tables import Completed, Table, read_table, write_table
 from ..tables.columns import NoNumbersError
 from ..tables.read import ARRAYS, TEXT, ending_of
@@ -28,7 +30,20 @@ __all__ = ["complete"]
 
 MOST_PAIRS = 100_000_000  # records that --all writes
 MOST_CELLS = 1 << 29  # of a matrix that was sparse in its file and is dense when it is complete
-READING = "Figures are in units of each column's spread, after its level and the offset of the row are taken off."
+FEW = 3  # values in a line that little is known of
+HELPS = 0.9  # of the error that levels and offsets leave: more, and low rank is hardly worth it
+LIMIT = 0.35  # of the entries wrong: more is near to what no method recovers
+READING = "Errors are in units of each column's spread."
+AS_THEY_ARE = {
+    "As given": "holes are blank, errors marked",
+    "What was done": "kept, flagged, filled",
+    "As it should be": "errors and holes replaced",
+}
+OF_RECORDS = {
+    "As given": "pairs without a value are blank",
+    "What is known": "given, wrong, to be predicted",
+    "Every pair": "as the fit has it",
+}
 
 
 def complete(
@@ -209,9 +224,13 @@ def _check_size(table: Table, file: Path, every: bool) -> None:
         )
 
 
+def _sureness(model: Imputation) -> Any:
+    return report.sureness(model.result, shrunk=model.result.method == "schatten")
+
+
 def _write_outliers(path: Path, table: Table, model: Imputation) -> None:
     """The surest first."""
-    sure = report.sureness(model.result)
+    sure = _sureness(model)
     order = np.argsort(-sure, kind="stable")
     at = model.result.flagged[order]
     i, j = table.M.rows[at], table.M.columns_of_entries()[at]
@@ -263,7 +282,7 @@ def _report(
         facts=[
             (f"{facts['filled']:,}", "holes were filled"),
             (f"{facts['flagged']:,}", f"entries do not fit, {share} of all that were given"),
-            (f"{facts['rank']}", "is the rank of the fit"),
+            (f"{facts['rank']}", "is the rank of the fit" if model.rank else "is the rank: levels and offsets say all"),
             (duration(sum(seconds.values())), "for reading, solving and writing"),
         ],
         command=command,
@@ -275,7 +294,7 @@ def _report(
         },
         timings=dict(seconds),
         trace=result.trace,
-        diagnosis=result.diagnostics,
+        remarks=_trust(table, model),
         notes=_notes(facts, table),
     )
     shown = report.Table.of(
@@ -285,6 +304,8 @@ def _report(
         row_labels=table.rows,
         column_labels=table.columns,
         by_column=table.places is None,
+        panes=OF_RECORDS if table.places is not None else report.PANES if facts["replaced"] else AS_THEY_ARE,
+        sure=_sureness(model),
     )
     report.table_report(path, run, shown, reading=READING)
 
@@ -298,15 +319,37 @@ def _told(table: Table) -> str:
     return f"{m:,} rows x {n:,} columns, {table.M.nnz:,} values{records}"
 
 
+def _trust(table: Table, model: Imputation) -> list[report.Remark]:
+    """How well the entries determine what was filled, for somebody who does not know the method."""
+    M, result = table.M, model.result
+    met = "The method met its own test" if model.converged else "The method has not met its own test"
+    said = [report.Remark(f"{met}: {result.message}.", model.converged)]
+    before, after = model.width / EFFICIENT, result.noise if result.held_out is None else result.held_out
+    if before > 0:
+        kind = "Entries that were kept aside" if result.held_out is not None else "The entries"
+        helps = after < HELPS * before
+        end = "" if helps else ", so low rank hardly helps, and holes are filled by little more than these"
+        known = f"{kind} are known to within {number(after)}; levels and offsets alone leave {number(before)}{end}."
+        said.append(report.Remark(known, helps))
+    for name, counts in (("row", M.row_counts), ("column", M.column_counts)):
+        few = int(np.count_nonzero((counts > 0) & (counts < FEW)))
+        usual = f"A {name} has {number(float(np.median(counts)))} values as a rule"
+        thin = f"; {few:,} {name}s have fewer than {FEW}, and what is filled there is a guess" if few else ""
+        said.append(report.Remark(f"{usual}{thin}.", False if few else None))
+    share = result.flagged.size / M.nnz
+    near = ": near to the limit of what can be told" if share > LIMIT else ""
+    said.append(report.Remark(f"{percent(share)} of the values do not fit{near}.", False if near else None))
+    return said
+
+
 def _notes(facts: dict[str, Any], table: Table) -> list[str]:
+    """What the user should know before relying on it."""
     notes = []
+    lines = {"rows": facts["empty_rows"], "columns": facts["empty_columns"]}
     if facts["left_empty"]:
-        lines = [
-            f"{facts[kind]:,} {name}"
-            for kind, name in (("empty_rows", "rows"), ("empty_columns", "columns"))
-            if facts[kind]
-        ]
-        notes.append(f"{' and '.join(lines)} have no value at all and stay empty: {facts['left_empty']:,} in all.")
+        told = " and ".join(f"{count:,} {name}" for name, count in lines.items() if count)
+        cells = "cells" if table.places is None else "records"
+        notes.append(f"{told} have no value at all: {facts['left_empty']:,} {cells} stay empty.")
     if not table.missing and table.places is None:
         notes.append("There was no hole. If these are records, say so: --row, --col and --value.")
     if not facts["converged"]:

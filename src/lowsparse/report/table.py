@@ -73,6 +73,7 @@ class Table:
     worst_columns: Sequence[Line]
     by_rank: Mapping[int, float] = field(default_factory=dict)  # error of entries kept aside, of the ranks tried
     by_column: bool = False  # columns have units of their own, and colours each on their own scale
+    panes: Mapping[str, str] = field(default_factory=lambda: PANES)  # names of the three heat maps, and words on them
 
     @classmethod
     def of(
@@ -87,6 +88,8 @@ class Table:
         empty_columns: ArrayLike | None = None,
         by_rank: Mapping[int, float] | None = None,
         by_column: bool = False,
+        panes: Mapping[str, str] = PANES,
+        sure: Floats | None = None,
         most: int = 2000,
     ) -> Self:
         """The table of a result.
@@ -99,8 +102,10 @@ class Table:
             The table and its fit in their own units, if `result` is of what is left after scales and offsets.
         empty_rows, empty_columns
             Lines in which missing entries were not filled; those without any entry by default.
-        by_rank, by_column
+        by_rank, by_column, panes
             As above.
+        sure
+            Of each flagged entry, in their order; its `sureness` by default.
         most
             Flagged entries to list; the surest come first.
         """
@@ -118,7 +123,7 @@ class Table:
             empty_columns=M.empty_columns if empty_columns is None else empty_columns,
         )
         columns = M.columns_of_entries()
-        sure = sureness(result)
+        sure = sureness(result) if sure is None else sure
         listed = np.argsort(-sure, kind="stable")[:most]
         at = result.flagged[listed]
         wrong_in = [
@@ -142,15 +147,17 @@ class Table:
             worst_columns=_worst(column_labels, wrong_in[1], M.column_counts),
             by_rank=dict(by_rank or {}),
             by_column=by_column,
+            panes=panes,
         )
 
 
-def sureness(result: Result) -> Floats:
+def sureness(result: Result, *, shrunk: bool = False) -> Floats:
     """For each flagged entry, how many standard deviations it is from what it should have been.
 
     A good entry differs from L by its noise and by the error of L. In the mean over a row with k entries that are no
     outliers the latter's variance is σ² r / k, and likewise for the column: |M - L| / (σ √(1 + r/k_i + r/k_j)). Where
-    nothing but outliers determine a line, this is 0.
+    nothing but outliers determine a line, this is 0; unless L is `shrunk` by its method, and nearer to 0 the less a
+    line has to say: then the error of L is no larger than L, as a rule, and r/k no larger than the mean of L² / σ².
 
     >>> import lowsparse as ls
     >>> problem = ls.datasets.synthetic(80, 70, rank=2, density=0.7, outliers=0.1, noise=0.1, random_state=1)
@@ -162,8 +169,10 @@ def sureness(result: Result) -> Floats:
     good_in_row = M.row_counts - np.bincount(rows, minlength=M.shape[0])
     good_in_column = M.column_counts - np.bincount(columns, minlength=M.shape[1])
     apart = np.abs(M.values[flagged].astype(np.float64) - result.L.at(rows, columns))
+    usual = result.L.norm() ** 2 / (M.shape[0] * M.shape[1]) / result.noise**2 if shrunk and result.noise else np.inf
     with np.errstate(divide="ignore"):
-        spread = np.sqrt(1 + result.L.rank / good_in_row[rows] + result.L.rank / good_in_column[columns])
+        by_row, by_column = (result.L.rank / good for good in (good_in_row[rows], good_in_column[columns]))
+        spread = np.sqrt(1 + np.minimum(by_row, usual) + np.minimum(by_column, usual))
         return np.asarray(apart / (result.noise * spread) if result.noise else np.where(np.isinf(spread), 0.0, np.inf))
 
 
@@ -243,7 +252,7 @@ def _heat(table: Table) -> Markup:
                 aria_label=f"{name}. {words}. Arrow keys go from cell to cell.",
             ),
         )
-        for name, said in PANES.items()
+        for name, said in table.panes.items()
     ]
     swatches = [element("i", class_=f"swatch scale-{k}") for k in range(5)]
     kinds = {"kept": "kept as given", "wrong": "wrong", "filled": "filled", "empty": "missing"}
@@ -344,7 +353,9 @@ def _finder(label: str) -> Markup:
 def _spectrum(table: Table) -> list[Markup]:
     parts = []
     sizes = np.asarray(table.singular_values, dtype=np.float64)
-    if sizes.size:
+    if sizes.size and not sizes.any():
+        parts.append(card("Singular values", element("p", "L is 0: nothing of low rank predicts the entries.")))
+    elif sizes.size:
         energy = 100 * sizes[0] ** 2 / max(float(np.sum(sizes**2)), 1e-300)
         said = f"L has rank {np.count_nonzero(sizes)}; its first component makes up {energy:.3g} % of its squares."
         names = [str(k + 1) for k in range(sizes.size)]
