@@ -30,6 +30,7 @@ from .sweeps import Float
 __all__ = ["Imputation"]
 
 NEARLY_EXACT = 0.05  # noise, in units of the features' spread: below it shrinkage may be the larger error
+NOTHING = 1e-60  # in units of the features' spread: less is left by rounding, and its powers are lost
 USUAL = 3.0  # times the usual length of a row: what is longer, and not borne out by its entries, is not believed
 
 
@@ -66,13 +67,17 @@ class Imputation:
             raise ValueError(f"rank must be a whole number of 1 or more, or 'auto', not {rank!r}")
         preparation = Preparation.fit(M, rows=rows_differ(M), backend=backend)
         rest = preparation.apply(M)
+        if np.abs(rest.values).max() < NOTHING:
+            rest = rest.with_values(np.zeros_like(rest.values))
         most = None if isinstance(rank, str) else min(int(rank), *M.shape)
         how = {"max_iter": max_iter, "backend": backend, "random_state": random_state, "callback": callback}
         result = solve(rest, most, method="schatten", **how)  # type: ignore[arg-type]
         converged = result.converged
         if result.noise < NEARLY_EXACT and result.L.V.any():
             exact = solve(rest, result.L.rank, **how)  # type: ignore[arg-type]
-            if exact.noise < 0.5 * result.noise and (exact.converged or agree(exact, result)):
+            # by entries kept aside: with a rank too many the residuals of the others fall to nothing
+            error = exact.noise if exact.held_out is None else exact.held_out
+            if error < 0.5 * result.noise and (exact.converged or agree(exact, result)):
                 result, converged = exact, True
         return cls(preparation, result, EFFICIENT * robust_scale(rest.values.astype(np.float64)), converged)
 

@@ -18,6 +18,7 @@ from ..lines import EFFICIENT
 from ..report.charts import number
 from ..tables import Completed, Table, read_table, write_table
 from ..tables.columns import NoNumbersError
+from ..tables.labels import shown
 from ..tables.read import ARRAYS, TEXT, ending_of
 from ..tables.write import write_columns
 from .failure import advise, fail, require
@@ -33,6 +34,7 @@ MOST_CELLS = 1 << 29  # of a matrix that was sparse in its file and is dense whe
 FEW = 3  # values in a line that little is known of
 HELPS = 0.9  # of the error that levels and offsets leave: more, and low rank is hardly worth it
 LIMIT = 0.35  # of the entries wrong: more is near to what no method recovers
+LARGEST = 1e70  # number, and in units of the usual size of numbers: what `solve` can take
 READING = "Errors are in units of each column's spread."
 AS_THEY_ARE = {
     "As given": "holes are blank, errors marked",
@@ -112,6 +114,7 @@ def complete(
         with _timed(seconds, voice, "reading"):
             table = _read(file, ending, row, col, value, label)
             _check_size(table, file, every)
+            _check_range(table, file)
             voice.say(f"{file}: {_told(table)}")
         with _timed(seconds, voice, "solving", unit="iterations") as solving:
             model = Imputation.fit(table.M, largest, random_state=seed, callback=solving.watch)
@@ -224,6 +227,18 @@ def _check_size(table: Table, file: Path, every: bool) -> None:
         )
 
 
+def _check_range(table: Table, file: Path) -> None:
+    """A number whose powers overflow stands for something else."""
+    sizes = np.abs(table.M.values)
+    k = int(sizes.argmax())
+    largest = float(sizes[k])
+    if largest and largest > LARGEST * min(1.0, float(np.median(sizes[sizes > 0]))):
+        i, j = table.M.rows[k], table.M.columns_of_entries()[k]
+        where = f"row {shown(table.rows[i])}, column {shown(table.columns[j])}"
+        advice = "is too large to compute with: leave it empty if it is missing"
+        fail(f"{file}: {table.M.values[k]:.3g} in {where} {advice}")
+
+
 def _sureness(model: Imputation) -> Any:
     return report.sureness(model.result, shrunk=model.result.method == "schatten")
 
@@ -322,8 +337,11 @@ def _told(table: Table) -> str:
 def _trust(table: Table, model: Imputation) -> list[report.Remark]:
     """How well the entries determine what was filled, for somebody who does not know the method."""
     M, result = table.M, model.result
-    met = "The method met its own test" if model.converged else "The method has not met its own test"
-    said = [report.Remark(f"{met}: {result.message}.", model.converged)]
+    if model.converged and not result.converged:
+        met = "Two methods agree on what is missing."
+    else:
+        met = f"The method {'met' if model.converged else 'has not met'} its own test: {result.message}."
+    said = [report.Remark(met, model.converged)]
     before, after = model.width / EFFICIENT, result.noise if result.held_out is None else result.held_out
     if before > 0:
         kind = "Entries that were kept aside" if result.held_out is not None else "The entries"

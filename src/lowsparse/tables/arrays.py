@@ -20,6 +20,7 @@ __all__ = ["dump", "load"]
 
 # what readers stumble over
 DAMAGED = (
+    scipy.io.matlab.MatReadError,
     ValueError,
     TypeError,
     KeyError,
@@ -48,7 +49,7 @@ def _load_npy(path: Path, records: bool) -> dict[str, Any]:
 
 
 def _load_npz(path: Path, records: bool) -> dict[str, Any]:
-    with np.load(path, allow_pickle=False) as archive:
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
         if {"format", "shape", "data"} <= set(archive.files):
             return {"values": sp.load_npz(path)}
         return {name: archive[name] for name in archive.files}

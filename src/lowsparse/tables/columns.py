@@ -7,6 +7,7 @@ import gzip
 import io
 import itertools
 import re
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
@@ -156,12 +157,6 @@ class TextFile(Source):
     def _parse(self, kinds: dict[int, Any]) -> Any:
         """The columns at these places and of these types (None: of one that fits); None if one is no number."""
         arrow, text, layout = library(), library("csv"), self.layout
-        bad: list[Any] = []
-
-        def refuse(row: Any) -> str:
-            bad.append(row)
-            return "error"
-
         reading = text.ReadOptions(
             column_names=[str(k) for k in range(len(self.names))],
             skip_rows=self.blank,
@@ -173,7 +168,6 @@ class TextFile(Source):
             delimiter=layout.separator,
             newlines_in_values=True,
             ignore_empty_lines=len(self.names) > 1,  # else such a line is a missing value
-            invalid_row_handler=refuse,
         )
         converting = text.ConvertOptions(
             include_columns=[str(k) for k in kinds],
@@ -186,9 +180,9 @@ class TextFile(Source):
         except (arrow.ArrowInvalid, UnicodeError, OSError, EOFError) as error:
             if "conversion error to double" in str(error):
                 return None
-            if bad:
-                cells = f"{bad[0].actual_columns} cells where {bad[0].expected_columns} are expected"
-                raise ValueError(f"{self.path}: a line has {cells}: {shown(bad[0].text)}") from error
+            if uneven := re.search(r"Expected (\d+) columns, got (\d+): (.*)", str(error), re.DOTALL):
+                cells = f"{uneven[2]} cells where {uneven[1]} are expected"
+                raise ValueError(f"{self.path}: a line has {cells}: {shown(uneven[3])}") from error
             if "UTF8" in str(error) or isinstance(error, UnicodeError):
                 raise ValueError(f"{self.path} is not in UTF-8 ({brief(error)}): save it as UTF-8") from error
             raise ValueError(f"{self.path} cannot be read as text ({brief(error)})") from error
@@ -260,7 +254,7 @@ def _first_lines(path: Path) -> tuple[list[str], str]:
                     size += len(line)
                     if size > SAMPLE:
                         break
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise ValueError(f"{path} cannot be read ({brief(error)})") from error
     return lines, encoding
 
