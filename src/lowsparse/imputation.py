@@ -30,7 +30,7 @@ from .sweeps import Float
 __all__ = ["Imputation"]
 
 NEARLY_EXACT = 0.05  # noise, in units of the features' spread: below it shrinkage may be the larger error
-NOTHING = 1e-60  # in units of the features' spread: less is left by rounding, and its powers are lost
+DUST = 1e-60  # of the largest number, or of the features' spread
 USUAL = 3.0  # times the usual length of a row: what is longer, and not borne out by its entries, is not believed
 
 
@@ -65,10 +65,9 @@ class Imputation:
         """Learn from the entries of M; `rank` is the largest rank of y, `callback` that of `solve`."""
         if rank != "auto" and (isinstance(rank, bool | str) or not isinstance(rank, int | np.integer) or rank < 1):
             raise ValueError(f"rank must be a whole number of 1 or more, or 'auto', not {rank!r}")
+        M = without_dust(M, float(np.abs(M.values).max()))
         preparation = Preparation.fit(M, rows=rows_differ(M), backend=backend)
-        rest = preparation.apply(M)
-        if np.abs(rest.values).max() < NOTHING:
-            rest = rest.with_values(np.zeros_like(rest.values))
+        rest = without_dust(preparation.apply(M), 1.0)
         most = None if isinstance(rank, str) else min(int(rank), *M.shape)
         how = {"max_iter": max_iter, "backend": backend, "random_state": random_state, "callback": callback}
         result = solve(rest, most, method="schatten", **how)  # type: ignore[arg-type]
@@ -129,6 +128,12 @@ class Imputation:
     def _place(self, B: Float, c: float, ridge: float) -> Placement:
         unit = robust_scale(self.result.M.values[:: max(1, self.result.M.nnz // 100_000)].astype(np.float64)) or 1.0
         return Placement(B, c, unit, largest=USUAL * math.sqrt(B.shape[1]), ridge=ridge)
+
+
+def without_dust(M: ObservedMatrix, unit: float) -> ObservedMatrix:
+    """Zeros for what is nothing beside the unit, and whose powers would be lost."""
+    dust = np.abs(M.values) < DUST * unit
+    return M.with_values(np.where(dust, 0, M.values)) if M.values[dust].any() else M
 
 
 def agree(exact: Result, shrunk: Result) -> bool:

@@ -232,7 +232,7 @@ def _check_range(table: Table, file: Path) -> None:
     sizes = np.abs(table.M.values)
     k = int(sizes.argmax())
     largest = float(sizes[k])
-    if largest and largest > LARGEST * min(1.0, float(np.median(sizes[sizes > 0]))):
+    if largest > LARGEST or (largest and largest > LARGEST * float(np.median(sizes[sizes > 0]))):
         i, j = table.M.rows[k], table.M.columns_of_entries()[k]
         where = f"row {shown(table.rows[i])}, column {shown(table.columns[j])}"
         advice = "is too large to compute with: leave it empty if it is missing"
