@@ -23,7 +23,7 @@ from scipy import sparse
 import lowsparse as ls
 from conftest import PATH, interruptible, python
 from lowsparse import solvers, sweeps
-from lowsparse.cli import bench, extras, main, probes
+from lowsparse.cli import extras, main, probes
 from lowsparse.cli.failure import EXIT_CODES, CommandError, advise, explain
 from lowsparse.cli.folder import output_file, output_folder
 from lowsparse.cli.methods import Card, parameters_of
@@ -31,6 +31,7 @@ from lowsparse.cli.output import Voice, to_json
 from lowsparse.cli.progress import Step
 from lowsparse.cli.text import ERRORS, columns, table
 from lowsparse.solvers.manpg import AManPG
+from lowsparse.tables import read_table
 from test_cli import assert_fails, run
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="signals, links and pseudo-terminals of POSIX")
@@ -971,13 +972,13 @@ def test_bench_says_why_a_method_cannot_run(command):
     ("arguments", "code", "words"),
     [
         (("nothing.npy",), 1, "there is no file nothing.npy"),
-        (("text.npy",), 1, "text.npy cannot be read as .npy"),
-        (("text.npz",), 1, "text.npz cannot be read as .npz: it is no archive"),
-        (("text.csv",), 1, "is neither .npy nor .npz"),
-        (("words.npy",), 1, "words.npy: a matrix of dtype"),
-        (("line.npy",), 1, "line.npy: a matrix needs 2 dimensions"),
+        (("text.npy",), 1, "text.npy is no .npy file with numbers, or it is damaged"),
+        (("text.npz",), 1, "text.npz is no .npz file with numbers, or it is damaged"),
+        (("text.txt",), 1, "the ending of text.txt is not that of a table"),
+        (("words.npy",), 1, "words.npy: there are 0 matrices of numbers"),
+        (("line.npy",), 1, "a matrix needs 2 dimensions, and numbers"),
         (("one.npy",), 1, "too few to keep some aside"),
-        (("two.npz",), 1, "it holds 2 arrays"),
+        (("two.npz",), 1, "two.npz: there are 2 matrices of numbers"),
         (("one.npy", "--rows", "5"), 2, "--rows is for made-up data"),
         (("--rows", "0"), 2, "--rows must be 1 or more"),
         (("--rows", "3"), 2, "--rank is 5, but a 3 x 3 matrix"),
@@ -990,7 +991,7 @@ def test_bench_says_why_a_method_cannot_run(command):
 )
 def test_bench_fails_with_one_line(arguments, code, words, command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name in ("text.npy", "text.npz", "text.csv"):
+    for name in ("text.npy", "text.npz", "text.txt"):
         Path(name).write_text("some words")
     np.save("words.npy", np.array([["a", "b"]]))
     np.save("line.npy", np.zeros(3))
@@ -1012,7 +1013,7 @@ def test_a_damaged_file_is_read_or_refused(data, suffix, same_data):
     damaged = same_data / f"damaged{suffix}"
     damaged.write_bytes(bytes(whole[:cut]))
     try:
-        M = bench._read(damaged)
+        M = read_table(damaged).M
     except Exception as error:
         said, code = explain(error)
         assert code == 1

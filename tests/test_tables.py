@@ -581,7 +581,7 @@ def test_files_that_are_wrong(tmp_path):
         with pytest.raises(ValueError, match=rf"{name} .*(damaged|cannot be read)"):
             read_table(tmp_path / name)
     for name, named, message in [
-        ("two.npz", {}, r"2 matrices of numbers among 'X' \(2, 2\), 'Y' \(2, 2\): say which"),
+        ("two.npz", {}, r"2 matrices of numbers among 'X' \(2, 2\), 'Y' \(2, 2\): name one as value"),
         ("two.npz", {"value": "Z"}, "no array 'Z'; it has 'X', 'Y'"),
         ("two.npz", {"row": "X"}, "give row, col and value for records"),
         ("none.npz", {}, "a matrix needs 2 dimensions"),

@@ -6,7 +6,6 @@ import importlib
 import math
 import statistics
 import time
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,8 @@ from ..datasets import synthetic
 from ..lowrank import LowRank
 from ..observed import ObservedMatrix
 from ..solve import solve
+from ..tables import read_table
+from ..validation import holdout
 from .extras import installed
 from .failure import advise, fail, one_line, require
 from .output import Json, Quiet, Voice
@@ -40,7 +41,7 @@ Fit = Callable[[ObservedMatrix, int], tuple[LowRank, str]]  # L, and how it ende
 def bench(
     file: Annotated[
         Path | None,
-        typer.Argument(help="Data of your own: .npy (NaN where nothing is known), or .npz. [default: made up]"),
+        typer.Argument(help="Data of your own: a wide table, as of lowsparse complete. [default: made up]"),
     ] = None,
     rows: Annotated[int | None, typer.Option(help=f"Rows of made-up data. [default: {SIDE}]")] = None,
     cols: Annotated[int | None, typer.Option(help="Their columns. [default: as the rows]")] = None,
@@ -128,22 +129,20 @@ def _made_up(m: int, n: int, rank: int, observed: float, outliers: float, seed: 
 
 
 def _of_file(file: Path, rank: int | None, seed: int, voice: Voice) -> Task:
-    M = _read(file)
-    rng = np.random.default_rng([seed, 1])
-    aside = rng.random(M.nnz) < ASIDE
-    if aside.all() or not aside.any():
+    M = read_table(file).M
+    split = holdout(M, ASIDE, np.random.default_rng([seed, 1]))
+    rows, columns, aside, seen = split.rows, split.columns, split.values, split.M
+    if not aside.size:
         fail(f"{file} has {M.nnz} entries, too few to keep some aside")
-    rows, columns, x = M.rows, M.columns_of_entries(), M.values
-    seen = ObservedMatrix.from_coo(rows[~aside], columns[~aside], x[~aside], M.shape)
     if rank is None:
         with step(voice, "choosing the rank", unit="iterations") as choosing:
             rank = solve(seen, "auto", callback=choosing.watch).L.rank
     else:
         require(rank <= min(M.shape), f"--rank is {rank}, but the data are {M.shape[0]} x {M.shape[1]}")
-    spread = float(np.median(np.abs(x[aside] - _medians(seen)[columns[aside]]))) or 1.0
+    spread = float(np.median(np.abs(aside - _medians(seen)[columns]))) or 1.0
 
     def error(L: LowRank) -> float:
-        return float(np.median(np.abs(L.at(rows[aside], columns[aside]) - x[aside]))) / spread
+        return float(np.median(np.abs(L.at(rows, columns) - aside))) / spread
 
     return Task(
         f"{file}: {M.shape[0]} x {M.shape[1]}, {percent(M.density)} observed; rank {rank}",
@@ -151,7 +150,7 @@ def _of_file(file: Path, rank: int | None, seed: int, voice: Voice) -> Task:
         rank,
         error,
         "error aside",
-        f"error aside: the median error on {int(aside.sum()):,} entries that the methods have not seen. 1 is that of "
+        f"error aside: the median error on {aside.size:,} entries that the methods have not seen. 1 is that of "
         "the median of a column; no better means that low rank does not help here.",
     )
 
@@ -161,42 +160,6 @@ def _medians(M: ObservedMatrix) -> Any:
     middle = float(np.median(M.values))
     parts = np.split(M.values, M.indptr[1:-1])
     return np.array([np.median(part) if part.size else middle for part in parts])
-
-
-def _read(file: Path) -> ObservedMatrix:
-    if not file.is_file():
-        fail(f"there is no file {file}: check the path")
-    known: dict[str, Callable[[Path], Any]] = {".npy": _array, ".npz": _archive}
-    if file.suffix.lower() not in known:
-        fail(f"{file} is neither {' nor '.join(known)}: save the data as one of these")
-    try:
-        data = known[file.suffix.lower()](file)
-    except (OSError, MemoryError):
-        raise
-    except Exception as error:  # a damaged file can lead its reader anywhere
-        said = one_line(str(error)) or type(error).__name__
-        fail(f"{file} cannot be read as {file.suffix}: {said}; is it whole?")
-    try:
-        return ObservedMatrix.from_scipy(data) if sparse.issparse(data) else ObservedMatrix.from_dense(data)
-    except (ValueError, TypeError) as error:
-        fail(f"{file}: {one_line(str(error))}")
-
-
-def _array(file: Path) -> Any:
-    with open(file, "rb") as raw:
-        return np.lib.format.read_array(raw, allow_pickle=False)
-
-
-def _archive(file: Path) -> Any:
-    """A sparse matrix of SciPy's, or the only array."""
-    if not zipfile.is_zipfile(file):
-        raise ValueError("it is no archive")
-    with np.load(file, allow_pickle=False) as archive:
-        if "format" in archive.files:
-            return sparse.load_npz(file)
-        if len(archive.files) != 1:
-            raise ValueError(f"it holds {len(archive.files)} arrays, and must hold one, or a sparse matrix of SciPy")
-        return archive[archive.files[0]]
 
 
 def _ours(name: str, limit: float) -> Fit:

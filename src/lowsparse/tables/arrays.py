@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import zipfile
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,20 +16,6 @@ from .market import read_market
 
 __all__ = ["dump", "load"]
 
-# what readers stumble over
-DAMAGED = (
-    scipy.io.matlab.MatReadError,
-    ValueError,
-    TypeError,
-    KeyError,
-    IndexError,
-    OverflowError,
-    EOFError,
-    OSError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
-
 
 def load(path: Path, ending: str, records: bool) -> dict[str, Any]:
     """The arrays of a file by name; of `records`, vectors."""
@@ -39,7 +23,9 @@ def load(path: Path, ending: str, records: bool) -> dict[str, Any]:
         return _LOAD[ending](path, records)
     except NotImplementedError as error:  # SciPy reads no HDF5
         raise ValueError(f"{path} is a MATLAB file of version 7.3: save it with the option -v7") from error
-    except DAMAGED as error:
+    except (MemoryError, PermissionError):
+        raise
+    except Exception as error:  # a damaged file can lead its reader anywhere
         raise ValueError(f"{path} is no {ending} file with numbers, or it is damaged ({brief(error)})") from error
 
 

@@ -182,6 +182,6 @@ def _only_matrix(held: dict[str, Any]) -> str:
     found = [name for name, array in held.items() if array.ndim == 2 and array.dtype.kind in "fiub"]
     if len(found) != 1:
         shapes = ", ".join(f"{name!r} {array.shape}" for name, array in held.items()) or "no arrays"
-        advice = "say which, value=..." if found else "a matrix needs 2 dimensions"
+        advice = "name one as value" if found else "a matrix needs 2 dimensions, and numbers"
         raise ValueError(f"there are {len(found)} matrices of numbers among {shapes}: {advice}")
     return found[0]
