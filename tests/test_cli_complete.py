@@ -306,6 +306,15 @@ def test_numbers_of_four_bytes_and_whole_numbers(tmp_path):
     assert abs(float(after[6].split(",")[2]) - 10) < 4
 
 
+def test_columns_by_their_places(tmp_path):
+    path, _ = stars(tmp_path)
+    named = completed(path, *RECORDS)
+    bare = tmp_path / "bare.csv"
+    bare.write_text("".join(path.read_text().splitlines(keepends=True)[1:]))
+    placed = completed(bare, "--row", 0, "--col", 1, "--value", 2)
+    assert Path(named["completed"]).read_text() == "user,film,stars\n" + Path(placed["completed"]).read_text()
+
+
 def test_the_same_seed_gives_the_same_bits(tmp_path):
     path = stored(tmp_path, spoilt()[1], ".csv")
     one, other = (completed(path, "--out", tmp_path / name / "t.csv", "--seed", 7) for name in "ab")
@@ -535,9 +544,11 @@ def test_damaged_files_are_one_line(ending, tmp_path):
         path = tmp_path / "table.mtx.gz"
     whole = path.read_bytes()
     rng = np.random.default_rng(0)
-    for cut in (0, 1, 7, len(whole) // 3, len(whole) // 2, len(whole) - 1, *rng.integers(0, len(whole), 6)):
+    cuts = (0, 1, 7, len(whole) // 3, len(whole) - 1, *rng.integers(0, len(whole), 5), *[len(whole)] * 15)
+    for cut in cuts:
         content = bytearray(whole[: int(cut)])
-        for place in rng.integers(0, max(len(content), 1), rng.integers(0, 3)):
+        changed = rng.integers(1, 6) if cut == len(whole) else rng.integers(0, 3)
+        for place in rng.integers(0, max(len(content), 1), changed):
             content[place : place + 1] = bytes([int(rng.integers(256))])
         path.write_bytes(content)
         code, _, err = complete(path, "--quiet", "--out", tmp_path / "out.npz")

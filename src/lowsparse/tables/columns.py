@@ -205,10 +205,13 @@ class ArrowFile(Source):
 
     def read(self, places: Sequence[int], labels: Sequence[int]) -> list[Any]:
         """Of Parquet, only what is asked for."""
-        if self.table is not None:
-            return [self.table.column(k) for k in places]
         few = len(set(self.names)) == len(self.names) > len(places)
         try:
+            if self.table is not None:
+                columns = [self.table.column(k) for k in places]
+                for column in columns:
+                    column.validate(full=True)  # Arrow believes the lengths in a file, and reads outside of its memory
+                return columns
             with library("parquet").ParquetFile(self.path) as file:
                 table = file.read(columns=[self.names[k] for k in places]) if few else file.read()
         except (library().ArrowException, OSError) as error:
