@@ -132,7 +132,8 @@ class TextFile(Source):
         except csv.Error as error:
             raise ValueError(f"{path} is no table in text: {error}") from error
         header = any(isinstance(name, str) for name in wanted)
-        header = header or _is_header(rows[0], by_place=any(name is not None for name in wanted))
+        head = rows[0][wanted[2] :][:1] if isinstance(wanted[2], int) else rows[0]  # of records: is the value a number?
+        header = header or _is_header(head, by_place=any(name is not None for name in wanted))
         self.names = rows[0] if header else [str(k) for k in range(len(rows[0]))]
         if header and len(rows) > 1 and len(rows[1]) == len(rows[0]) + 1:  # R leaves out the name of the row labels
             self.names = ["", *rows[0]]
