@@ -58,29 +58,27 @@ def complete(
     ],
     row: Annotated[
         str | None,
-        typer.Option(
-            help="Of records: the column of row labels, by name or place from 0. Of a wide table, alone: that."
-        ),
+        typer.Option(help="Column of the row labels, by name or place from 0. [default: of a wide table, the first]"),
     ] = None,
-    col: Annotated[str | None, typer.Option(help="Of records: the column of column labels.")] = None,
+    col: Annotated[str | None, typer.Option(help="Records: column of the column labels.")] = None,
     value: Annotated[
-        str | None, typer.Option(help="Of records: the column of values. Of .npz and .mat, alone: the matrix.")
+        str | None, typer.Option(help="Records: column of the values. .npz and .mat: which of several matrices.")
     ] = None,
     label: Annotated[
         list[str] | None,
-        typer.Option(help="Of a wide table: a column of text or dates that comes back as it is; may be repeated."),
+        typer.Option(help="Wide table: a further column of text or dates, kept as it is; may be repeated."),
     ] = None,
     rank: Annotated[
-        str, typer.Option(help="The largest rank of the fit, or auto: entries kept aside decide.")
+        str, typer.Option(help="Largest rank of the fit, or auto: entries that are kept aside decide.")
     ] = "auto",
     out: Annotated[
-        Path | None, typer.Option(help="The completed table; its ending says the format. [default: FILE-completed]")
+        Path | None, typer.Option(help="The completed table; the ending says the format. [default: FILE-completed]")
     ] = None,
     clean: Annotated[
-        bool, typer.Option("--clean", help="Replace the gross errors too, by what they should be.")
+        bool, typer.Option("--clean", help="Replace gross errors, too, by what they should have been.")
     ] = False,
     every: Annotated[
-        bool, typer.Option("--all", help="Of records: write every pair of labels, not only those there were.")
+        bool, typer.Option("--all", help="Records: write all pairs of labels, not only those in the file.")
     ] = False,
     seed: Annotated[int, typer.Option(help="Of the choice of entries that are kept aside.")] = 0,
     force: Force = False,
@@ -89,13 +87,21 @@ def complete(
 ) -> None:
     """Fill the holes of a table, and find its gross errors.
 
-    A wide table has a line for each row, and holes: empty cells, NaN, NA. Records (--row, --col, --value) are lines of
-    row, column and value; those without a value get one. Every column has its own level and scale, so units may differ.
-    What was observed comes back as it was, unless it is a gross error and --clean is given; whole numbers become
-    decimal ones where a column needs them. Rows and columns without any value stay empty: nothing is known there.
+    A wide table has a line for each row and a column for each column; its holes are empty cells, NA or NaN. Records
+    are lines of a row label, a column label and a value; those without a value get one. Columns may have units of
+    their own.
 
-    Beside OUT are written OUT-outliers (row, column, value, what was expected, and how many standard deviations lie
-    between) and OUT-report.html, to look at. All three are there in the end, or none.
+    \b
+      lowsparse complete air.csv
+      lowsparse complete air.csv --clean --out clean.parquet
+      lowsparse complete stars.parquet --row user --col film --value stars
+
+    What was given comes back as it was; only --clean replaces gross errors. What is filled is not rounded, so whole
+    numbers become decimal ones. Rows and columns without any value stay empty: nothing is known of them. Of records,
+    columns other than these three are left out.
+
+    Beside OUT stand OUT-outliers, a table of the gross errors (row, column, value, what was expected, and how many
+    standard deviations lie between), and OUT-report.html, to look at. All three are there in the end, or none.
     """
     voice = Voice(quiet=quiet, json=json)
     largest = _rank(rank)
