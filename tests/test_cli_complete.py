@@ -265,6 +265,30 @@ def test_columns_of_text_come_back_where_they_were(tmp_path):
     assert again.beside[1][2].to_pylist()[3] == "2024-01-04"
 
 
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_further_columns_of_records_come_back_in_their_places(ending, tmp_path):
+    rng = np.random.default_rng(2)
+    place = rng.permutation(600)[:400]
+    columns = {
+        "stars": pa.array(np.where(rng.random(400) < 0.1, nan, 1.5 + place % 20 + place // 20), from_pandas=True),
+        "when": pa.array([f"2024-01-{k % 28 + 1:02d}" for k in range(400)]),
+        "film": pa.array(place % 20),
+        "note": pa.array([None if k % 3 else f"a, {k}" for k in range(400)]),
+        "user": pa.array(place // 20),
+    }
+    path = tmp_path / f"t{ending}"
+    module = __import__("pyarrow.parquet" if ending == ".parquet" else "pyarrow.csv", fromlist=["x"])
+    write, read = (
+        (module.write_table, module.read_table) if ending == ".parquet" else (module.write_csv, module.read_csv)
+    )
+    write(pa.table(columns), path)
+    before, after = read(path), read(completed(path, *RECORDS)["completed"])
+    assert after.column_names == before.column_names
+    for name in ("when", "film", "note", "user"):
+        assert after[name].to_pylist() == before[name].to_pylist()
+    assert after["stars"].null_count == 0 < before["stars"].null_count
+
+
 def test_pandas_finds_its_index_again(tmp_path):
     pandas = pytest.importorskip("pandas")
     _, X, _ = spoilt()

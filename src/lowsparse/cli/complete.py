@@ -52,6 +52,7 @@ def complete(
     file: Annotated[
         Path,
         typer.Argument(
+            metavar="FILE",
             help="A table: .csv or .tsv (also .gz), .parquet, .arrow, .feather, .npy, .npz, .mtx or .mat.",
             show_default=False,
         ),
@@ -97,8 +98,8 @@ def complete(
       lowsparse complete stars.parquet --row user --col film --value stars
 
     What was given comes back as it was; only --clean replaces gross errors. What is filled is not rounded, so whole
-    numbers become decimal ones. Rows and columns without any value stay empty: nothing is known of them. Of records,
-    columns other than these three are left out.
+    numbers become decimal ones. Rows and columns without any value stay empty: nothing is known of them. Further
+    columns of records come back as they were, but not with --all.
 
     Beside OUT stand OUT-outliers, a table of the gross errors (row, column, value, what was expected, and how many
     standard deviations lie between), and OUT-report.html, to look at. All three are there in the end, or none.
@@ -213,7 +214,13 @@ def _read(
     if ending not in ARRAYS and all(name is None or name.isdecimal() for name in wanted):
         wanted = [None if name is None else int(name) for name in wanted]
     try:
-        return read_table(file, row=wanted[0], col=wanted[1], value=wanted[2], beside=label or ())
+        return read_table(
+            file,
+            row=wanted[0],
+            col=wanted[1],
+            value=wanted[2],
+            beside=None if wanted[2] is not None and ending not in ARRAYS else label or (),
+        )
     except NoNumbersError as error:
         labels = f"; if the column holds labels or dates, give --label {shlex.quote(error.column)}"
         fail(error.line + (labels if value is None else ""))

@@ -31,7 +31,7 @@ def read_table(
     row: Name | None = None,
     col: Name | None = None,
     value: Name | None = None,
-    beside: Sequence[Name] = (),
+    beside: Sequence[Name] | None = (),
 ) -> Table:
     """Read a table; the ending of its file says how.
 
@@ -46,7 +46,7 @@ def read_table(
         column holds the row labels if it is text, or is named ``index``, ``id``, ``row`` or not at all, or counts
         from 0 or 1. `row` alone names another one. In files of several arrays `value` alone names the matrix.
     beside
-        Columns of a wide table, by name or place, that are no numbers and are kept as they are, for `write_table`.
+        Further columns, by name or place, that are kept as they are, for `write_table`; of records, None is all.
 
     Labels are kept as they are in the file; text that is all whole numbers becomes integers, and so do the names of
     columns. A first line of numbers is taken for data, unless it starts with an empty cell or consists of ascending
@@ -75,16 +75,19 @@ def read_table(
     if not path.stat().st_size:
         raise ValueError(f"{path} is empty")
     wanted = (row, col, value)
-    if beside and (ending in ARRAYS or value is not None):
-        raise ValueError("only a wide table in a file of columns can have others beside")
+    if beside and ending in ARRAYS:
+        raise ValueError("a file of arrays has no columns beside")
     if ending in ARRAYS:
         return _of_arrays(path, ending, wanted)
     if None in wanted and (col is not None or value is not None):
         raise ValueError("give row, col and value for records; nothing, or row alone, for a wide table")
     source = (TextFile if ending in TEXT else ArrowFile)(path, ending, wanted)
+    others = [source.find(name) for name in beside or ()]
     if value is None:
-        return _wide(source, row, [source.find(name) for name in beside])
-    return _of_records(source, [source.find(name) for name in wanted])
+        return _wide(source, row, others)
+    places = [source.find(name) for name in wanted]
+    rest = range(len(source.names)) if beside is None else others
+    return _of_records(source, places, [k for k in rest if k not in places])
 
 
 def ending_of(path: Path) -> str:
@@ -109,8 +112,8 @@ def _telling(path: Path) -> Iterator[None]:
         raise ValueError(f"{path}: {error}") from error
 
 
-def _of_records(source: Source, places: list[int]) -> Table:
-    columns = source.read(places, places[:2])
+def _of_records(source: Source, places: list[int], beside: list[int]) -> Table:
+    columns = source.read([*places, *beside], [*places[:2], *beside])
     row, col, value = (source.names[k] for k in places)
     if not len(columns[0]):
         raise ValueError(f"{source.path} has no record")
@@ -118,7 +121,9 @@ def _of_records(source: Source, places: list[int]) -> Table:
         rows = encode(columns.pop(0), row, text=source.text)  # their memory is free again
         cols = encode(columns.pop(0), col, text=source.text)
         values = source.numbers(columns.pop(0), value)
-        return Table.from_codes(rows, cols, values, replace(source.layout, names=(row, col, value)))
+        layout = replace(source.layout, names=(row, col, value), order=(places[0], places[1], places[2]))
+        aside = tuple(zip(beside, [source.names[k] for k in beside], columns, strict=True))
+        return replace(Table.from_codes(rows, cols, values, layout), beside=aside)
 
 
 def _wide(source: Source, row: Name | None, beside: list[int]) -> Table:
@@ -142,7 +147,7 @@ def _wide(source: Source, row: Name | None, beside: list[int]) -> Table:
             data[:, place] = source.numbers(columns[k], source.names[k])
             columns[k] = None  # its memory is free again
         layout = replace(source.layout, index=None if index is None else source.names[index], place=index or 0)
-        aside = tuple((k, source.names[k], columns[k].combine_chunks()) for k in beside if k != index)
+        aside = tuple((k, source.names[k], columns[k]) for k in beside if k != index)
         return Table(ObservedMatrix.from_dense(data), rows, label_array(names), layout, beside=aside)
 
 

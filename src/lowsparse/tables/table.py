@@ -23,6 +23,7 @@ class Layout:
     """
 
     names: tuple[str, str, str] | None = None  # of the columns of the records; None: the table is wide
+    order: tuple[int, int, int] = (0, 1, 2)  # the places of these columns
     index: str | None = None  # of a wide table: the name of the column of row labels; None: there is none
     place: int = 0  # of that column
     header: bool = True  # of text: its first line names the columns
@@ -58,7 +59,7 @@ class Table:
     given : 1-D array, optional
         The values of the records, in their order; NaN where there is none.
     beside : (place, name, column), ...
-        Further columns of a wide table in a file, which are neither labels nor numbers and come back as they were.
+        Further columns of a file, which come back as they were.
 
     Examples
     --------

@@ -31,6 +31,7 @@ BATCH = 1 << 20  # cells at a time
 NAMES = ("row", "column", "value")
 
 _Records = tuple[Array, Array, Array]  # places of rows and of columns, values
+_Other = tuple[int, str, Any]  # the place of a column, its name, and itself
 
 
 def write_table(
@@ -72,7 +73,8 @@ def write_table(
         content = dump(ending, _arrays(ending, cells, like, records))
         files.write(path, gzip.compress(content, mtime=0) if path.suffix.lower() == ".gz" else content)
     else:
-        batches = _wide_batches(cells, like) if records is None else _record_batches(records, like)
+        others = like.beside if pairs is None else ()
+        batches = _wide_batches(cells, like) if records is None else _record_batches(records, like, others)
         _write_batches(path, batches, like.layout if pairs is None else replace(like.layout, pandas=None))
 
 
@@ -162,12 +164,25 @@ def _numbers(values: Array) -> Any:
     return library().array(values, from_pandas=True)  # NaN is null
 
 
-def _record_batches(records: Iterator[_Records], like: Table) -> Iterator[Any]:
-    arrow = library()
+def _record_batches(records: Iterator[_Records], like: Table, others: tuple[_Other, ...]) -> Iterator[Any]:
+    arrow, done = library(), 0
     rows, columns = arrow_labels(like.rows), arrow_labels(like.columns)
+    names = like.layout.names or NAMES
     for i, j, values in records:
         held = [rows.take(arrow.array(i)), columns.take(arrow.array(j)), _numbers(values)]
-        yield arrow.record_batch(held, names=list(like.layout.names or NAMES))
+        named = [
+            *zip(like.layout.order, names, held, strict=True),
+            *((place, name, _part(column, done, i.size)) for place, name, column in others),
+        ]
+        named.sort(key=lambda column: column[0])
+        yield arrow.record_batch([column for _, _, column in named], names=[name for _, name, _ in named])
+        done += i.size
+
+
+def _part(column: Any, first: int, size: int) -> Any:
+    """A part of a column as one array."""
+    part = column.slice(first, size)
+    return part.combine_chunks() if isinstance(part, library().ChunkedArray) else part
 
 
 def _wide_batches(cells: _Cells | Completed, like: Table) -> Iterator[Any]:
@@ -180,7 +195,7 @@ def _wide_batches(cells: _Cells | Completed, like: Table) -> Iterator[Any]:
     for part in _parts(m, max(1, BATCH // n)):
         held = [(name, _numbers(column)) for name, column in zip(names, cells.rows(part).T, strict=True)]
         for place, name, column in sorted(others, key=lambda other: other[0]):
-            held.insert(place, (name, column.slice(part.start, part.stop - part.start)))
+            held.insert(place, (name, _part(column, part.start, part.stop - part.start)))
         yield library().record_batch([column for _, column in held], names=[name for name, _ in held])
 
 
