@@ -585,6 +585,16 @@ def test_damaged_files_are_one_line(ending, tmp_path):
             made.unlink()
 
 
+def test_an_arrow_file_with_wrong_lengths_is_an_error(tmp_path):
+    """Arrow itself would read far outside of the file, and end the process."""
+    path = stored(tmp_path, spoilt()[1], ".arrow", rows=[f"day {k:02d}" for k in range(60)])
+    content, lengths = path.read_bytes(), 6 * np.arange(61, dtype="<i4")
+    assert content.count(lengths.tobytes()) == 1
+    lengths[20:40] += 1 << 30
+    path.write_bytes(content.replace((6 * np.arange(61, dtype="<i4")).tobytes(), lengths.tobytes()))
+    assert "is damaged" in fails(path)
+
+
 @settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_matrix_market_files_that_are_cut_or_changed_are_errors(data, tmp_path):
