@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,7 +25,8 @@ from .failure import advise, fail, require
 from .folder import output_folder
 from .output import Force, Json, Quiet, Voice
 from .progress import step
-from .text import columns, duration, percent
+from .text import columns as aligned
+from .text import duration, percent
 
 __all__ = ["complete"]
 
@@ -131,8 +132,9 @@ def complete(
             _write_outliers(folder / names[1], table, model)
         facts = _facts(table, model, done, every=every, clean=clean)
         with _timed(seconds, voice, "reporting"):
-            command = _command(file, out, row, col, value, label, rank, clean, every, seed)
-            _report(folder / names[2], file, table, model, facts, seconds, command)
+            columns = {"--row": row, "--col": col, "--value": value, "--label": label}
+            others = {"--rank": rank, "--seed": seed, "--out": out, "--clean": clean, "--all": every, "--force": True}
+            _report(folder / names[2], file, table, model, facts, seconds, _command(file, {**columns, **others}))
     paths = dict(zip(("completed", "outliers", "report"), (str(out.with_name(name)) for name in names), strict=True))
     facts |= {"seconds": seconds} | paths
     voice.result(facts, text=_summary(facts, table), brief=str(out))
@@ -176,24 +178,18 @@ def _names(out: Path) -> tuple[str, str, str]:
     return out.name, f"{stem}-outliers{listed}", f"{stem}-report.html"
 
 
-def _command(
-    file: Path,
-    out: Path,
-    row: str | None,
-    col: str | None,
-    value: str | None,
-    label: list[str] | None,
-    rank: str,
-    clean: bool,
-    every: bool,
-    seed: int,
-) -> str:
-    """What gives the same again."""
+def _command(file: Path, options: Mapping[str, object]) -> str:
+    """What gives the same again.
+
+    >>> _command(Path("my air.csv"), {"--row": None, "--label": ["town", "day"], "--seed": 0, "--clean": True})
+    "lowsparse complete 'my air.csv' --label town --label day --seed 0 --clean"
+    """
     words = ["lowsparse", "complete", str(file)]
-    for name, said in (("--row", row), ("--col", col), ("--value", value), *(("--label", one) for one in label or ())):
-        words += [name, said] if said is not None else []
-    words += ["--rank", rank, "--seed", str(seed), "--out", str(out)]
-    return shlex.join([*words, *["--clean"] * clean, *["--all"] * every, "--force"])
+    for name, said in options.items():
+        for one in said if isinstance(said, list) else [said]:
+            if one is not None and one is not False:
+                words += [name] if one is True else [name, str(one)]
+    return shlex.join(words)
 
 
 # ---------------------------------------------------------------------- what is done
@@ -397,4 +393,4 @@ def _summary(facts: dict[str, Any], table: Table) -> str:
         ["time", spent],
         *([name, facts[name]] for name in ("completed", "outliers", "report")),
     ]
-    return "\n".join([*_notes(facts, table), columns(rows, left=(0, 1))])
+    return "\n".join([*_notes(facts, table), aligned(rows, left=(0, 1))])
