@@ -143,3 +143,13 @@ def test_odd_tables_have_finite_scales_and_offsets(X, rows):
 def test_a_constant_table_is_all_level():
     M = ls.ObservedMatrix.from_dense(np.full((40, 30), 7.0))
     assert_close(fitted(Preparation.fit(M, rows=True), M), np.full(1200, 7.0), 1e-6)
+
+
+@pytest.mark.parametrize("wild", [-1e30, 1e30, -3.4e38])
+def test_one_wild_number_spoils_no_scale(wild):
+    X = np.random.default_rng(4).standard_normal((300, 3)) * [0.01, 1.0, 100.0] + [5.0, 0.0, -20.0]
+    before = Preparation.fit(ls.ObservedMatrix.from_dense(X), rows=False)
+    X[7, 1] = wild
+    after = Preparation.fit(ls.ObservedMatrix.from_dense(X), rows=False)
+    np.testing.assert_allclose(after.scale, before.scale, rtol=0.05)
+    np.testing.assert_allclose(after.level * after.scale, before.level * before.scale, atol=0.05, rtol=0.05)

@@ -1,13 +1,22 @@
-"""Reading videos, and making observed matrices of them."""
+"""Videos in, frame by frame and as a whole; observed matrices of them; and videos out."""
 
+import http.server
 import importlib
+import os
 import shutil
+import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import lowsparse as ls
+from lowsparse.metrics import REC601
 from lowsparse.video import read_video, sample_pixels
+from lowsparse.video.ahead import ahead
+from lowsparse.video.film import Film, codec, write_picture
+from lowsparse.video.frames import Frames, NoVideoError, read_picture
+from lowsparse.video.pictures import Picture
 
 FRAMES = np.random.default_rng(5).integers(0, 256, (12, 24, 32)).astype(np.uint8)
 
@@ -228,6 +237,287 @@ def test_without_pyav_the_error_names_the_extra(film, pictures, monkeypatch, tmp
 def test_uppercase_names(film, tmp_path):
     shutil.copy(film, tmp_path / "FILM.AVI")
     assert len(read_video(tmp_path / "FILM.AVI").frames) == 12
+
+
+# ---------------------------------------------------------------------- frames one at a time
+
+
+def luma(frames):
+    return np.stack([frame.picture.luma for frame in frames])
+
+
+def test_a_part_of_the_frames(film, pictures, tmp_path):
+    for source in (film, pictures, save(tmp_path, "clip.npy", FRAMES), save(tmp_path, "clip.npz", FRAMES)):
+        frames = Frames(source, start=2, stop=11, every=3, region=(5, 3, 20, 10))
+        found = list(frames)
+        assert [frame.number for frame in found] == [2, 5, 8]
+        assert np.array_equal(luma(found), FRAMES[2:11:3, 3:13, 5:25])
+        assert frames.length == 3
+        assert np.array_equal(luma(frames), luma(found))  # again
+        assert frames.rate * 3 == Frames(source).rate
+    assert [frame.time for frame in Frames(film)] == pytest.approx(np.arange(12) / 10)
+
+
+def test_a_pattern_of_names(pictures):
+    assert np.array_equal(luma(Frames(str(pictures / "in*.png"))), FRAMES)
+    assert np.array_equal(luma(Frames(str(pictures / "in[0-3].png"))), FRAMES[:4])
+    with pytest.raises(FileNotFoundError, match="no video"):
+        Frames(str(pictures / "out*.png"))
+
+
+def test_labels_are_the_numbers_in_the_names(pictures, tmp_path):
+    (pictures / "in3.png").unlink()
+    assert [(frame.number, frame.label) for frame in Frames(pictures)][2:5] == [(2, 2), (3, 4), (4, 5)]
+    np.savez(tmp_path / "clip.npz", frames=FRAMES, frame_id=np.arange(100, 112))
+    assert [frame.label for frame in Frames(tmp_path / "clip.npz")][:3] == [100, 101, 102]
+
+
+@pytest.mark.parametrize("kind", ["yuv420p", "yuv444p", "gray", "rgb24", "yuvj420p"])
+def test_colours_of_a_video(kind, tmp_path):
+    av = pytest.importorskip("av", reason="needs the extra `video`")
+    rgb = np.kron(np.random.default_rng(2).integers(30, 220, (6, 8, 3)), np.ones((4, 4, 1))).astype(np.uint8)
+    path = tmp_path / "film.mkv"
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("rawvideo" if kind == "rgb24" else "ffv1", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 32, 24, kind if kind != "yuvj420p" else "yuv420p"
+        for _ in range(3):
+            container.mux(
+                stream.encode(av.VideoFrame.from_ndarray(rgb, format="rgb24").reformat(format=stream.pix_fmt))
+            )
+        container.mux(stream.encode())
+    picture = next(iter(Frames(path))).picture
+    assert np.abs(picture.luma - rgb @ REC601).max() < 3
+    assert np.abs(next(iter(Frames(path, colour=False))).picture.luma.astype(int) - picture.luma).max() <= 1
+    if kind == "gray":
+        assert picture.chroma is None
+    else:
+        assert picture.halved == (kind != "rgb24")
+        assert np.abs(picture.rgb().astype(int) - rgb).mean() < 3
+        odd = next(iter(Frames(path, region=(3, 5, 20, 12)))).picture  # halved chroma would be beside its luma
+        assert np.abs(odd.rgb().astype(int) - rgb[5:17, 3:23]).mean() < 3.5
+        assert np.abs(next(iter(Frames(path, shrink=4))).picture.rgb().astype(int) - rgb[::4, ::4]).mean() < 4
+
+
+def test_red_green_and_blue_there_and_back():
+    rgb = np.random.default_rng(3).integers(0, 256, (40, 50, 3)).astype(np.uint8)
+    picture = Picture.of_rgb(rgb)
+    assert np.abs(picture.luma - rgb @ REC601).max() <= 0.51
+    assert np.abs(picture.rgb().astype(int) - rgb).max() <= 3
+    grey = np.repeat(np.arange(256, dtype=np.uint8)[:, None, None], 3, axis=2)
+    assert np.array_equal(Picture.of_rgb(grey).rgb(), grey)
+
+
+@pytest.mark.parametrize("shape", [(24, 32), (25, 33), (23, 31)])
+@pytest.mark.parametrize("by", [1, 2, 3, 5])
+def test_shrinking_halved_chroma_keeps_its_size(shape, by):
+    H, W = shape
+    chroma = np.full((2, -(-H // 2), -(-W // 2)), 90, np.uint8)
+    small = Picture(np.zeros(shape, np.uint8), chroma).shrunken(by)
+    assert small.shape == (H // by, W // by)
+    assert small.chroma.shape == (2, -(-(H // by) // 2), -(-(W // by) // 2))
+    assert (small.chroma == 90).all()
+
+
+def test_frames_that_change_their_size_are_scaled(tmp_path):
+    av = pytest.importorskip("av", reason="needs the extra `video`")
+    path = tmp_path / "film.mkv"
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mjpeg", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 32, 24, "yuvj420p"
+        packets = []
+        for width, height, level in ((32, 24, 50), (64, 48, 100), (16, 12, 150)):  # each encoded by itself
+            encoder = av.CodecContext.create("mjpeg", "w")
+            encoder.width, encoder.height, encoder.pix_fmt, encoder.time_base = width, height, "yuvj420p", "1/10"
+            frame = av.VideoFrame.from_ndarray(np.full((height, width), level, np.uint8), format="gray")
+            packets.append(bytes(encoder.encode(frame.reformat(format="yuvj420p"))[0]))
+        for k, content in enumerate(packets):
+            packet = av.Packet(content)
+            packet.stream, packet.pts, packet.dts, packet.time_base = stream, k, k, stream.time_base or "1/10"
+            container.mux(packet)
+    found = luma(Frames(path, colour=False))
+    assert found.shape == (3, 24, 32)
+    assert np.abs(found.mean(axis=(1, 2)) - (50, 100, 150)).max() < 4
+
+
+def test_array_files_are_read_frame_by_frame(tmp_path):
+    path = save(tmp_path, "fortran.npy", np.asfortranarray(FRAMES))
+    assert np.array_equal(luma(Frames(path)), FRAMES)
+    whole = save(tmp_path, "cut.npy", FRAMES).read_bytes()
+    (tmp_path / "cut.npy").write_bytes(whole[: -2 * FRAMES[0].size - 5])
+    frames = Frames(tmp_path / "cut.npy")
+    assert np.array_equal(luma(frames), FRAMES[:9])
+    assert frames.skipped == 1
+    np.savez_compressed(tmp_path / "packed.npz", frames=FRAMES)
+    content = bytearray((tmp_path / "packed.npz").read_bytes())
+    content[len(content) // 2 : len(content) // 2 + 40] = bytes(40)
+    (tmp_path / "packed.npz").write_bytes(content)
+    frames = Frames(tmp_path / "packed.npz")
+    found = list(frames)
+    assert len(found) < 12
+    assert frames.skipped == 1
+
+
+def test_a_source_that_can_be_read_only_once_is_kept(film, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+
+    def feed():
+        with open(tmp_path / "pipe", "wb") as pipe:
+            pipe.write(film.read_bytes())
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    with Frames(tmp_path / "pipe", colour=False, replay=True) as frames:
+        assert np.array_equal(luma(frames), FRAMES)
+        feeder.join()
+        assert np.array_equal(luma(frames), FRAMES)
+        (kept,) = (Path(frames._reader.kept.name),)
+        assert kept.exists()
+    assert not kept.exists()
+
+
+def test_an_address(film):
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *args):
+            super().__init__(*args, directory=film.parent)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        with Frames(f"{address}/{film.name}", colour=False, replay=True) as frames:
+            assert np.array_equal(luma(frames), FRAMES)
+            assert np.array_equal(luma(frames), FRAMES)
+        with pytest.raises(NoVideoError, match=r"nothing\.avi cannot be read"):
+            list(Frames(f"{address}/nothing.avi"))
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"start": -1}, "start"),
+        ({"stop": 0}, "stop"),
+        ({"start": 5, "stop": 5}, "between 5 and 5"),
+        ({"every": 0}, "every"),
+        ({"shrink": 1.5}, "shrink"),
+        ({"region": (0, 0, 0, 4)}, "x, y, width, height"),
+        ({"region": (0, 0, 4)}, "x, y, width, height"),
+        ({"region": (0.5, 0, 4, 4)}, "x, y, width, height"),
+    ],
+)
+def test_what_cannot_be_a_part(options, words, tmp_path):
+    with pytest.raises(ValueError, match=words):
+        Frames(save(tmp_path, "clip.npy", FRAMES), **options)
+
+
+def test_a_region_that_is_not_inside(tmp_path):
+    with pytest.raises(ValueError, match=r"not inside .*clip\.npy, which has 32 x 24"):
+        list(Frames(save(tmp_path, "clip.npy", FRAMES), region=(20, 0, 13, 4)))
+
+
+# ---------------------------------------------------------------------- films
+
+
+@pytest.mark.parametrize("shape", [(24, 32), (23, 33), (2, 2)])
+@pytest.mark.parametrize("colour", [False, True])
+def test_a_film_is_what_was_written(shape, colour, tmp_path):
+    pytest.importorskip("av", reason="needs the extra `video`")
+    rng = np.random.default_rng(4)
+    smooth = np.add.outer(np.linspace(60, 120, shape[0]), np.linspace(0, 60, shape[1]))
+    given = []
+    for t in range(8):
+        chroma = np.full((2, -(-shape[0] // 2), -(-shape[1] // 2)), 128 + 5 * t, np.uint8) if colour else None
+        given.append(Picture((smooth + 5 * t + rng.integers(0, 3, shape)).astype(np.uint8), chroma))
+    with Film(tmp_path / "film.mp4", rate=8) as film:
+        for picture in given:
+            film.write(picture)
+        assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == []
+    frames = Frames(tmp_path / "film.mp4")
+    assert frames.rate == 8
+    found = [frame.picture for frame in frames]
+    assert len(found) == 8
+    for one, other in zip(found, given, strict=True):
+        luma, chroma = (
+            np.abs(a[..., : shape[0], : shape[1]].astype(int) - b)
+            for a, b in ((one.luma, other.luma), (one.chroma, np.uint8(128) if other.chroma is None else other.chroma))
+        )
+        assert luma.mean() < 4
+        assert chroma.mean() < 4
+
+
+def test_films_are_reproducible(tmp_path):
+    pytest.importorskip("av", reason="needs the extra `video`")
+    for name in ("one.mp4", "other.mp4"):
+        with Film(tmp_path / name) as film:
+            for frame in FRAMES:
+                film.write(Picture(frame))
+    assert (tmp_path / "one.mp4").read_bytes() == (tmp_path / "other.mp4").read_bytes()
+
+
+def test_without_h264_there_is_mpeg4(tmp_path, monkeypatch):
+    pytest.importorskip("av", reason="needs the extra `video`")
+    monkeypatch.setattr("lowsparse.video.film.CODECS", ("none-such", "mpeg4"))
+    assert codec() == "mpeg4"
+    with Film(tmp_path / "film.mp4") as film:
+        for t in range(5):
+            film.write(Picture(np.full((32, 32), 40 * t, np.uint8)))
+    assert np.abs(luma(Frames(tmp_path / "film.mp4", colour=False)).mean(axis=(1, 2)) - 40 * np.arange(5)).max() < 4
+    monkeypatch.setattr("lowsparse.video.film.CODECS", ("none-such",))
+    with pytest.raises(RuntimeError, match="none of the encoders none-such"):
+        codec()
+
+
+def test_a_film_that_cannot_be_written(tmp_path):
+    pytest.importorskip("av", reason="needs the extra `video`")
+    film = Film(tmp_path / "nowhere" / "film.mp4")
+    with pytest.raises(OSError, match=r"cannot write .*film\.mp4"), film:
+        [film.write(Picture(FRAMES[0])) for _ in range(100)]
+    with pytest.raises(ValueError, match="no picture in it"), Film(tmp_path / "film.mp4"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pictures_are_written_without_loss(tmp_path):
+    pytest.importorskip("av", reason="needs the extra `video`")
+    rgb = np.random.default_rng(5).integers(0, 256, (9, 7, 3)).astype(np.uint8)
+    for picture in (Picture(FRAMES[0]), Picture.of_rgb(rgb)):
+        write_picture(tmp_path / "one.png", picture)
+        found = read_picture(tmp_path / "one.png")
+        assert np.abs(found.rgb().astype(int) - picture.rgb()).max() <= (0 if picture.chroma is None else 3)
+    (tmp_path / "bad.png").write_bytes(b"\x89PNG but no more")
+    with pytest.raises(NoVideoError, match=r"bad\.png"):
+        read_picture(tmp_path / "bad.png")
+
+
+# ---------------------------------------------------------------------- ahead
+
+
+def test_ahead_gives_the_items_and_then_the_error():
+    def items():
+        yield from range(20)
+        raise RuntimeError("at the end")
+
+    found = []
+    with pytest.raises(RuntimeError, match="at the end"):
+        found.extend(ahead(items(), most=3))
+    assert found == list(range(20))
+
+
+def test_ahead_ends_with_whoever_uses_it():
+    made = []
+
+    def items():
+        for k in range(1000):
+            made.append(k)
+            yield k
+
+    few = ahead(items(), most=4)
+    assert [next(few) for _ in range(3)] == [0, 1, 2]
+    few.close()
+    assert len(made) < 20
+    assert not any(thread.name == "reading ahead" for thread in threading.enumerate())
 
 
 # ---------------------------------------------------------------------- the matrix

@@ -13,6 +13,7 @@ part, takes too much off them; the prior that it implies does not.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -25,13 +26,14 @@ from .observed import ObservedMatrix
 from .offsets import Preparation
 from .result import Result
 from .scale import OUTLIER, robust_scale
-from .solve import solve
+from .solve import Progress, solve
 from .sweeps import Float, Robust, open_sweep
 
 __all__ = ["Imputation"]
 
 NEARLY_EXACT = 0.05  # noise, in units of the features' spread: below it shrinkage may be the larger error
 AGAIN = 2  # turns of the regression of rows that were fitted
+DUST = 1e-60  # of the largest number, or of the features' spread
 USUAL = 3.0  # times the usual length of a row: what is longer, and not borne out by its entries, is not believed
 
 
@@ -60,18 +62,19 @@ class Imputation:
         max_iter: int = 500,
         backend: str = "auto",
         random_state: int | np.random.Generator | None = 0,
+        callback: Callable[[Progress], object] | None = None,
     ) -> Self:
-        """Learn from the entries of M; `rank` is the largest rank of y."""
+        """Learn from the entries of M; `rank` is the largest rank of y, `callback` that of `solve`."""
         if rank != "auto" and (isinstance(rank, bool | str) or not isinstance(rank, int | np.integer) or rank < 1):
             raise ValueError(f"rank must be a whole number of 1 or more, or 'auto', not {rank!r}")
+        M = without_dust(M, float(np.abs(M.values).max()))
         preparation = Preparation.fit(M, rows=rows_differ(M), backend=backend)
-        rest = preparation.apply(M)
+        rest = without_dust(preparation.apply(M), 1.0)
         most = None if isinstance(rank, str) else min(int(rank), *M.shape)
-        result = solve(rest, most, method="schatten", max_iter=max_iter, backend=backend, random_state=random_state)
+        how = {"max_iter": max_iter, "backend": backend, "random_state": random_state, "callback": callback}
+        result = solve(rest, most, method="schatten", **how)  # type: ignore[arg-type]
         if result.noise < NEARLY_EXACT and result.L.V.any():
-            exact = solve(
-                rest, "auto", max_rank=result.L.rank, max_iter=max_iter, backend=backend, random_state=random_state
-            )
+            exact = solve(rest, "auto", max_rank=result.L.rank, **how)  # type: ignore[arg-type]
             if exact.converged and exact.held_out is not None and exact.held_out < 0.5 * result.noise:
                 result = exact
         return cls(preparation, result, EFFICIENT * robust_scale(rest.values.astype(np.float64)))
@@ -86,22 +89,19 @@ class Imputation:
         """Of each column: an entry is a gross error if it is farther than this from what is predicted."""
         return (OUTLIER * self.result.noise + 1e-7) * self.preparation.scale
 
-    def fitted(self, backend: str = "auto") -> Float:
-        """All entries of the rows it was learnt from: placed as new rows are, but from where the fit has them."""
-        prepared, y = self.preparation, self.rest(backend)
-        x = y.U @ y.V
-        x += prepared.offset[:, None]
-        x += prepared.level
-        x *= prepared.scale
-        return x
+    def lowrank(self, backend: str = "auto") -> LowRank:
+        """All entries of the rows it was learnt from: placed as new rows are, but from where the fit has them.
 
-    def rest(self, backend: str = "auto") -> LowRank:
-        """What there is to say of the rows it was learnt from besides scales and offsets: y."""
-        if not self.rank:
-            return self.result.L
-        rows, B = self._factors()
-        how = Robust(c=self._c, turns=AGAIN, ridge=self.result.noise**2)
-        return LowRank(open_sweep(self.result.M.T, backend).regress(B, rows, how).V, B.T)
+        As factors, with y = A Bᵀ: s_j (b_j + a_i + y_ij) = [A, a, 1] [s Bᵀ; s; s b].
+        """
+        prepared, L = self.preparation, self.result.L
+        A, B = L.U, L.V.T
+        if self.rank:
+            rows, B = self._factors()
+            how = Robust(c=self._c, turns=AGAIN, ridge=self.result.noise**2)
+            A = open_sweep(self.result.M.T, backend).regress(B, rows, how).V
+        s, one = prepared.scale, np.ones(L.shape[0])
+        return LowRank(np.column_stack([A, prepared.offset, one]), np.vstack([s * B.T, s, s * prepared.level]))
 
     def predict(self, M: ObservedMatrix | None, rows: int, backend: str = "auto") -> Float:
         """All entries of rows, new or not, given as the columns of M; None if they have no entry at all."""
@@ -137,6 +137,12 @@ class Imputation:
 
     def _place(self, B: Float, c: float, ridge: float) -> Placement:
         return Placement(B, c, self._unit, largest=USUAL * math.sqrt(B.shape[1]), ridge=ridge)
+
+
+def without_dust(M: ObservedMatrix, unit: float) -> ObservedMatrix:
+    """Zeros for what is nothing beside the unit, and whose powers would be lost."""
+    dust = np.abs(M.values) < DUST * unit
+    return M.with_values(np.where(dust, 0, M.values)) if M.values[dust].any() else M
 
 
 def rows_differ(M: ObservedMatrix) -> bool:

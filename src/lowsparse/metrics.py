@@ -1,8 +1,10 @@
-"""How far an estimated background is from a trusted one, in the measures of the background benchmarks.
+"""How far an estimated background is from a trusted one, and a mask from a true one, as the benchmarks measure it.
 
-All take two pictures of grey levels from 0 to 255, of the same shape, and give a number. Where several pictures are
-given at once, as (T, H, W), it is the mean over them. AGE, pEPs, pCEPs and PSNR are used as in the benchmarks SBI and
-SBMnet, with their threshold of 20 levels.
+The measures of a background take two pictures of grey levels from 0 to 255, of the same shape, and give a number. Where
+several pictures are given at once, as (T, H, W), it is the mean over them; CQM alone takes colours. These six are those
+of the benchmarks SBI and SBMnet, with their threshold of 20 levels.
+
+L. Maddalena, A. Petrosino: Towards benchmarking scene background initialization. ICIAP workshops, 2015.
 """
 
 from __future__ import annotations
@@ -14,10 +16,29 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import ndimage
 
-__all__ = ["age", "background_metrics", "f1", "pceps", "peps", "psnr"]
+__all__ = [
+    "REC601",
+    "age",
+    "background_metrics",
+    "best_f1",
+    "cqm",
+    "f1",
+    "ms_ssim",
+    "pceps",
+    "peps",
+    "precision",
+    "psnr",
+    "recall",
+    "scene_metrics",
+]
 
+REC601 = np.array([0.299, 0.587, 0.114])  # red, green, blue to grey
 THRESHOLD = 20.0  # grey levels: a pixel that is farther off is an error
 CROSS = ndimage.generate_binary_structure(2, 1)  # a pixel and its four neighbours
+SCALES = np.array([0.0448, 0.2856, 0.3001, 0.2363, 0.1333])  # weights of MS-SSIM, the finest first
+WINDOW = np.exp(-(np.arange(-5, 6) ** 2) / (2 * 1.5**2))
+WINDOW /= WINDOW.sum()
+RODS, CONES = 0.9449, 0.0551  # shares of the receptors of the eye: weights of CQM
 
 _Floats = NDArray[np.float64]
 
@@ -73,19 +94,144 @@ def psnr(found: ArrayLike, truth: ArrayLike) -> float:
     return _mean(decibels, found, truth)
 
 
+def ms_ssim(found: ArrayLike, truth: ArrayLike) -> float:
+    """Multi-scale structural similarity: l · Π cs_k^w_k over five scales, at most 1 (equal).
+
+    With the means μ, variances and covariance σ of both pictures in a Gaussian window of 11 x 11 pixels (σ = 1.5),
+    l = (2 μ μ' + C₁) / (μ² + μ'² + C₁) counts on the coarsest scale, and cs = (2 σ_12 + C₂) / (σ_1² + σ_2² + C₂) on
+    all; C₁ = 2.55² and C₂ = 7.65². From scale to scale blocks of 2 x 2 pixels become their mean. Pictures with a side
+    of fewer than 176 pixels have fewer scales, with larger weights.
+
+    Z. Wang, E. P. Simoncelli, A. C. Bovik: Multiscale structural similarity for image quality assessment. Asilomar
+    Conference on Signals, Systems and Computers, 2003.
+
+    >>> picture = np.add.outer(np.arange(200.0), np.zeros(200))
+    >>> ms_ssim(picture, picture), round(ms_ssim(picture, picture[::-1]), 4)
+    (1.0, 0.0)
+    """
+    one, other = _pictures(found, truth)
+    return sum(_similarity(a, b) for a, b in zip(one, other, strict=True)) / len(one)
+
+
+def _similarity(one: _Floats, other: _Floats) -> float:
+    side = min(one.shape)
+    if side < WINDOW.size:
+        raise ValueError(f"MS-SSIM needs pictures of {WINDOW.size} x {WINDOW.size} pixels or more, not {one.shape}")
+    scales = min(len(SCALES), 1 + int(math.log2(side / WINDOW.size)))
+    weights = SCALES[:scales] * (SCALES.sum() / SCALES[:scales].sum())
+    product = 1.0
+    for k in range(scales):
+        luminance, structure = _luminance_and_structure(one, other)
+        last = k == scales - 1
+        product *= max(float(np.mean(luminance * structure if last else structure)), 0.0) ** weights[k]
+        one, other = _halved(one), _halved(other)
+    return float(product)
+
+
+def _luminance_and_structure(one: _Floats, other: _Floats) -> tuple[_Floats, _Floats]:
+    def smooth(a: _Floats) -> _Floats:
+        blurred = ndimage.correlate1d(ndimage.correlate1d(a, WINDOW, axis=0), WINDOW, axis=1)
+        return np.asarray(blurred[5:-5, 5:-5], dtype=np.float64)
+
+    c1, c2 = (0.01 * 255) ** 2, (0.03 * 255) ** 2
+    mu, nu = smooth(one), smooth(other)
+    covariance = smooth(one * other) - mu * nu
+    variances = smooth(one**2) - mu**2 + smooth(other**2) - nu**2
+    return (2 * mu * nu + c1) / (mu**2 + nu**2 + c1), (2 * covariance + c2) / (variances + c2)
+
+
+def _halved(a: _Floats) -> _Floats:
+    even = np.pad(a, [(0, size % 2) for size in a.shape], mode="edge")
+    return (even[::2, ::2] + even[1::2, ::2] + even[::2, 1::2] + even[1::2, 1::2]) / 4
+
+
+def cqm(found: ArrayLike, truth: ArrayLike) -> float:
+    """Colour image quality measure in decibels: 0.9449 PSNR(Y) + 0.0551 (PSNR(U) + PSNR(V)) / 2; infinite if equal.
+
+    Of (H, W, 3) red, green and blue: Y = (R + 2 G + B) / 4 rounded down, U = R - G, V = B - G. The weights are the
+    shares of the rods and the cones among the receptors of the eye. One plane without an error makes it infinite.
+
+    Y. Yalman, İ. Ertürk: A new color image quality measure based on YUV transformation and PSNR for human vision
+    system. Turkish Journal of Electrical Engineering and Computer Sciences 21(2), 2013.
+
+    >>> truth = np.full((4, 4, 3), 100.0)
+    >>> round(cqm(truth + [4, 0, 4], truth), 2)  # errors of 2, 4 and 4
+    41.78
+    """
+    one, other = (np.asarray(a, dtype=np.float64) for a in (found, truth))
+    if one.shape != other.shape:
+        raise ValueError(f"the pictures have different shapes: {one.shape} and {other.shape}")
+    if one.ndim != 3 or one.shape[2] != 3:
+        raise ValueError(f"CQM compares pictures in colour, (H, W, 3), not {one.shape}")
+    y, u, v = (psnr(a, b) for a, b in zip(_yuv(one), _yuv(other), strict=True))
+    return RODS * y + CONES * (u + v) / 2
+
+
+def _yuv(rgb: _Floats) -> tuple[_Floats, _Floats, _Floats]:
+    red, green, blue = rgb[..., 0], rgb[..., 1], rgb[..., 2]
+    return np.floor((red + 2 * green + blue) / 4), red - green, blue - green
+
+
 def f1(found: ArrayLike, truth: ArrayLike) -> float:
     """F-measure of a mask, 2 tp / (2 tp + fp + fn): from 0 (nothing in common) to 1 (equal, also if both are empty).
 
     >>> f1([[True, True, False]], [[True, False, False]])
     0.6666666666666666
     """
+    both, one, other = _counts(found, truth)
+    return 2 * both / (one + other) if one + other else 1.0
+
+
+def precision(found: ArrayLike, truth: ArrayLike) -> float:
+    """Share of what was found that is true, tp / (tp + fp); 1 if nothing was found.
+
+    >>> precision([[True, True, False]], [[True, False, False]])
+    0.5
+    """
+    both, one, _ = _counts(found, truth)
+    return both / one if one else 1.0
+
+
+def recall(found: ArrayLike, truth: ArrayLike) -> float:
+    """Share of what is true that was found, tp / (tp + fn); 1 if nothing is true.
+
+    >>> recall([[True, True, False]], [[True, False, False]])
+    1.0
+    """
+    both, _, other = _counts(found, truth)
+    return both / other if other else 1.0
+
+
+def best_f1(distance: ArrayLike, truth: ArrayLike) -> tuple[float, float]:
+    """The largest F-measure of the masks ``distance > threshold``, and that threshold, halfway between two distances.
+
+    >>> best_f1([[0.1, 0.2, 0.7, 0.3]], [[False, True, True, False]])
+    (0.8, 0.15000000000000002)
+    """
+    far, true = np.asarray(distance, dtype=np.float64).ravel(), np.asarray(truth)
+    if true.dtype != bool:
+        raise TypeError(f"masks are boolean, not {true.dtype}")
+    if np.shape(distance) != true.shape:
+        raise ValueError(f"the distances and the mask have different shapes: {np.shape(distance)} and {true.shape}")
+    if not true.any():
+        return 1.0, float(far.max(initial=0.0))  # nothing is to be found
+    order = np.argsort(-far, kind="stable")
+    far, hits = far[order], np.cumsum(true.ravel()[order])
+    scores = 2 * hits / (np.arange(1, far.size + 1) + hits[-1])
+    ends = np.append(far[1:] < far[:-1], True)  # a threshold cannot part equal distances
+    best = int(np.argmax(np.where(ends, scores, -1.0)))
+    below = far[best + 1] if best + 1 < far.size else 0.0
+    return float(scores[best]), float(far[best] + below) / 2
+
+
+def _counts(found: ArrayLike, truth: ArrayLike) -> tuple[int, int, int]:
+    """Pixels that are in both masks, in the first, and in the second."""
     one, other = np.asarray(found), np.asarray(truth)
     if one.dtype != bool or other.dtype != bool:
         raise TypeError(f"masks are boolean, not {one.dtype} and {other.dtype}")
     if one.shape != other.shape:
         raise ValueError(f"the masks have different shapes: {one.shape} and {other.shape}")
-    marked = int(np.count_nonzero(one)) + int(np.count_nonzero(other))
-    return 2 * int(np.count_nonzero(one & other)) / marked if marked else 1.0
+    return int(np.count_nonzero(one & other)), int(np.count_nonzero(one)), int(np.count_nonzero(other))
 
 
 def background_metrics(found: ArrayLike, truth: ArrayLike) -> dict[str, float]:
@@ -97,8 +243,30 @@ def background_metrics(found: ArrayLike, truth: ArrayLike) -> dict[str, float]:
     return {measure.__name__: measure(found, truth) for measure in (age, peps, pceps, psnr)}
 
 
+def scene_metrics(found: ArrayLike, truth: ArrayLike) -> dict[str, float]:
+    """The measures of SBMnet by name, of two pictures in colour, (H, W, 3), or in grey; then without CQM.
+
+    All but CQM are about the grey levels 0.299 R + 0.587 G + 0.114 B.
+
+    >>> white = np.full((20, 30, 3), 255.0)
+    >>> {name: round(value, 3) for name, value in scene_metrics(white - 25.5, white).items()}
+    {'age': 25.5, 'peps': 1.0, 'pceps': 1.0, 'psnr': 20.0, 'ms_ssim': 0.994, 'cqm': inf}
+    """
+    one, other = (np.asarray(a, dtype=np.float64) for a in (found, truth))
+    coloured = one.ndim == 3 and other.ndim == 3
+    grey = [a @ REC601 if a.ndim == 3 else a for a in (one, other)]
+    measures = {**background_metrics(*grey), "ms_ssim": ms_ssim(*grey)}
+    return {**measures, "cqm": cqm(one, other)} if coloured else measures
+
+
 def _mean(measure: Callable[[_Floats], float], found: ArrayLike, truth: ArrayLike) -> float:
     """Of a measure of |found - truth|, over the pictures."""
+    one, other = _pictures(found, truth)
+    return sum(measure(error) for error in np.abs(one - other)) / len(one)
+
+
+def _pictures(found: ArrayLike, truth: ArrayLike) -> tuple[_Floats, _Floats]:
+    """Both as (T, H, W)."""
     one, other = np.asarray(found, dtype=np.float64), np.asarray(truth, dtype=np.float64)
     if one.shape != other.shape:
         raise ValueError(f"the pictures have different shapes: {one.shape} and {other.shape}")
@@ -106,6 +274,4 @@ def _mean(measure: Callable[[_Floats], float], found: ArrayLike, truth: ArrayLik
         raise ValueError(f"a picture is (H, W) and several are (T, H, W), not {one.shape}")
     if not (np.isfinite(one).all() and np.isfinite(other).all()):
         raise ValueError("the pictures hold NaN or infinite numbers")
-    error = np.abs(one - other)
-    pictures = error[None] if error.ndim == 2 else error
-    return sum(measure(picture) for picture in pictures) / len(pictures)
+    return one.reshape(-1, *one.shape[-2:]), other.reshape(-1, *other.shape[-2:])

@@ -79,9 +79,10 @@ def _scales(M: ObservedMatrix, backend: str) -> Float:
     n, counts, j = M.shape[1], M.column_counts, M.columns_of_entries()
     sweep = open_sweep(M, backend)
     half = (counts + 1) // 2
-    lowest = float(M.values.min())
     x = M.values.astype(np.float64)
-    middle = sweep.kth_largest(x - lowest, half) + lowest
+    # No median is larger than the median size; what is may be wild, and would cost the median its digits.
+    size = np.where(counts > 0, sweep.kth_largest(np.abs(x), half), 0.0)
+    middle = sweep.kth_largest(np.clip(x, -size[j], size[j]) + size[j], half) - size
     deviation = np.abs(x - middle[j])
     bound = CLIP * sweep.kth_largest(deviation, half)
     bound[~(bound > 0)] = np.inf  # more than half of the column is the same number
@@ -119,8 +120,8 @@ def _offsets(M: ObservedMatrix, x: Float, rows: bool) -> tuple[Float, Float, flo
     sigma2 = spread
     for _ in range(ROUNDS):
         c = EFFICIENT * (robust_scale(e[sample]) or 1e-8 * math.sqrt(spread))
-        w = 1 / (1 + (e / c) ** 2)
-        sigma2 = max(float(w @ e**2 / w.sum()), 1e-16 * spread)
+        w = _weights(e, c)
+        sigma2 = max(float((w * e) @ e / w.sum()), 1e-16 * spread)  # e² alone may overflow
         shift = float(w @ e / w.sum())
         centre, e = centre + shift, e - shift
         moved, b, tau_b, e = _line_offsets(e, c, j, b, sigma2, tau_b)
@@ -132,11 +133,17 @@ def _offsets(M: ObservedMatrix, x: Float, rows: bool) -> tuple[Float, Float, flo
     return centre + b, a, sigma2 / tau_a if rows else math.inf
 
 
+def _weights(e: Float, c: float) -> Float:
+    """Of the Cauchy loss."""
+    with np.errstate(over="ignore"):  # the weight of what is wild is 0
+        return np.asarray(1 / (1 + (e / c) ** 2), dtype=np.float64)
+
+
 def _line_offsets(
     e: Float, c: float, line: NDArray[np.int32], offset: Float, sigma2: float, tau2: float
 ) -> tuple[float, Float, float, Float]:
     """The root mean square of the steps that the offsets make, the new ones, τ², and the residuals e they leave."""
-    w = 1 / (1 + (e / c) ** 2)
+    w = _weights(e, c)
     total = np.bincount(line, weights=w, minlength=offset.size)
     there = total > 0
     damped = total + sigma2 / tau2

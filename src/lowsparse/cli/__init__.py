@@ -4,32 +4,43 @@ from __future__ import annotations
 
 import sys
 from importlib.util import find_spec
+from typing import NoReturn
+
+from .text import let_go, spell_out
 
 __all__ = ["main"]
 
 NEEDED = ("typer", "rich", "matplotlib")  # of the extra
 
 
-def main() -> None:
-    """Run the command line and leave with its exit code: 0, 1 (it failed), 2 (bad usage) or 130 (Ctrl-C)."""
+def main() -> NoReturn:
+    """Run the command line and leave with its exit code; `lowsparse --help` says what they mean."""
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
-        _leave(1, f"the command line needs {', '.join(missing)}: python -m pip install 'lowsparse[cli]'")
+        _leave(f"the command line needs {', '.join(missing)}: python -m pip install 'lowsparse[cli]'", 1)
     try:
         from .app import app
 
+        spell_out()
         sys.exit(app(prog_name="lowsparse", standalone_mode=False))
     except KeyboardInterrupt:
-        _leave(130, "stopped")
+        _leave("stopped", 130)
     except Exception as error:
         # What the parser says of bad arguments. Typer brings these classes itself or takes them from click, by its
         # version, so they are known by what they offer.
         say = getattr(error, "format_message", None)
         if say is None:
-            raise
-        _leave(2, " ".join(str(say()).split()))
+            from .failure import debugging, explain
+
+            if debugging():
+                raise
+            _leave(*explain(error))
+        context = getattr(error, "ctx", None)
+        path = "lowsparse" if context is None else context.command_path
+        _leave(f"{' '.join(str(say()).split()).rstrip('.')}; {path} --help shows what there is", 2)
 
 
-def _leave(code: int, line: str) -> None:
+def _leave(line: str, code: int) -> NoReturn:
     print(f"lowsparse: {line}", file=sys.stderr)
+    let_go()
     sys.exit(code)

@@ -7,14 +7,22 @@ from typing import Annotated
 import typer
 
 from .._version import __version__
+from .bench import bench
+from .complete import complete
 from .demo import demo
+from .doctor import doctor
+from .failure import DEBUG, EXIT_CODES, framed
+from .methods import methods
 from .reproduce import reproduce
 
 __all__ = ["app"]
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-app.command()(demo)
-app.command()(reproduce)
+ENDINGS = "\n".join(f"  {code:<4} {meaning}" for code, meaning in EXIT_CODES.items())
+EPILOG = f"\b\nExit codes:\n{ENDINGS}\n\nWith {DEBUG}=1 in the environment a failure shows where it happened."
+
+app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None, epilog=EPILOG)
+for command in (complete, demo, reproduce, bench, methods, doctor):
+    app.command()(framed(command))
 
 
 def _version(asked: bool) -> None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
-import shutil
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,8 +20,10 @@ from ..observed import ObservedMatrix
 from ..result import Result
 from ..solve import Progress, solve
 from ..sweeps.native import num_threads
-from .folder import obstacle
-from .text import fail, table
+from .failure import advise, require
+from .folder import output_folder
+from .output import Voice
+from .text import percent, table
 
 __all__ = ["demo"]
 
@@ -53,62 +52,38 @@ def demo(
     relative error against the truth is measured after every iteration, and drawn against time and iterations.
     """
     for name, size in (("--rows", rows), ("--cols", cols), ("--rank", rank)):
-        _require(size is None or size >= 1, f"{name} must be 1 or more, not {size}")
-    _require(0 < observed <= 1, f"--observed must be a share above 0 and up to 1 (0.2 is 20 %), not {observed:g}")
-    _require(0 <= outliers < 1, f"--outliers must be a share from 0 to below 1 (0.1 is 10 %), not {outliers:g}")
-    _require(0 <= noise < math.inf, f"--noise must be 0 or more, and finite, not {noise:g}")
-    _require(seed >= 0, f"--seed must be 0 or more, not {seed}")
-    say: Callable[[str], None] = (lambda line: None) if quiet else typer.echo
-    try:
-        _check_output(out, force)
+        require(size is None or size >= 1, f"{name} must be 1 or more, not {size}")
+    require(0 < observed <= 1, f"--observed must be a share above 0 and up to 1 (0.2 is 20 %), not {observed:g}")
+    require(0 <= outliers < 1, f"--outliers must be a share from 0 to below 1 (0.1 is 10 %), not {outliers:g}")
+    require(0 <= noise < math.inf, f"--noise must be 0 or more, and finite, not {noise:g}")
+    require(seed >= 0, f"--seed must be 0 or more, not {seed}")
+    voice = Voice(quiet=quiet)
+    with (
+        advise(memory="choose fewer rows, columns or observed entries"),
+        output_folder(out, (PICTURE, NUMBERS), force=force) as folder,
+    ):
         backend, remark = _backend()
         m = rows or cols or SIDE[backend]
         n = cols or m
-        _require(rank <= min(m, n), f"--rank is {rank}, but a {m} x {n} matrix has at most rank {min(m, n)}")
+        require(rank <= min(m, n), f"--rank is {rank}, but a {m} x {n} matrix has at most rank {min(m, n)}")
         problem = synthetic(m, n, rank=rank, density=observed, outliers=outliers, noise=noise, random_state=seed)
         wrong = int((problem.S != 0).sum())
-        say(f"lowsparse {__version__}: a {m} x {n} matrix of rank {rank}")
-        say(f"  observed: {problem.M.nnz:,} entries ({_percent(problem.M.density)}), {wrong:,} of them grossly wrong")
-        say(f"  backend: {backend}{remark}")
-        say("")
+        voice.say(f"lowsparse {__version__}: a {m} x {n} matrix of rank {rank}")
+        voice.say(
+            f"  observed: {problem.M.nnz:,} entries ({percent(problem.M.density)}), {wrong:,} of them grossly wrong"
+        )
+        voice.say(f"  backend: {backend}{remark}")
+        voice.say()
         solved: dict[str, tuple[Result, list[float]]] = {}
         with _reporter(quiet) as report:
             for method in METHODS:
                 solved[method] = _watched(problem, rank, method, backend, seed + 1, report)
         traces = {method: {**result.trace, "error": errors} for method, (result, errors) in solved.items()}
-        say(_summary(solved))
-        title = f"A {m} × {n} matrix of rank {rank}: {_percent(observed)} observed, {_percent(outliers)} of that wrong"
-        picture = _write(out, traces, title + (f", noise {noise:g}" if noise else ""))
-        typer.echo(str(picture) if quiet else f"picture: {picture}\nnumbers: {picture.with_name(NUMBERS)}")
-    except typer.Exit:
-        raise
-    except KeyboardInterrupt:
-        _fail("stopped; nothing was written", 130)
-    except MemoryError:
-        _fail("not enough memory for a problem of this size: choose fewer rows, columns or observed entries")
-    except (OSError, ValueError, RuntimeError, ImportError) as error:
-        _fail(" ".join(str(error).split()))
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"
-
-
-_fail = partial(fail, "demo")
-
-
-def _require(condition: bool, line: str) -> None:
-    if not condition:
-        _fail(line, 2)
-
-
-def _check_output(out: Path, force: bool) -> None:
-    """Find out before the work whether its result can be kept."""
-    if why := obstacle(out):
-        _fail(why)
-    for name in (PICTURE, NUMBERS):
-        if (out / name).exists() and not force:
-            _fail(f"{out / name} exists: give --force to overwrite it, or another --out")
+        voice.say(_summary(solved))
+        title = f"A {m} × {n} matrix of rank {rank}: {percent(observed)} observed, {percent(outliers)} of that wrong"
+        _write(folder, traces, title + (f", noise {noise:g}" if noise else ""))
+    picture = out / PICTURE
+    typer.echo(str(picture) if quiet else f"picture: {picture}\nnumbers: {picture.with_name(NUMBERS)}")
 
 
 def _backend() -> tuple[str, str]:
@@ -212,22 +187,12 @@ def _summary(solved: dict[str, tuple[Result, list[float]]]) -> str:
     return "\n".join(lines)
 
 
-def _write(out: Path, traces: dict[str, dict[str, Any]], title: str) -> Path:
-    """Picture and numbers: whole files in a folder beside, then moved to their place."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    beside = out.absolute().with_name(f".{out.absolute().name}.part-{os.getpid()}")
-    beside.mkdir()
-    try:
-        plots.convergence_figure(traces, title=title).savefig(beside / PICTURE)
-        rows = [
-            {"method": method, **dict(zip(CSV_COLUMNS, (int(values[0]), *map(float, values[1:])), strict=True))}
-            for method, trace in traces.items()
-            for values in zip(*(trace[name] for name in CSV_COLUMNS), strict=True)
-        ]
-        write_csv(beside / NUMBERS, rows, digits=6)
-        out.mkdir(exist_ok=True)
-        for name in (PICTURE, NUMBERS):
-            os.replace(beside / name, out / name)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
-    return out / PICTURE
+def _write(folder: Path, traces: dict[str, dict[str, Any]], title: str) -> None:
+    """Picture and numbers."""
+    plots.convergence_figure(traces, title=title).savefig(folder / PICTURE)
+    rows = [
+        {"method": method, **dict(zip(CSV_COLUMNS, (int(values[0]), *map(float, values[1:])), strict=True))}
+        for method, trace in traces.items()
+        for values in zip(*(trace[name] for name in CSV_COLUMNS), strict=True)
+    ]
+    write_csv(folder / NUMBERS, rows, digits=6)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -13,8 +12,8 @@ import typer
 
 from ..reproduce import PAGE, RUNS, Step, settings
 from ..reproduce import reproduce as run
+from .failure import advise, fail, require
 from .folder import obstacle
-from .text import fail
 
 __all__ = ["reproduce"]
 
@@ -56,46 +55,35 @@ def reproduce(
     settings, the version of lowsparse and the machine are the same.
     """
     out = out or Path(QUICK_FOLDER if quick else FOLDER)
-    if only not in ("", "synthetic", "video"):
-        _fail(f"--only must be synthetic or video, not {only}", 2)
-    if (only == "synthetic" and video) or (only == "video" and case):
-        _fail(f"--only {only} leaves out what {'--video' if video else '--case'} asks for", 2)
-    try:
-        _check_output(out)
-        with _reporter(quiet) as report:
-            page = run(
-                out,
-                quick=quick,
-                cases=[] if only == "video" else case or None,
-                videos=[] if only == "synthetic" else video or None,
-                methods=method or None,
-                data=data,
-                fresh=fresh,
-                progress=report,
-                notice=lambda sentence: typer.echo(f"lowsparse reproduce: {sentence}", err=True),
-            )
-        typer.echo(str(page) if quiet else f"page: {page}")
-    except typer.Exit:
-        raise
-    except KeyboardInterrupt:
-        _fail(f"stopped; what is done is kept in {out}: give the same command again to go on", 130)
-    except MemoryError:
-        _fail("not enough memory: choose --quick, or smaller cases (--case 4 is the smallest)")
-    except (OSError, ValueError, RuntimeError, ImportError) as error:
-        _fail(" ".join(str(error).split()))
-
-
-_fail = partial(fail, "reproduce")
+    require(only in ("", "synthetic", "video"), f"--only must be synthetic or video, not {only}")
+    left_out = (only == "synthetic" and video) or (only == "video" and case)
+    require(not left_out, f"--only {only} leaves out what {'--video' if video else '--case'} asks for")
+    _check_output(out)
+    go_on = f"what is done is kept in {out}: give the same command again to go on"
+    smaller = "choose --quick, or smaller cases (--case 4 is the smallest)"
+    with advise(stopped=go_on, memory=smaller), _reporter(quiet) as report:
+        page = run(
+            out,
+            quick=quick,
+            cases=[] if only == "video" else case or None,
+            videos=[] if only == "synthetic" else video or None,
+            methods=method or None,
+            data=data,
+            fresh=fresh,
+            progress=report,
+            notice=lambda sentence: typer.echo(f"lowsparse reproduce: {sentence}", err=True),
+        )
+    typer.echo(str(page) if quiet else f"page: {page}")
 
 
 def _check_output(out: Path) -> None:
     """Find out before the work whether its result can be kept, and that it is nobody else's folder."""
     if why := obstacle(out):
-        _fail(why)
+        fail(why)
     if (out / RUNS).exists() and not (out / RUNS).is_dir():
-        _fail(f"{out / RUNS} is not a folder: choose another --out")
+        fail(f"{out / RUNS} is not a folder: choose another --out")
     if (out / PAGE).exists() and not (out / RUNS).is_dir():
-        _fail(f"{out / PAGE} is not from an earlier run: choose another --out")
+        fail(f"{out / PAGE} is not from an earlier run: choose another --out")
 
 
 @contextmanager

@@ -1,23 +1,70 @@
-"""Plain text for terminals, pipes and files: aligned tables, and the one line with which a command fails."""
+"""Plain text for terminals, pipes and files of any width and encoding: aligned columns, and letters spelt out."""
 
 from __future__ import annotations
 
+import codecs
+import os
+import shutil
+import sys
+import textwrap
+import unicodedata
 from collections.abc import Sequence
-from typing import NoReturn
 
-import typer
+__all__ = ["columns", "duration", "let_go", "paragraph", "percent", "spell_out", "table", "width"]
 
-__all__ = ["fail", "table"]
-
-
-def fail(command: str, line: str, code: int = 1) -> NoReturn:
-    """Say why a command fails, and leave."""
-    typer.echo(f"lowsparse {command}: {line}", err=True)
-    raise typer.Exit(code)
+SPELT = {"‖": "||", "−": "-", "×": "x", "·": "*", "≤": "<=", "≥": ">=", "√": "sqrt ", "∇": "grad", "∂": "d", "∞": "inf"}
+SPELT |= {"∈": "in", "→": "->", "⟨": "<", "⟩": ">", "∘": "o", "∖": "\\", "…": "...", "–": "-", "—": "-"}
+SPELT |= {"⌊": "floor(", "⌋": ")", "⊥": "_|_", "²": "^2", "ᵀ": "^T", "⁻": "^-", "⁄": "/", "±": "+-", "λ": "lambda"}
+ERRORS = "lowsparse.spelt"  # the name of the error handler
+NARROWEST = 20  # columns of text that is wrapped
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> str:
-    """Columns two spaces apart, flush right but for those named in `left`.
+def width() -> int:
+    """Characters in a line of the terminal; 80 where there is none, 100 at most: longer lines are hard to read.
+
+    >>> 1 <= width() <= 100
+    True
+    """
+    return min(shutil.get_terminal_size((80, 24)).columns, 100)
+
+
+def paragraph(text: str, fit: int) -> str:
+    """Text in lines that fit.
+
+    >>> print(paragraph("how exactly the data are to be fitted", 25))
+    how exactly the data are
+    to be fitted
+    """
+    return textwrap.fill(_as_shown(text), max(fit, NARROWEST), break_long_words=False, break_on_hyphens=False)
+
+
+def columns(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,), fit: int | None = None) -> str:
+    """Cells two spaces apart, flush right but for the columns named in `left`.
+
+    If that is wider than `fit`, the last column is wrapped.
+
+    >>> print(columns([["tol", "how exactly the data are to be fitted"]], left=(0, 1), fit=30))
+    tol  how exactly the data are
+         to be fitted
+    """
+    shown = [[_as_shown(cell) for cell in row] for row in rows]
+    *widths, last = (max(map(len, cells)) for cells in zip(*shown, strict=True))
+    before = sum(widths) + 2 * len(widths)
+    if fit is not None and before + last > fit:
+        last = max(fit - before, NARROWEST)
+    lines = []
+    for row in shown:
+        head, *more = paragraph(row[-1], last).split("\n") if len(row[-1]) > last else [row[-1]]
+        sized = zip([*row[:-1], head], [*widths, last], strict=True)
+        cells = [cell.ljust(size) if k in left else cell.rjust(size) for k, (cell, size) in enumerate(sized)]
+        lines += ["  ".join(cells).rstrip(), *(" " * before + line for line in more)]
+    return "\n".join(lines)
+
+
+def table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0,), fit: int | None = None
+) -> str:
+    """`columns` under a header.
 
     >>> print(table(["method", "iterations"], [["manpg", "196"], ["amanpgc", "68"]]))
     method   iterations
@@ -25,10 +72,81 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[i
     manpg           196
     amanpgc          68
     """
-    widths = [max(len(row[k]) for row in [header, *rows]) for k in range(len(header))]
+    head, *body = columns([header, *rows], left, fit).split("\n")
+    *sizes, _ = (max(len(_as_shown(cell)) for cell in cells) for cells in zip(header, *rows, strict=True))
+    rule = ["-" * size for size in [*sizes, max(map(len, [head, *body])) - sum(sizes) - 2 * len(sizes)]]
+    return "\n".join([head, "  ".join(rule), *body])
 
-    def line(cells: Sequence[str]) -> str:
-        aligned = [c.ljust(w) if k in left else c.rjust(w) for k, (c, w) in enumerate(zip(cells, widths, strict=True))]
-        return "  ".join(aligned).rstrip()
 
-    return "\n".join([line(header), line(["-" * width for width in widths]), *map(line, rows)])
+def _as_shown(text: str) -> str:
+    """The text with what stdout has to spell out spelt out, which makes it longer."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return text.encode(encoding, ERRORS).decode(encoding)
+
+
+def percent(share: float) -> str:
+    """A share in per cent.
+
+    >>> percent(0.125)
+    '12.5 %'
+    """
+    return f"{100 * share:.3g} %"
+
+
+def duration(seconds: float) -> str:
+    """A time in the two largest units that it has.
+
+    >>> [duration(s) for s in (0.0123, 3.456, 56, 185, 4800, 200_000)]
+    ['0.012 s', '3.5 s', '56 s', '3 min 5 s', '1 h 20 min', '2 d 7 h']
+    """
+    if seconds < 60:
+        return f"{seconds:.2g} s"
+    whole = round(seconds)
+    for size, below, name, small in ((86400, 3600, "d", "h"), (3600, 60, "h", "min"), (60, 1, "min", "s")):
+        if whole >= size:
+            return f"{whole // size} {name} {whole % size // below} {small}"
+    raise AssertionError(seconds)
+
+
+def spell_out() -> None:
+    """Let stdout and stderr spell out what their encoding does not have, instead of failing.
+
+    >>> spell_out()
+    >>> "γ‖P_Ω(S)‖₁ ≤ ½".encode("ascii", ERRORS).decode()
+    'gamma||P_Omega(S)||1 <= 1/2'
+    """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by who has started us
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+        elif hasattr(stream := getattr(sys, name), "reconfigure"):
+            stream.reconfigure(errors=ERRORS)
+
+
+def let_go() -> None:
+    """Write what stdout still holds, or forget it: Python would try again at the end, and complain at length."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _spelt(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(map(_in_ascii, error.object[error.start : error.end])), error.end
+
+
+def _in_ascii(letter: str) -> str:
+    if letter in SPELT:
+        return SPELT[letter]
+    parts = "".join(SPELT.get(part, part) for part in unicodedata.normalize("NFKD", letter))
+    if plain := parts.encode("ascii", "ignore").decode():
+        return plain
+    name = unicodedata.name(parts[0], "")
+    if name.startswith("GREEK"):
+        word = name.split()[-1]
+        return word.capitalize() if parts[0].isupper() else word.lower()
+    return "" if unicodedata.combining(letter) else "?"
+
+
+codecs.register_error(ERRORS, _spelt)

@@ -128,7 +128,7 @@ class RobustImputer(TransformerMixin, BaseEstimator):
         As `transform`.
         """
         samples = self._learn(X)
-        return self._fill(X, samples, self.model_.fitted(self.backend))
+        return self._fill(X, samples, self.model_.lowrank(self.backend).to_dense())
 
     def transform(self, X: Any) -> Any:
         """Fill the holes of samples; with `clean`, replace their gross errors too.

@@ -22,7 +22,8 @@ from ..datasets import moving_blocks
 from ..files import write
 from ..lowrank import LowRank
 from ..solve import Progress, solve
-from ..video import Grey, TooLargeError, Video, read_video, sample_pixels
+from ..video import TooLargeError, Video, read_video, sample_pixels
+from ..video.pictures import Grey
 from . import settings
 from .jobs import Job, Record, Store, Watch
 from .settings import KnownVideo, Tuning

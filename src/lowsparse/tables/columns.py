@@ -7,6 +7,7 @@ import gzip
 import io
 import itertools
 import re
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,7 +26,16 @@ INDEX = {"", "index", "id", "row", "unnamed: 0", "__index_level_0__"}  # names o
 ABSENT = {"", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "N/A", "NA"}
 ABSENT |= {"NULL", "NaN", "n/a", "nan", "null"}
 NUMBER = r"^[+-]?([0-9]+(POINT[0-9]*)?|POINT[0-9]+)([eE][+-]?[0-9]+)?$"
+PANDAS = b"pandas"  # where pandas keeps what it knows of its columns, the index above all
 SAMPLE = 1 << 20  # characters of a text by which its separators are told
+
+
+class NoNumbersError(ValueError):
+    """A column of which numbers are wanted holds something else."""
+
+    def __init__(self, line: str, column: str) -> None:
+        super().__init__(f"{line}; if it holds labels, name it as row, or beside")
+        self.line, self.column = line, column
 
 
 class Source(ABC):
@@ -82,9 +92,7 @@ class Source(ABC):
         try:
             return numbers_of(column)
         except TypeError as error:
-            raise ValueError(
-                f"column {name!r} holds {column.type}, no numbers; leave it out, or say row={name!r} if it labels rows"
-            ) from error
+            raise NoNumbersError(f"column {name!r} holds {column.type}, no numbers", name) from error
 
     def _parsed(self, column: Any, name: str) -> Array:
         compute, point = library("compute"), self.layout.decimal
@@ -96,9 +104,10 @@ class Source(ABC):
         if bad.any():
             k = int(bad.argmax())
             comma = " with a decimal comma" if point == "," else ""
-            raise ValueError(
+            raise NoNumbersError(
                 f"{shown(words[int(codes[k])].as_py())} in row {k + 1} of the data, column {name!r}, is not a number"
-                f"{comma}; leave the cell empty if it is missing"
+                f"{comma}; leave the cell empty if it is missing",
+                name,
             )
         plain = compute.replace_substring(compute.if_else(number, plain, None), point, ".")
         numbers = plain.cast(library().float64()).to_numpy(zero_copy_only=False)
@@ -123,7 +132,8 @@ class TextFile(Source):
         except csv.Error as error:
             raise ValueError(f"{path} is no table in text: {error}") from error
         header = any(isinstance(name, str) for name in wanted)
-        header = header or _is_header(rows[0], by_place=any(name is not None for name in wanted))
+        head = rows[0][wanted[2] :][:1] if isinstance(wanted[2], int) else rows[0]  # of records: is the value a number?
+        header = header or _is_header(head, by_place=any(name is not None for name in wanted))
         self.names = rows[0] if header else [str(k) for k in range(len(rows[0]))]
         if header and len(rows) > 1 and len(rows[1]) == len(rows[0]) + 1:  # R leaves out the name of the row labels
             self.names = ["", *rows[0]]
@@ -148,12 +158,6 @@ class TextFile(Source):
     def _parse(self, kinds: dict[int, Any]) -> Any:
         """The columns at these places and of these types (None: of one that fits); None if one is no number."""
         arrow, text, layout = library(), library("csv"), self.layout
-        bad: list[Any] = []
-
-        def refuse(row: Any) -> str:
-            bad.append(row)
-            return "error"
-
         reading = text.ReadOptions(
             column_names=[str(k) for k in range(len(self.names))],
             skip_rows=self.blank,
@@ -165,7 +169,6 @@ class TextFile(Source):
             delimiter=layout.separator,
             newlines_in_values=True,
             ignore_empty_lines=len(self.names) > 1,  # else such a line is a missing value
-            invalid_row_handler=refuse,
         )
         converting = text.ConvertOptions(
             include_columns=[str(k) for k in kinds],
@@ -178,9 +181,9 @@ class TextFile(Source):
         except (arrow.ArrowInvalid, UnicodeError, OSError, EOFError) as error:
             if "conversion error to double" in str(error):
                 return None
-            if bad:
-                cells = f"{bad[0].actual_columns} cells where {bad[0].expected_columns} are expected"
-                raise ValueError(f"{self.path}: a line has {cells}: {shown(bad[0].text)}") from error
+            if uneven := re.search(r"Expected (\d+) columns, got (\d+): (.*)", str(error), re.DOTALL):
+                cells = f"{uneven[2]} cells where {uneven[1]} are expected"
+                raise ValueError(f"{self.path}: a line has {cells}: {shown(uneven[3])}") from error
             if "UTF8" in str(error) or isinstance(error, UnicodeError):
                 raise ValueError(f"{self.path} is not in UTF-8 ({brief(error)}): save it as UTF-8") from error
             raise ValueError(f"{self.path} cannot be read as text ({brief(error)})") from error
@@ -197,15 +200,19 @@ class ArrowFile(Source):
         except (library().ArrowException, OSError) as error:
             raise ValueError(f"{path} is no {ending} file, or it is damaged ({brief(error)})") from error
         self.names = list(self.schema.names)
+        self.layout = Layout(pandas=(self.schema.metadata or {}).get(PANDAS))
         if not self.names:
             raise ValueError(f"{path} has no columns")
 
     def read(self, places: Sequence[int], labels: Sequence[int]) -> list[Any]:
         """Of Parquet, only what is asked for."""
-        if self.table is not None:
-            return [self.table.column(k) for k in places]
         few = len(set(self.names)) == len(self.names) > len(places)
         try:
+            if self.table is not None:
+                columns = [self.table.column(k) for k in places]
+                for column in columns:
+                    column.validate(full=True)  # Arrow believes the lengths in a file, and reads outside of its memory
+                return columns
             with library("parquet").ParquetFile(self.path) as file:
                 table = file.read(columns=[self.names[k] for k in places]) if few else file.read()
         except (library().ArrowException, OSError) as error:
@@ -251,7 +258,7 @@ def _first_lines(path: Path) -> tuple[list[str], str]:
                     size += len(line)
                     if size > SAMPLE:
                         break
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise ValueError(f"{path} cannot be read ({brief(error)})") from error
     return lines, encoding
 

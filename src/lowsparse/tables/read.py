@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,7 @@ import numpy as np
 
 from ..observed import ObservedMatrix
 from .arrays import load
-from .columns import ArrowFile, Name, Source, TextFile
+from .columns import ArrowFile, Name, NoNumbersError, Source, TextFile
 from .labels import codes_of, encode, label_array, library, whole_numbers
 from .table import Layout, Table
 
@@ -26,7 +26,12 @@ PACKED = {".csv", ".tsv", ".mtx"}  # may end in .gz as well
 
 
 def read_table(
-    path: str | os.PathLike[str], *, row: Name | None = None, col: Name | None = None, value: Name | None = None
+    path: str | os.PathLike[str],
+    *,
+    row: Name | None = None,
+    col: Name | None = None,
+    value: Name | None = None,
+    beside: Sequence[Name] | None = (),
 ) -> Table:
     """Read a table; the ending of its file says how.
 
@@ -40,6 +45,8 @@ def read_table(
         The columns of records, by name or by their place from 0. Without them the table is wide; then its first
         column holds the row labels if it is text, or is named ``index``, ``id``, ``row`` or not at all, or counts
         from 0 or 1. `row` alone names another one. In files of several arrays `value` alone names the matrix.
+    beside
+        Further columns, by name or place, that are kept as they are, for `write_table`; of records, None is all.
 
     Labels are kept as they are in the file; text that is all whole numbers becomes integers, and so do the names of
     columns. A first line of numbers is taken for data, unless it starts with an empty cell or consists of ascending
@@ -68,14 +75,19 @@ def read_table(
     if not path.stat().st_size:
         raise ValueError(f"{path} is empty")
     wanted = (row, col, value)
+    if beside and ending in ARRAYS:
+        raise ValueError("a file of arrays has no columns beside")
     if ending in ARRAYS:
         return _of_arrays(path, ending, wanted)
     if None in wanted and (col is not None or value is not None):
         raise ValueError("give row, col and value for records; nothing, or row alone, for a wide table")
     source = (TextFile if ending in TEXT else ArrowFile)(path, ending, wanted)
+    others = [source.find(name) for name in beside or ()]
     if value is None:
-        return _wide(source, row)
-    return _of_records(source, [source.find(name) for name in wanted])
+        return _wide(source, row, others)
+    places = [source.find(name) for name in wanted]
+    rest = range(len(source.names)) if beside is None else others
+    return _of_records(source, places, [k for k in rest if k not in places])
 
 
 def ending_of(path: Path) -> str:
@@ -94,12 +106,14 @@ def _telling(path: Path) -> Iterator[None]:
     """Errors of one kind, with the name of the file."""
     try:
         yield
+    except NoNumbersError as error:
+        raise NoNumbersError(f"{path}: {error.line}", error.column) from error
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: {error}") from error
 
 
-def _of_records(source: Source, places: list[int]) -> Table:
-    columns = source.read(places, places[:2])
+def _of_records(source: Source, places: list[int], beside: list[int]) -> Table:
+    columns = source.read([*places, *beside], [*places[:2], *beside])
     row, col, value = (source.names[k] for k in places)
     if not len(columns[0]):
         raise ValueError(f"{source.path} has no record")
@@ -107,18 +121,21 @@ def _of_records(source: Source, places: list[int]) -> Table:
         rows = encode(columns.pop(0), row, text=source.text)  # their memory is free again
         cols = encode(columns.pop(0), col, text=source.text)
         values = source.numbers(columns.pop(0), value)
-        return Table.from_codes(rows, cols, values, replace(source.layout, names=(row, col, value)))
+        layout = replace(source.layout, names=(row, col, value), order=(places[0], places[1], places[2]))
+        aside = tuple(zip(beside, [source.names[k] for k in beside], columns, strict=True))
+        return replace(Table.from_codes(rows, cols, values, layout), beside=aside)
 
 
-def _wide(source: Source, row: Name | None) -> Table:
+def _wide(source: Source, row: Name | None, beside: list[int]) -> Table:
     index = source.index() if row is None else source.find(row)
-    columns = source.read(range(len(source.names)), [index or 0])
+    columns = source.read(range(len(source.names)), [index or 0, *beside])
     height = len(columns[0])
     if not height:
         raise ValueError(f"{source.path} has names of columns and no row")
-    if index is None and source.is_index(columns[0]):
+    if index is None and 0 not in beside and source.is_index(columns[0]):
         index = 0
-    kept = [k for k, column in enumerate(columns) if k != index and not source.is_spare(k, column)]
+    others = {*beside, index}
+    kept = [k for k, column in enumerate(columns) if k not in others and not source.is_spare(k, column)]
     if not kept:
         raise ValueError(f"{source.path} has row labels and no column of numbers")
     with _telling(source.path):
@@ -129,8 +146,9 @@ def _wide(source: Source, row: Name | None) -> Table:
         for place, k in enumerate(kept):
             data[:, place] = source.numbers(columns[k], source.names[k])
             columns[k] = None  # its memory is free again
-        layout = replace(source.layout, index=None if index is None else source.names[index])
-        return Table(ObservedMatrix.from_dense(data), rows, label_array(names), layout)
+        layout = replace(source.layout, index=None if index is None else source.names[index], place=index or 0)
+        aside = tuple((k, source.names[k], columns[k]) for k in beside if k != index)
+        return Table(ObservedMatrix.from_dense(data), rows, label_array(names), layout, beside=aside)
 
 
 def _row_labels(column: Any, name: str, text: bool) -> Any:
@@ -169,6 +187,6 @@ def _only_matrix(held: dict[str, Any]) -> str:
     found = [name for name, array in held.items() if array.ndim == 2 and array.dtype.kind in "fiub"]
     if len(found) != 1:
         shapes = ", ".join(f"{name!r} {array.shape}" for name, array in held.items()) or "no arrays"
-        advice = "say which, value=..." if found else "a matrix needs 2 dimensions"
+        advice = "name one as value" if found else "a matrix needs 2 dimensions, and numbers"
         raise ValueError(f"there are {len(found)} matrices of numbers among {shapes}: {advice}")
     return found[0]

@@ -1,0 +1,24 @@
+"""Reports: a run as one HTML file to look at, which loads nothing and sends nothing."""
+
+from .film import Film
+from .heat import HeatMap, heat_map
+from .page import Run
+from .player import video_report
+from .table import PANES, SUREST, Line, Table, sureness, table_report
+from .words import Remark, in_words
+
+__all__ = [
+    "PANES",
+    "SUREST",
+    "Film",
+    "HeatMap",
+    "Line",
+    "Remark",
+    "Run",
+    "Table",
+    "heat_map",
+    "in_words",
+    "sureness",
+    "table_report",
+    "video_report",
+]

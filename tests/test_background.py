@@ -1,0 +1,677 @@
+"""Background and foreground: against videos whose truth is known, and the median of all pixels."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import ndimage
+
+import lowsparse as ls
+from conftest import PATH, interruptible
+from lowsparse import metrics
+from lowsparse.video.background import Separator, TooFewError, learn, regress, usual_look
+from lowsparse.video.film import write_picture
+from lowsparse.video.following import CUT, FIRST, LATEST, Follower, follow
+from lowsparse.video.foreground import in_front, majority
+from lowsparse.video.frames import Frame, Frames
+from lowsparse.video.looks import Layout, Samples
+from lowsparse.video.pictures import Picture
+from lowsparse.video.separation import FILMS, STILL, separate_video
+from lowsparse.video.truth import Scores, Truth, read_truth
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+def as_frames(arrays):
+    """Grey levels (T, H, W) or colours (T, H, W, 3) as frames."""
+    levels = np.rint(arrays).astype(np.uint8)
+    pictures = [Picture(one) if one.ndim == 2 else Picture.of_rgb(one) for one in levels]
+    return [Frame(picture, t, t, t / 25) for t, picture in enumerate(pictures)]
+
+
+def scene(T=60, H=36, W=44, seed=1, low=60, high=180):
+    """A still picture with a texture, and normal noise of two levels in each of T frames."""
+    rng = np.random.default_rng([11, seed])
+    picture = ndimage.gaussian_filter(rng.standard_normal((H, W)), 1.5)
+    picture = low + (high - low) * (picture - picture.min()) / np.ptp(picture)
+    return picture, np.clip(picture + 2 * rng.standard_normal((T, H, W)), 0, 255)
+
+
+def wave(T=120, H=40, W=60, seed=5):
+    """A scene of which the left half waves: every pixel is now and then its neighbour; and blocks that pass."""
+    rng = np.random.default_rng([12, seed])
+    picture, frames = scene(T, H, W, seed, 40, 220)
+    shifts = np.rint(2 * np.sin(np.arange(T) * 0.9) + rng.normal(0, 0.7, T)).astype(int)
+    for t, shift in enumerate(shifts):
+        frames[t, :, : W // 2] = np.roll(picture, shift, axis=1)[:, : W // 2] + 2 * rng.standard_normal((H, W // 2))
+    moving = np.zeros(frames.shape, bool)
+    for t in range(T):
+        left = (3 * t) % (W - 8)
+        moving[t, 8:24, left : left + 8] = True
+    frames[moving] = 20 + 2 * rng.standard_normal(moving.sum())
+    return np.clip(frames, 0, 255).astype(np.uint8), moving
+
+
+# ---------------------------------------------------------------------- looks
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.7, 1.0])
+def test_every_pixel_is_looked_at_equally_often_and_a_share_of_every_frame(share):
+    T, H, W = 60, 30, 40
+    samples = Samples(share, random_state=3)
+    video = np.random.default_rng(4).integers(0, 256, (T, H, W)).astype(np.uint8)
+    for one in video:
+        samples.take(Picture(one))
+    looks = samples.looks(to_the_end=True)
+    everything = slice(None)
+    times, values = looks.times(everything), looks.values(everything)
+    assert len(looks) == round(T * share)
+    assert (np.diff(times, axis=1) > 0).all()
+    y, x = np.divmod(looks.layout.corners[3], W)  # the lower right pixel of each block
+    assert np.array_equal(values[3], video[times, y[:, None], x[:, None]])
+    seen = np.bincount(times.ravel(), minlength=T) / looks.layout.blocks
+    assert seen.mean() == pytest.approx(share, rel=0.02)
+    assert samples.entries == times.size * 4
+    if share <= 0.5:
+        assert seen.max() < 2 * share  # no frame is looked at much more than others
+
+
+def test_a_last_stretch_that_is_cut_off_is_filled_from_the_one_before():
+    samples = Samples(0.1, random_state=1)
+    for t in range(24):  # two stretches of ten frames, and four more
+        samples.take(Picture(np.full((8, 8), t, np.uint8)))
+    assert len(samples.looks()) == 2
+    looks = samples.looks(to_the_end=True)
+    times = looks.times(slice(None))
+    assert times.max() <= 23
+    assert np.array_equal(looks.values(slice(None))[0], times)
+    again = times[:, 2] == times[:, 1]
+    assert again.any()
+    assert (times[~again, 2] >= 20).all()
+
+
+def test_what_is_remembered_is_bounded_and_spread_over_the_video():
+    size = 16 * 16 // 4 * (4 + 1)  # bytes of a stretch
+    samples = Samples(0.5, random_state=1, most_bytes=10 * size)
+    for t in range(400):
+        samples.take(Picture(np.full((16, 16), t % 256, np.uint8)))
+    first = [stretch.first for stretch in samples.looks().stretches]
+    assert 5 <= len(first) <= 10
+    assert len(set(np.diff(first))) == 1  # equal gaps
+    assert first[-1] > 300
+    few = Samples(1.0, latest=7, random_state=1)
+    for _ in range(50):
+        few.take(Picture(np.zeros((8, 8), np.uint8)))
+    assert [stretch.first for stretch in few.looks().stretches][-7:] == list(range(43, 50))
+    assert len(few.looks()) <= 8
+
+
+@pytest.mark.parametrize("shape", [(8, 10), (7, 10), (8, 9), (5, 7), (1, 1)])
+@pytest.mark.parametrize("kind", ["grey", "full", "halved"])
+def test_blocks_are_all_of_a_picture(shape, kind):
+    rng = np.random.default_rng(6)
+    H, W = shape
+    chroma = {"grey": None, "full": (2, H, W), "halved": (2, -(-H // 2), -(-W // 2))}[kind]
+    planes = None if chroma is None else rng.integers(0, 256, chroma).astype(np.uint8)
+    picture = Picture(rng.integers(0, 256, shape).astype(np.uint8), planes)
+    layout = Layout(picture)
+    luma, back = layout.planes(layout.at(picture, np.arange(layout.blocks)))
+    assert np.array_equal(luma, picture.luma)
+    assert (back is None and planes is None) or np.array_equal(back, planes)
+
+
+@pytest.mark.parametrize("share", [0.0, -0.5, 1.5, np.nan])
+def test_a_share_is_one(share):
+    with pytest.raises(ValueError, match="10 %"):
+        Samples(share)
+
+
+# ---------------------------------------------------------------------- the regression
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+def test_the_regression_ends_where_the_loss_is_stationary(rank):
+    rng = np.random.default_rng(7)
+    v = rng.uniform(0.5, 1.5, (rank, 5, 30)).astype(np.float32)
+    truth = rng.uniform(20, 100, (rank, 6, 5)).astype(np.float32)
+    x = np.einsum("rnk,rin->ink", v, truth) + rng.normal(0, 2, (6, 5, 30)).astype(np.float32)
+    x[:, :, :5] += 60
+    c = np.full((6, 5), 5.0, np.float32)
+    b = regress(x, v, truth, c, 100).astype(np.float64)
+
+    def loss(change):
+        e = (x - np.einsum("rnk,rin->ink", v, b + change)) / c[..., None]
+        return np.log1p((e**2).mean(axis=0)).sum()
+
+    for _ in range(5):  # of Σ log(1 + mean (e/c)²) every direction leads up
+        direction = rng.standard_normal(b.shape)
+        up, down = (loss(step * direction) - loss(0) for step in (0.05, -0.05))
+        assert up + down > 0
+        assert abs(up - down) < 0.02 * (up + down)
+
+
+def test_the_usual_look_need_not_be_there_half_of_the_time():
+    rng = np.random.default_rng(8)
+    x = rng.uniform(0, 255, (4, 50, 60)).astype(np.float32)  # something else all the time
+    x[:, :, rng.permutation(60)[:24]] = 30 + rng.normal(0, 2, (4, 50, 24)).astype(np.float32)  # but for 40 % of it
+    found = usual_look(x, np.full((4, 1), 8.0, np.float32))
+    assert np.abs(found - 30).max() < 10
+    assert np.abs(np.median(x, axis=-1) - 30).max() > 20
+
+
+# ---------------------------------------------------------------------- the background
+
+
+@pytest.mark.parametrize("observe", [0.1, 0.3, 1.0])
+def test_a_background_behind_blocks_is_found_better_than_by_the_median(observe):
+    picture, frames = scene(T=120, seed=2)
+    moving = ls.datasets.moving_blocks(120, 36, 44, blocks=4, random_state=9).moving
+    frames[moving] = 230
+    found = learn(as_frames(frames), observe=observe, random_state=1)
+    error = metrics.age(found.usual[0] * found.luma[0], picture)
+    deviation = 2 * np.sqrt(2 / np.pi) / np.sqrt(120 * observe)  # of the mean of as many looks
+    assert error < 1.3 * deviation
+    assert metrics.age(found.still.luma, picture) < error + 0.25
+    if observe == 1:
+        assert error < metrics.age(np.median(frames, axis=0), picture)
+    assert found.level[0] == pytest.approx(2, rel=0.25)
+    assert found.looks == round(120 * observe)
+
+
+def test_rank_1_follows_the_brightness():
+    picture, frames = scene(T=80, seed=3)
+    gain = 0.8 + 0.3 * np.sin(np.arange(80) / 6)
+    frames = gain[:, None, None] * picture + np.random.default_rng(10).normal(0, 2, frames.shape)
+    dimmed = as_frames(np.clip(frames, 0, 255))
+    found = learn(dimmed, observe=0.3)
+    v = np.array([one.coefficients[0] for one in found.separate(dimmed)])
+    assert np.allclose(v / v.mean(), gain / gain.mean(), rtol=0.01)
+    assert np.allclose(found.coefficients[:, 0] / found.coefficients.mean(), gain / gain.mean(), rtol=0.02)
+    for one, g in zip(found.separate(dimmed), gain, strict=True):
+        assert metrics.age(one.background.luma, np.clip(g * picture, 0, 255)) < 1.0
+        assert one.share < 0.01
+
+
+def test_rank_2_follows_a_lamp():
+    clip = ls.datasets.moving_blocks(100, 40, 56, random_state=4)
+    frames = as_frames(clip.frames)
+    errors = {}
+    for rank in (1, 2):
+        found = learn(frames, rank=rank, observe=0.5)
+        errors[rank] = np.mean(
+            [metrics.age(one.background.luma, clip.background[one.frame.number]) for one in found.separate(frames)]
+        )
+    assert errors[2] < 0.5
+    assert errors[1] > 3 * errors[2]
+
+
+def test_a_tenth_of_the_pixels_separates_as_well_as_the_median_of_all():
+    frames, moving = wave()
+    which = slice(20, 120, 10)
+    median = np.median(frames, axis=0)
+    all_pixels = metrics.best_f1(np.abs(frames[which] - median), moving[which])[0]
+    given = as_frames(frames)
+    found = learn(given, observe=0.1)
+    far = [found.distance(one.frame.picture, one.background) for one in found.separate(given[which])]
+    ours = np.stack([ndimage.median_filter(one, 3) for one in far])
+    assert metrics.best_f1(ours, moving[which])[0] >= all_pixels
+
+
+def test_waving_trees():
+    path = DATA / "wallflower_wavingtrees287.npz"
+    if not path.exists():
+        pytest.skip("the research data are not here")
+    frames = Frames(path)
+    grey = np.stack([frame.picture.luma for frame in frames])
+    (label, mask), *_ = read_truth(path).masks.items()
+    median = metrics.best_f1(np.abs(grey[label] - np.median(grey, axis=0)), mask > 127)[0]
+    for seed in range(3):
+        found = learn(frames, observe=0.1, random_state=seed)
+        scores = Scores(read_truth(path))
+        (one,) = found.separate(frame for frame in frames if frame.label == label)
+        scores.add(one, found.distance(one.frame.picture, one.background))
+        assert scores.summary()["f1"] > median
+        assert scores.summary()["best_f1"] > median + 0.08
+        assert metrics.best_f1(np.abs(grey[label].astype(float) - one.background.luma), mask > 127)[0] > median - 0.01
+
+
+def test_what_has_the_same_brightness_is_seen_by_its_colour():
+    T, H, W = 60, 32, 40
+    rng = np.random.default_rng(13)
+    frames = np.full((T, H, W, 3), (120.0, 120.0, 120.0))
+    moving = np.zeros((T, H, W), bool)
+    for t in range(T):
+        moving[t, 10:20, (t % 30) : (t % 30) + 10] = True
+    frames[moving] = (200, 99, 20)  # a luma of 120
+    frames = np.clip(frames + rng.normal(0, 2, frames.shape), 0, 255)
+    coloured = as_frames(frames)
+    found = learn(coloured, observe=0.5)
+    assert np.abs(found.still.rgb().astype(float) - 120).mean() < 1.5
+    masks = np.stack([one.mask for one in found.separate(coloured)])
+    assert metrics.f1(masks, moving) > 0.95
+    grey = [Frame(Picture(one.picture.luma), one.number, one.label, one.time) for one in coloured]
+    assert np.mean([one.share for one in learn(grey, observe=0.5).separate(grey)]) < 0.01
+
+
+def test_colour_is_solved_jointly():
+    """Half of the time a pixel is covered by things of many brightnesses, but one colour: their colour is not taken."""
+    T, H, W = 100, 32, 32
+    rng = np.random.default_rng(14)
+    frames = np.full((T, H, W, 3), (90.0, 140.0, 60.0))
+    for y in range(0, H, 2):
+        for x in range(0, W, 2):
+            covered = rng.permutation(T)[:52]
+            frames[covered, y : y + 2, x : x + 2] = rng.uniform(10, 250, 52)[:, None, None, None]  # all of them grey
+    found = learn(as_frames(np.clip(frames + rng.normal(0, 1, frames.shape), 0, 255)), observe=1.0)
+    blue, red = (np.median([Picture.of_rgb(one).chroma[k] for one in frames], axis=0) for k in range(2))
+    assert (np.abs(found.still.rgb().astype(float) - (90, 140, 60)).max(axis=-1) < 10).mean() > 0.97
+    assert (np.maximum(np.abs(blue - 128), np.abs(red - 128)) < 3).mean() > 0.9  # plane by plane it would be
+
+
+def test_halved_chroma_gives_the_same_background():
+    rng = np.random.default_rng(15)
+    small = rng.uniform(40, 200, (10, 12, 3))
+    rgb = np.kron(small, np.ones((2, 2, 1)))  # colours that halving keeps
+    full = as_frames(np.clip(rgb + rng.normal(0, 2, (40, *rgb.shape)), 0, 255))
+    half = []
+    for one in full:
+        chroma = one.picture.chroma.reshape(2, 10, 2, 12, 2).mean(axis=(2, 4)).round().astype(np.uint8)
+        half.append(Frame(Picture(one.picture.luma, chroma), one.number, one.label, one.time))
+    stills = [learn(frames, observe=0.5, random_state=2).still for frames in (full, half)]
+    assert [still.halved for still in stills] == [False, True]
+    assert np.abs(stills[0].rgb().astype(float) - stills[1].rgb()).mean() < 1.0
+
+
+def test_the_same_input_and_seed_give_the_same_bits(monkeypatch):
+    frames = as_frames(ls.datasets.moving_blocks(50, 40, 56, random_state=5).frames)
+    found = []
+    for threads, seed in (("1", 1), ("3", 1), ("1", 2)):
+        monkeypatch.setenv("LOWSPARSE_NUM_THREADS", threads)
+        found.append(learn(frames, observe=0.3, random_state=seed))
+    assert np.array_equal(found[0].luma, found[1].luma)
+    assert np.array_equal(found[0].place([frames[3].picture])[0], found[1].place([frames[3].picture])[0])
+    assert not np.array_equal(found[0].luma, found[2].luma)
+
+
+def test_the_mask_is_where_the_median_of_the_distances_is_large():
+    clip = ls.datasets.moving_blocks(40, 32, 40, random_state=6)
+    frames = as_frames(clip.frames)
+    found = learn(frames, observe=1.0)
+    for one in found.separate(frames[::10], threshold=2.0, clean=1):
+        far = ndimage.median_filter(found.distance(one.frame.picture, one.background), 3, mode="nearest")
+        assert np.array_equal(one.mask, far > 2.0) or np.mean(one.mask != (far > 2.0)) < 0.002  # whole levels
+
+
+@pytest.mark.parametrize("radius", [0, 1, 2, 9])
+def test_the_majority_is_the_median(radius):
+    mask = np.random.default_rng(16).random((31, 27)) < 0.45
+    expected = ndimage.median_filter(mask.astype(np.uint8), 2 * radius + 1, mode="nearest") > 0
+    assert np.array_equal(majority(mask, radius), expected)
+
+
+def test_masks_are_where_one_plane_differs_by_more_than_its_bound():
+    rng = np.random.default_rng(17)
+    one, other = (
+        Picture(*(rng.integers(0, 256, shape).astype(np.uint8) for shape in ((6, 8), (2, 3, 4)))) for _ in "ab"
+    )
+    bounds = np.full((6, 8), 60, np.uint8), np.full((2, 3, 4), 200, np.uint8)
+    far = np.abs(one.luma.astype(int) - other.luma) > 60
+    colour = (np.abs(one.chroma.astype(int) - other.chroma) > 200).any(axis=0)
+    assert np.array_equal(in_front(one, other, bounds, 0), far | np.kron(colour, np.ones((2, 2), bool)))
+
+
+def test_a_frame_that_is_something_else_keeps_the_usual_brightness():
+    _, frames = scene(seed=4)
+    found = learn(as_frames(frames), observe=0.5)
+    strange = Picture(np.random.default_rng(18).integers(0, 256, (36, 44)).astype(np.uint8))
+    v, explained = found.place([strange])
+    assert explained[0] < 0.25
+    assert np.array_equal(v[0], found.usual)
+
+
+@pytest.mark.parametrize(
+    ("frames", "options", "words"),
+    [
+        (0, {}, "no frame"),
+        (1, {}, "1 frame is too few.* needs 3"),
+        (2, {}, "2 frames are too few"),
+        (5, {"rank": 3}, "rank 3 needs 6"),
+    ],
+)
+def test_too_few_frames(frames, options, words):
+    with pytest.raises(TooFewError, match=words):
+        learn(as_frames(np.full((frames, 8, 8), 90)), **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"observe": 0.1}, "observe 0.3 or more"), ({"rank": 0}, "rank must be"), ({"rank": 1.5}, "rank must be")],
+)
+def test_what_cannot_be_learnt(options, words):
+    with pytest.raises(ValueError, match=words):
+        learn(as_frames(np.full((10, 8, 8), 90)), **options)
+
+
+@pytest.mark.parametrize("options", [{"threshold": 0.0}, {"threshold": np.nan}, {"clean": -1}, {"clean": 0.5}])
+def test_how_not_to_separate(options):
+    found = learn(as_frames(scene(T=5)[1]))
+    with pytest.raises(ValueError, match=next(iter(options))):
+        Separator(found, **options)
+
+
+@pytest.mark.parametrize("level", [0, 90, 255])
+def test_a_video_of_nothing_has_nothing_in_front(level):
+    frames = as_frames(np.full((12, 9, 11), level))
+    found = learn(frames)
+    assert (found.still.luma == level).all()
+    assert not any(one.mask.any() for one in found.separate(frames))
+
+
+# ---------------------------------------------------------------------- streams
+
+
+def followed(arrays, **options):
+    follower = Follower(**options)
+    out = [one for frame in as_frames(arrays) for one in follower.take(frame)]
+    return follower, [*out, *follower.finish()]
+
+
+def test_a_stream_gives_every_frame_once_in_order_and_separates_it():
+    _, frames = scene(T=260, seed=5)
+    moving = np.zeros(frames.shape, bool)
+    for t in range(260):
+        moving[t, 10:20, (t % 38) : (t % 38) + 6] = True
+    frames[moving] = 235
+    follower, out = followed(frames, observe=0.2)
+    assert [one.frame.number for one in out] == list(range(260))
+    assert follower.scenes == [0]
+    assert metrics.f1(np.stack([one.mask for one in out]), moving) > 0.95
+
+
+def test_a_stream_follows_a_cut():
+    (_, before), (picture, after) = (scene(T=150, seed=seed) for seed in (6, 7))
+    follower, out = followed(np.concatenate([before, after]))
+    assert follower.scenes == [0, 150]
+    assert np.mean([one.share for one in out]) < 0.01
+    assert metrics.age(out[150].background.luma, picture) < 1.5  # from its first frame on
+
+
+def test_a_few_strange_frames_are_no_new_scene():
+    (_, frames), (_, other) = (scene(T=200, seed=seed) for seed in (8, 9))
+    frames[120 : 120 + CUT - 1] = other[: CUT - 1]
+    follower, out = followed(frames)
+    assert follower.scenes == [0]
+    shares = np.array([one.share for one in out])
+    assert shares[120 : 120 + CUT - 1].min() > 0.4
+    assert np.delete(shares, np.s_[120 : 120 + CUT - 1]).max() < 0.01
+
+
+def test_what_stays_becomes_background():
+    _, frames = scene(T=600, seed=10)
+    frames[150:, 10:24, 10:30] = 240
+    _, out = followed(frames, observe=0.3)
+    there = np.array([one.mask[12:22, 12:28].mean() for one in out])
+    assert there[:150].max() == 0
+    assert there[150:180].min() == 1
+    assert there[-100:].max() == 0  # 30 looks go back 100 frames
+
+
+def test_a_stream_follows_the_light():
+    picture, _ = scene(seed=11)
+    slope = np.linspace(-1, 1, 44) * np.linspace(0, 1, 500)[:, None, None]  # no factor of brightness
+    truth = picture * (1 + 0.2 * slope)
+    frames = np.clip(truth + np.random.default_rng(19).normal(0, 2, truth.shape), 0, 255)
+    _, out = followed(frames, observe=0.3)
+    at_once = learn(as_frames(frames))
+    assert metrics.age(out[-1].background.luma, truth[-1]) < 0.6 * metrics.age(at_once.still.luma, truth[-1])
+
+
+def test_a_stream_remembers_so_much_and_no_more():
+    follower = Follower(observe=0.5)
+    for frame in as_frames(scene(T=400, H=16, W=16)[1]):
+        for _ in follower.take(frame):
+            pass
+    assert len(follower._samples.looks()) <= LATEST + 1
+    assert len(follower._v) <= 2 * LATEST / 0.5 + 200
+
+
+def test_a_short_stream_is_held_back_to_its_end():
+    frames = as_frames(scene(T=FIRST - 20)[1])
+    follower = Follower()
+    assert not any(one for frame in frames for one in follower.take(frame))
+    assert len(list(follower.finish())) == len(frames)
+    with pytest.raises(TooFewError, match="2 frames are too few"):
+        list(follow(frames[:2]))
+
+
+def test_the_end_of_a_stream_after_a_cut():
+    (_, before), (_, after) = (scene(T=100, seed=seed) for seed in (12, 13))
+    _, out = followed(np.concatenate([before, after[:2]]))  # two frames are no scene
+    assert [one.frame.number for one in out] == list(range(102))
+    _, out = followed(np.concatenate([before, after[: CUT + 5]]))
+    assert [one.frame.number for one in out] == list(range(100 + CUT + 5))
+    assert out[-1].share < 0.02
+
+
+@pytest.mark.parametrize("options", [{"observe": 0.0}, {"rank": 0}, {"threshold": -1.0}, {"clean": 99}])
+def test_how_not_to_follow(options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        Follower(**options)
+
+
+# ---------------------------------------------------------------------- the whole job
+
+
+@pytest.fixture
+def clip(tmp_path):
+    """A file with a clip, and the clip."""
+    pytest.importorskip("av", reason="needs the extra `video`")
+    made = ls.datasets.moving_blocks(50, 48, 64, random_state=7)
+    np.save(tmp_path / "clip.npy", made.frames)
+    return tmp_path / "clip.npy", made
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_files_hold_what_was_found(stream, clip, tmp_path):
+    path, made = clip
+    out, told = tmp_path / "out", []
+    watched = []
+    done = separate_video(path, out, stream=stream, told=lambda *step: told.append(step), watch=watched.append)
+    assert sorted(os.listdir(out)) == sorted([STILL, *FILMS])
+    assert sorted(done.files) == sorted(out / name for name in (STILL, *FILMS))
+    assert len(done) == len(watched) == 50
+    assert metrics.f1(np.stack([one.mask for one in watched]), made.moving) > 0.9
+    assert np.array_equal(done.shares, [one.share for one in watched])
+    films = {name: [frame.picture.luma for frame in Frames(out / name, colour=False)] for name in FILMS}
+    for k, one in enumerate(watched):
+        assert metrics.age(films["background.mp4"][k], one.background.luma) < 4
+        assert np.mean((films["mask.mp4"][k] > 127) != one.mask) < 0.02
+        assert metrics.age(films["cutout.mp4"][k], one.cutout().luma) < 6
+    assert np.array_equal(next(iter(Frames(out / STILL, colour=False))).picture.luma, done.background.still.luma)
+    writing = [done for stage, done, _ in told if stage == "writing"]
+    assert writing == list(range(1, 51))
+    assert told[-1] == ("writing", 50, 50)
+    if not stream:
+        assert {stage for stage, *_ in told} == {"reading", "solving", "writing"} == set(done.seconds)
+
+
+def test_only_the_films_that_are_asked_for(clip, tmp_path):
+    done = separate_video(clip[0], tmp_path / "out", films=["mask.mp4"])
+    assert sorted(os.listdir(tmp_path / "out")) == ["background.png", "mask.mp4"]
+    assert len(done.files) == 2
+    with pytest.raises(ValueError, match=r"no film 'masks'"):
+        separate_video(clip[0], tmp_path / "out", films=["masks"])
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_was_there_stays_if_it_is_interrupted(error, stream, clip, tmp_path):
+    out = tmp_path / "out"
+
+    def stop(one):
+        if one.frame.number == 30:
+            raise error
+
+    with pytest.raises(error):
+        separate_video(clip[0], out, watch=stop, stream=stream)
+    assert not out.exists()
+    out.mkdir()
+    (out / "mask.mp4").write_text("earlier")
+    with pytest.raises(error):
+        separate_video(clip[0], out, watch=stop, stream=stream)
+    assert os.listdir(out) == ["mask.mp4"]
+    assert (out / "mask.mp4").read_text() == "earlier"
+
+
+def test_ctrl_c_leaves_nothing(clip, tmp_path):
+    code = f"""
+import sys
+sys.path[:0] = {PATH.split(os.pathsep)!r}
+from lowsparse.video.separation import separate_video
+import time
+def slowly(one):
+    print(one.frame.number, flush=True)
+    time.sleep(0.05)
+separate_video({str(clip[0])!r}, {str(tmp_path / "out")!r}, watch=slowly)
+"""
+    process = interruptible([sys.executable, "-c", code], tmp_path)
+    assert process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    assert "KeyboardInterrupt" in process.communicate(timeout=30)[1]
+    assert process.returncode != 0
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_error_of_the_encoder_is_ours_and_leaves_nothing(clip, tmp_path, monkeypatch):
+    from lowsparse.video import film
+
+    def broken(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(film, "as_frame", broken)
+    with pytest.raises(OSError, match=r"cannot write .*mp4: No space left on device: free some space"):
+        separate_video(clip[0], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_region_stride_and_size(clip, tmp_path):
+    path, made = clip
+    watched = []
+    done = separate_video(
+        path, tmp_path / "out", region=(9, 7, 41, 32), start=4, stop=44, every=2, shrink=2, watch=watched.append
+    )
+    assert done.numbers == list(range(4, 44, 2))
+    assert done.shape == (16, 20)
+    assert done.rate * 2 == Frames(path).rate
+    blocks = made.frames[10, 7:39, 9:49].reshape(16, 2, 20, 2).mean(axis=(1, 3))
+    assert np.abs(watched[3].frame.picture.luma - blocks).max() <= 0.5
+    assert [frame.picture.shape for frame in Frames(tmp_path / "out" / "mask.mp4")] == [(16, 20)] * 20
+
+
+def test_damaged_frames_are_counted(tmp_path, clip):
+    import av
+
+    path = tmp_path / "film.avi"
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("png", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "gray"
+        for frame in clip[1].frames:
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="gray")))
+        container.mux(stream.encode())
+    content = bytearray(path.read_bytes())
+    starts = [k for k in range(len(content)) if content.startswith(b"\x89PNG", k)]
+    content[starts[5] + 200 : starts[5] + 300] = bytes(100)
+    path.write_bytes(content)
+    done = separate_video(path, tmp_path / "out")
+    assert (len(done), done.skipped) == (49, 1)
+    assert 5 not in done.numbers
+
+
+@pytest.mark.parametrize("frames", [1, 2])
+def test_a_video_that_is_too_short_is_named(frames, tmp_path, clip):
+    np.save(tmp_path / "short.npy", clip[1].frames[:frames])
+    with pytest.raises(ValueError, match=r"short\.npy: .* too few"):
+        separate_video(tmp_path / "short.npy", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+# ---------------------------------------------------------------------- the truth
+
+
+def test_scores_against_masks(clip, tmp_path):
+    path, made = clip
+    folder = tmp_path / "truth"
+    folder.mkdir()
+    for t in (10, 20, 30):
+        write_picture(folder / f"gt{t:06d}.png", Picture(made.moving[t].view(np.uint8) * np.uint8(255)))
+    watched = {}
+    done = separate_video(
+        path, tmp_path / "out", truth=folder, watch=lambda one: watched.update({one.frame.label: one})
+    )
+    truth = np.stack([made.moving[t] for t in (10, 20, 30)])
+    found = np.stack([watched[t].mask for t in (10, 20, 30)])
+    assert done.scores["masks"] == 3
+    for name in ("precision", "recall", "f1"):
+        assert done.scores[name] == pytest.approx(getattr(metrics, name)(found, truth))
+    far = [
+        ndimage.median_filter(done.background.distance(watched[t].frame.picture, watched[t].background), 3)
+        for t in (10, 20, 30)
+    ]
+    assert done.scores["best_f1"] == pytest.approx(metrics.best_f1(np.stack(far), truth)[0], abs=0.002)
+    assert done.scores["best_f1"] >= done.scores["f1"] - 0.002
+
+
+def test_scores_of_a_part_of_the_video(clip, tmp_path):
+    path, made = clip
+    np.savez(tmp_path / "truth.npz", gt=255 * made.moving[20:21].view(np.uint8), gt_frame_id=[20])
+    part = {"region": (10, 8, 40, 32), "shrink": 2}
+    assert separate_video(path, tmp_path / "out", truth=tmp_path / "truth.npz", **part).scores["f1"] > 0.8
+
+
+def test_what_is_not_known_does_not_count():
+    mask = np.array([[255, 0, 85, 170, 50]], np.uint8)
+    grey = Picture(np.zeros((1, 5), np.uint8))
+    scores = Scores(Truth({0: mask}), clean=0)
+    found = np.array([[True, False, True, True, False]])
+    from lowsparse.video.foreground import Separated
+
+    scores.add(Separated(Frame(grey, 0, 0, 0.0), np.ones(1), grey, found, 1.0), found.astype(np.float32))
+    assert (scores.summary()["precision"], scores.summary()["recall"]) == (1, 1)
+
+
+def test_scores_against_a_clean_background(tmp_path):
+    pytest.importorskip("av", reason="needs the extra `video`")
+    rng = np.random.default_rng(20)
+    clean = np.kron(rng.integers(40, 200, (6, 6, 3)), np.ones((8, 8, 1))).astype(np.uint8)
+    frames = np.clip(clean + rng.normal(0, 3, (30, 48, 48, 3)), 0, 255).astype(np.uint8)
+    np.save(tmp_path / "clip.npy", frames)
+    write_picture(tmp_path / "clean.png", Picture.of_rgb(clean))
+    done = separate_video(tmp_path / "clip.npy", tmp_path / "out", truth=tmp_path / "clean.png")
+    given = Picture.of_rgb(next(iter(Frames(tmp_path / "clean.png"))).picture.rgb()).rgb()
+    expected = metrics.scene_metrics(done.background.still.rgb(), given)
+    assert done.scores == {name: pytest.approx(value) for name, value in expected.items()}
+    assert done.scores["age"] < 1
+    assert done.scores["cqm"] > 35
+
+
+def test_truths_that_are_none(tmp_path):
+    pytest.importorskip("av", reason="needs the extra `video`")
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        read_truth(tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="no pictures"):
+        read_truth(tmp_path / "empty")
+    for k in range(2):
+        write_picture(tmp_path / f"{k}.png", Picture(np.arange(256, dtype=np.uint8).reshape(16, 16)))
+    with pytest.raises(ValueError, match="2 pictures that are no masks"):
+        read_truth(tmp_path)
+    np.savez(tmp_path / "other.npz", other=np.zeros(3))
+    with pytest.raises(ValueError, match="no arrays 'gt'"):
+        read_truth(tmp_path / "other.npz")
+    scores = Scores(Truth({0: np.zeros((3, 3), np.uint8)}))
+    one = next(learn(as_frames(np.full((5, 8, 8), 90))).separate(as_frames(np.full((1, 8, 8), 90))))
+    with pytest.raises(ValueError, match="3 x 3 and 8 x 8"):
+        scores.add(one, np.zeros((8, 8), np.float32))
