@@ -11,13 +11,12 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import files
 from .._version import __version__
 from ..diagnosis import Diagnosis
-from .charts import curve, number, seconds
+from .charts import convergence, number, seconds
 from .markup import Markup, element, embedded
 from .words import Remark, in_words
 
@@ -214,14 +213,10 @@ def _trust(run: Run, reading: str) -> Markup | None:
 
 
 def _convergence(run: Run) -> Markup | None:
-    changes = np.asarray(run.trace.get("change", ()), dtype=np.float64)
-    drawn = np.isfinite(changes) & (changes > 0)
-    if not drawn.any():
+    drawn = convergence(run.trace)
+    if drawn is None:
         return None
-    iterations = np.asarray(run.trace.get("iteration", np.arange(1, changes.size + 1)), dtype=np.float64)
-    last = number(float(changes[drawn][-1]))
-    words = f"The relative change of L falls to {last} in {changes.size} iterations."
-    drawing = curve(iterations, changes, x_name="iteration", y_name="relative change of L", words=words)
+    words, drawing = drawn
     return card("Convergence", element("p", words, class_="quiet"), drawing)
 
 
