@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -29,11 +28,11 @@ __all__ = ["NAMES", "Job", "process"]
 REPORT = "report.html"
 NAMES = (STILL, *FILMS, REPORT)  # what is written
 WORDS = {
-    REPORT: "all of it to look at, in a browser",
     STILL: "the background, as it usually is",
     "background.mp4": "the background, frame by frame",
     "mask.mp4": "what is in front, in white",
     "cutout.mp4": "what is in front, on black",
+    REPORT: "the report: open it in a browser",
 }
 SCORES = {
     "masks": "Masks compared",
@@ -81,8 +80,8 @@ def process(job: Job, voice: Voice) -> None:
     asked = threading.Event()
     again = "nothing was written: give the same command again"
     with (
-        advise(stopped=again, memory="choose --shrink 2 or --region, or --stream"),
         output_folder(job.out, NAMES, force=job.force) as folder,
+        advise(stopped=again, memory="choose --shrink 2 or --region, or --stream"),
         ending(asked) if job.stream else nullcontext(),
     ):
         moments = _Moments()
@@ -96,9 +95,8 @@ def process(job: Job, voice: Voice) -> None:
                 watch=moments.add,
                 **job.settings,
             )
-        began = time.perf_counter()
         notes = [*_notes(done, asked.is_set()), *job.notes]
-        _report(folder / REPORT, job, done, moments.film, notes, began)
+        _report(folder / REPORT, job, done, moments.film, notes)
     voice.result(_facts(job, done), text=_text(job, done, notes), brief=str(job.out / REPORT))
 
 
@@ -195,10 +193,10 @@ def _text(job: Job, done: Separation, notes: list[str]) -> str:
     if done.scores:
         lines += ["", columns([list(pair) for pair in _scores(done).items()], left=(0,))]
     listed = [[str(job.out / name), words] for name, words in WORDS.items()]
-    return "\n".join([*lines, "", columns(listed, left=(0, 1)), "", f"report: {job.out / REPORT}"])
+    return "\n".join([*lines, "", columns(listed, left=(0, 1))])
 
 
-def _report(path: Path, job: Job, done: Separation, film: Film, notes: list[str], began: float) -> None:
+def _report(path: Path, job: Job, done: Separation, film: Film, notes: list[str]) -> None:
     shown = {
         "Source": job.name,
         "Rank": done.background.rank,
@@ -217,10 +215,9 @@ def _report(path: Path, job: Job, done: Separation, film: Film, notes: list[str]
     ]
     if "f1" in done.scores:
         facts.append((f"{done.scores['f1']:.3f}", f"is the F1 score on {_masks(done)}"))
-    done.seconds["report"] = time.perf_counter() - began
     run = Run(
         title=job.name,
-        lead="The background of the video, and what is in front of it, found from a random share of the pixels.",
+        lead=f"The background, and what is in front of it, from {_share(done)} of the pixels of each frame.",
         facts=facts,
         command=job.command,
         settings=shown,
@@ -252,6 +249,10 @@ def _notes(done: Separation, ended: bool) -> list[str]:
 def _scores(done: Separation) -> dict[str, str]:
     """By name, as they are told."""
     return {SCORES[name]: f"{value:.0f}" if name == "masks" else f"{value:.4g}" for name, value in done.scores.items()}
+
+
+def _share(done: Separation) -> str:
+    return "all" if done.observe == 1 else f"a random {percent(done.observe)}"
 
 
 def _size(done: Separation) -> str:

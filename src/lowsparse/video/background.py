@@ -181,7 +181,7 @@ class Background:
         """v of each picture (n x r), and the share of the pixels asked that agree with it."""
         pixels, placement, turn = self._probe
         M = _columns(np.stack([picture.luma.ravel()[pixels] for picture in pictures], axis=1).astype(np.float32))
-        on_basis = placement.coefficients(M)
+        on_basis = placement.coefficients(M, self.result.backend)
         e = np.abs(placement.B @ on_basis.T - M.values.reshape(len(pictures), -1).T)
         explained = (e <= placement.c).mean(axis=0)
         v = on_basis @ turn.T
