@@ -20,7 +20,7 @@ from .charts import convergence, number, seconds
 from .markup import Markup, element, embedded
 from .words import Remark, in_words
 
-__all__ = ["Run", "card", "columns", "icon", "meters", "pane", "write"]
+__all__ = ["Run", "card", "columns", "icon", "listed", "meters", "pane", "write"]
 
 ICONS = {  # outlines on 24 x 24
     "first": "M6 5v14M19 5l-10 7 10 7z",
@@ -158,6 +158,14 @@ def pane(name: str, words: str, picture: Markup) -> Markup:
     return element("figure", picture, caption, class_="pane")
 
 
+def listed(values: Mapping[str, object]) -> Markup:
+    """Names and what they stand for."""
+    pairs = [
+        element("div", element("dt", name), element("dd", _told(value), dir="auto")) for name, value in values.items()
+    ]
+    return element("dl", *pairs, class_="settings")
+
+
 def meters(rows: Sequence[tuple[object, float, str]]) -> Markup:
     """A table of names, bars as long as the numbers, and what to write behind them."""
     longest = max(length for _, length, _ in rows) or 1.0
@@ -230,13 +238,7 @@ def _times(run: Run) -> Markup | None:
 
 
 def _settings(run: Run) -> Markup | None:
-    if not run.settings:
-        return None
-    listed = [
-        element("div", element("dt", name), element("dd", _told(value), dir="auto"))
-        for name, value in run.settings.items()
-    ]
-    return card("Settings", element("dl", *listed, class_="settings"))
+    return card("Settings", listed(run.settings)) if run.settings else None
 
 
 def _told(value: object) -> str:
