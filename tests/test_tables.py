@@ -219,7 +219,7 @@ def tables(draw, ending):
     made = Table.from_records(
         [rows[k] for k in i], [columns[k] for k in j], dense[i, j], names=("user", "film, or", "*")
     )
-    return Table(made.M, made.rows, made.columns, Layout(names=made.layout.names, **dialect), made.places)
+    return Table(made.M, made.rows, made.columns, Layout(names=made.layout.names, **dialect), made.places, made.given)
 
 
 @pytest.mark.parametrize("ending", [*COLUMNS, ".npz"])
@@ -472,7 +472,11 @@ def test_numbers_that_turn_up_late(tmp_path):
         ("who,x\nann,1\nbob,n.a.\n", {}, "'n.a.' in row 2 of the data, column 'x', is not a number; leave"),
         ("a,b,v\nx,1,2\ny,1,two\n", {"row": "a", "col": "b", "value": "v"}, "'two' in row 2 of the data, column 'v'"),
         ("who;x\nann;1,5\nbob;1.000,5\n", {}, "'1.000,5' in row 2 .* decimal comma"),
-        ("who,x\nann,2020-01-01\n", {}, "column 'x' holds .*, no numbers.*row='x'"),
+        (
+            "who,x\nann,2020-01-01\n",
+            {},
+            "column 'x' holds .*, no numbers; if it holds labels, name it as row, or beside",
+        ),
         ("who,x\nann,1\nbob,2,3\n", {}, "a line has 3 cells where 2 are expected: 'bob,2,3'"),
         ("who,x\nann,1\nbob,inf\n", {}, "inf at row 1, column 0"),
         ("who,x\nann,\nbob,\n", {}, "no entry is observed"),

@@ -6,18 +6,20 @@ import csv
 import errno
 import io
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["write", "write_csv"]
+__all__ = ["replacing", "write", "write_csv"]
 
 
-def write(path: Path, content: bytes) -> None:
-    """A whole file in the place of an earlier one, or the earlier one."""
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A path beside `path` to write to, which takes its place once the block has ended well."""
     beside = path.with_name(f".{path.name}.part-{os.getpid()}")
     try:
-        beside.write_bytes(content)
+        yield beside
         os.replace(beside, path)
     except OSError as error:
         full = error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
@@ -25,6 +27,12 @@ def write(path: Path, content: bytes) -> None:
         raise OSError(f"cannot write {path}: {error.strerror or error}{advice}") from error
     finally:
         beside.unlink(missing_ok=True)
+
+
+def write(path: Path, content: bytes) -> None:
+    """A whole file in the place of an earlier one, or the earlier one."""
+    with replacing(path) as beside:
+        beside.write_bytes(content)
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]], digits: int | None = None) -> None:

@@ -10,18 +10,21 @@ regressions, from its own entries alone.
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
 from .lines import EFFICIENT, Placement
+from .lowrank import LowRank
 from .observed import ObservedMatrix
 from .offsets import Preparation
 from .result import Result
 from .scale import OUTLIER, robust_scale
-from .solve import solve
+from .solve import Progress, solve
 from .sweeps import Float
 
 __all__ = ["Imputation"]
@@ -56,17 +59,19 @@ class Imputation:
         max_iter: int = 500,
         backend: str = "auto",
         random_state: int | np.random.Generator | None = 0,
+        callback: Callable[[Progress], object] | None = None,
     ) -> Self:
-        """Learn from the entries of M; `rank` is the largest rank of y."""
+        """Learn from the entries of M; `rank` is the largest rank of y, `callback` that of `solve`."""
         if rank != "auto" and (isinstance(rank, bool | str) or not isinstance(rank, int | np.integer) or rank < 1):
             raise ValueError(f"rank must be a whole number of 1 or more, or 'auto', not {rank!r}")
         preparation = Preparation.fit(M, rows=rows_differ(M), backend=backend)
         rest = preparation.apply(M)
         most = None if isinstance(rank, str) else min(int(rank), *M.shape)
-        result = solve(rest, most, method="schatten", max_iter=max_iter, backend=backend, random_state=random_state)
+        how = {"max_iter": max_iter, "backend": backend, "random_state": random_state, "callback": callback}
+        result = solve(rest, most, method="schatten", **how)  # type: ignore[arg-type]
         converged = result.converged
         if result.noise < NEARLY_EXACT and result.L.V.any():
-            exact = solve(rest, result.L.rank, max_iter=max_iter, backend=backend, random_state=random_state)
+            exact = solve(rest, result.L.rank, **how)  # type: ignore[arg-type]
             if exact.noise < 0.5 * result.noise and (exact.converged or agree(exact, result)):
                 result, converged = exact, True
         return cls(preparation, result, EFFICIENT * robust_scale(rest.values.astype(np.float64)), converged)
@@ -80,6 +85,16 @@ class Imputation:
     def tolerance(self) -> Float:
         """Of each column: an entry is a gross error if it is farther than this from what is predicted."""
         return (OUTLIER * self.result.noise + 1e-7) * self.preparation.scale
+
+    @functools.cached_property
+    def lowrank(self) -> LowRank:
+        """All entries of the rows it was learnt from, as factors: s_j (b_j + a_i + y_ij) = [U, a, 1] [s V; s; s b]."""
+        prepared, L = self.preparation, self.result.L
+        one = np.ones(L.shape[0])
+        return LowRank(
+            np.column_stack([L.U, prepared.offset, one]),
+            np.vstack([prepared.scale * L.V, prepared.scale, prepared.scale * prepared.level]),
+        )
 
     def predict(self, M: ObservedMatrix | None, rows: int, backend: str = "auto") -> Float:
         """All entries of rows, new or not, given as the columns of M; None if they have no entry at all."""

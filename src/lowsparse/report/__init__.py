@@ -4,10 +4,12 @@ from .film import Film
 from .heat import HeatMap, heat_map
 from .page import Run
 from .player import video_report
-from .table import Line, Table, sureness, table_report
+from .table import PANES, SUREST, Line, Table, sureness, table_report
 from .words import Remark, in_words
 
 __all__ = [
+    "PANES",
+    "SUREST",
     "Film",
     "HeatMap",
     "Line",

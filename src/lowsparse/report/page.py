@@ -53,6 +53,7 @@ class Run:
     timings: Mapping[str, float] = field(default_factory=dict)  # seconds by step
     trace: Mapping[str, ArrayLike] = field(default_factory=dict)  # of the solve
     diagnosis: Diagnosis | None = None
+    remarks: Sequence[Remark] = ()  # further ones, or in place of a diagnosis
     notes: Sequence[str] = ()  # what went unusually: frames that were skipped, lines that were left empty
 
 
@@ -208,7 +209,8 @@ def _about(run: Run, reading: str) -> list[Markup]:
 
 
 def _trust(run: Run, reading: str) -> Markup | None:
-    said = (in_words(run.diagnosis) if run.diagnosis else []) + [Remark(note) for note in run.notes]
+    diagnosis = in_words(run.diagnosis) if run.diagnosis else []
+    said = [*diagnosis, *run.remarks, *(Remark(note) for note in run.notes)]
     if not said:
         return None
     signs = {True: ("good", "Good: "), False: ("warning", "Take note: "), None: ("plain", "")}

@@ -23,6 +23,7 @@ from .page import Run, card, columns, meters, pane, write
 __all__ = ["Line", "Table", "sureness", "table_report"]
 
 Floats = NDArray[np.float64]
+Labels = Sequence[object] | NDArray[Any]
 WORST = 8  # lines to name
 SUREST = 1e6  # larger figures say no more
 COLUMNS = {"row": "Row", "column": "Column", "value": "Value", "expected": "Should be", "sure": "How sure"}
@@ -72,20 +73,23 @@ class Table:
     worst_columns: Sequence[Line]
     by_rank: Mapping[int, float] = field(default_factory=dict)  # error of entries kept aside, of the ranks tried
     by_column: bool = False  # columns have units of their own, and colours each on their own scale
+    panes: Mapping[str, str] = field(default_factory=lambda: PANES)  # names of the three heat maps, and words on them
 
     @classmethod
     def of(
         cls,
         result: Result,
         *,
-        row_labels: Sequence[object] | None = None,
-        column_labels: Sequence[object] | None = None,
-        shift: ArrayLike = 0.0,
-        scale: ArrayLike = 1.0,
+        row_labels: Labels | None = None,
+        column_labels: Labels | None = None,
+        given: ObservedMatrix | None = None,
+        fit: LowRank | None = None,
         empty_rows: ArrayLike | None = None,
         empty_columns: ArrayLike | None = None,
         by_rank: Mapping[int, float] | None = None,
         by_column: bool = False,
+        panes: Mapping[str, str] = PANES,
+        sure: Floats | None = None,
         most: int = 2000,
     ) -> Self:
         """The table of a result.
@@ -94,16 +98,18 @@ class Table:
         ----------
         row_labels, column_labels
             The names of all rows and columns; their numbers, from 0, by default.
-        shift, scale
-            The table is shift + scale * M, with numbers for its columns or for all.
+        given, fit
+            The table and its fit in their own units, if `result` is of what is left after scales and offsets.
         empty_rows, empty_columns
             Lines in which missing entries were not filled; those without any entry by default.
-        by_rank, by_column
+        by_rank, by_column, panes
             As above.
+        sure
+            Of each flagged entry, in their order; its `sureness` by default.
         most
             Flagged entries to list; the surest come first.
         """
-        M, L = _unscaled(result.M, result.L, shift, scale)
+        M, L = given or result.M, fit or result.L
         row_labels = range(M.shape[0]) if row_labels is None else row_labels
         column_labels = range(M.shape[1]) if column_labels is None else column_labels
         for name, labels, count in (("row", row_labels, M.shape[0]), ("column", column_labels, M.shape[1])):
@@ -117,7 +123,7 @@ class Table:
             empty_columns=M.empty_columns if empty_columns is None else empty_columns,
         )
         columns = M.columns_of_entries()
-        sure = sureness(result)
+        sure = sureness(result) if sure is None else sure
         listed = np.argsort(-sure, kind="stable")[:most]
         at = result.flagged[listed]
         wrong_in = [
@@ -141,15 +147,17 @@ class Table:
             worst_columns=_worst(column_labels, wrong_in[1], M.column_counts),
             by_rank=dict(by_rank or {}),
             by_column=by_column,
+            panes=panes,
         )
 
 
-def sureness(result: Result) -> Floats:
+def sureness(result: Result, *, shrunk: bool = False) -> Floats:
     """For each flagged entry, how many standard deviations it is from what it should have been.
 
     A good entry differs from L by its noise and by the error of L. In the mean over a row with k entries that are no
     outliers the latter's variance is σ² r / k, and likewise for the column: |M - L| / (σ √(1 + r/k_i + r/k_j)). Where
-    nothing but outliers determine a line, this is 0.
+    nothing but outliers determine a line, this is 0; unless L is `shrunk` by its method, and nearer to 0 the less a
+    line has to say: then the error of L is no larger than L, as a rule, and r/k no larger than the mean of L² / σ².
 
     >>> import lowsparse as ls
     >>> problem = ls.datasets.synthetic(80, 70, rank=2, density=0.7, outliers=0.1, noise=0.1, random_state=1)
@@ -161,13 +169,15 @@ def sureness(result: Result) -> Floats:
     good_in_row = M.row_counts - np.bincount(rows, minlength=M.shape[0])
     good_in_column = M.column_counts - np.bincount(columns, minlength=M.shape[1])
     apart = np.abs(M.values[flagged].astype(np.float64) - result.L.at(rows, columns))
+    usual = result.L.norm() ** 2 / (M.shape[0] * M.shape[1]) / result.noise**2 if shrunk and result.noise else np.inf
     with np.errstate(divide="ignore"):
-        spread = np.sqrt(1 + result.L.rank / good_in_row[rows] + result.L.rank / good_in_column[columns])
+        by_row, by_column = (result.L.rank / good for good in (good_in_row[rows], good_in_column[columns]))
+        spread = np.sqrt(1 + np.minimum(by_row, usual) + np.minimum(by_column, usual))
         return np.asarray(apart / (result.noise * spread) if result.noise else np.where(np.isinf(spread), 0.0, np.inf))
 
 
-def table_report(path: str | os.PathLike[str], run: Run, table: Table) -> None:
-    """Write the report on a table, in the place of an earlier one.
+def table_report(path: str | os.PathLike[str], run: Run, table: Table, *, reading: str = "") -> None:
+    """Write the report on a table, in the place of an earlier one; `reading` says how to read the diagnosis.
 
     Examples
     --------
@@ -195,6 +205,7 @@ def table_report(path: str | os.PathLike[str], run: Run, table: Table) -> None:
         body=_heat(table),
         more=[_flagged(table), columns(*_lines(table))],
         cards=_spectrum(table),
+        reading=reading,
         scripts=["heat.js", "entries.js"],
         data=data,
     )
@@ -203,25 +214,11 @@ def table_report(path: str | os.PathLike[str], run: Run, table: Table) -> None:
 # ---------------------------------------------------------------------- what is counted
 
 
-def _unscaled(M: ObservedMatrix, L: LowRank, shift: ArrayLike, scale: ArrayLike) -> tuple[ObservedMatrix, LowRank]:
-    """shift + scale * M, and L likewise: [U, 1] [scale * V; shift]."""
-    n = M.shape[1]
-    shifts, scales = (np.broadcast_to(np.asarray(one, dtype=np.float64), n) for one in (shift, scale))
-    if not shifts.any() and (scales == 1).all():
-        return M, L
-    columns = M.columns_of_entries()
-    ones = np.ones((M.shape[0], 1))
-    return (
-        M.with_values(shifts[columns] + scales[columns] * M.values),
-        LowRank(np.hstack([L.U, ones]), np.vstack([scales * L.V, shifts])),
-    )
-
-
-def _names(edges: NDArray[np.intp], labels: Sequence[object]) -> list[tuple[str, str]]:
+def _names(edges: NDArray[np.intp], labels: Labels) -> list[tuple[str, str]]:
     return [(str(labels[a]), str(labels[b - 1])) for a, b in itertools.pairwise(edges)]
 
 
-def _worst(labels: Sequence[object], wrong: NDArray[Any], observed: NDArray[Any]) -> list[Line]:
+def _worst(labels: Labels, wrong: NDArray[Any], observed: NDArray[Any]) -> list[Line]:
     """The lines with the largest lower bounds (Wilson, 95 %) of their shares of wrong entries.
 
     Of a line with few entries little is known: one wrong of one observed is no reason to come first.
@@ -255,7 +252,7 @@ def _heat(table: Table) -> Markup:
                 aria_label=f"{name}. {words}. Arrow keys go from cell to cell.",
             ),
         )
-        for name, said in PANES.items()
+        for name, said in table.panes.items()
     ]
     swatches = [element("i", class_=f"swatch scale-{k}") for k in range(5)]
     kinds = {"kept": "kept as given", "wrong": "wrong", "filled": "filled", "empty": "missing"}
@@ -356,7 +353,9 @@ def _finder(label: str) -> Markup:
 def _spectrum(table: Table) -> list[Markup]:
     parts = []
     sizes = np.asarray(table.singular_values, dtype=np.float64)
-    if sizes.size:
+    if sizes.size and not sizes.any():
+        parts.append(card("Singular values", element("p", "L is 0: nothing of low rank predicts the entries.")))
+    elif sizes.size:
         energy = 100 * sizes[0] ** 2 / max(float(np.sum(sizes**2)), 1e-300)
         said = f"L has rank {np.count_nonzero(sizes)}; its first component makes up {energy:.3g} % of its squares."
         names = [str(k + 1) for k in range(sizes.size)]

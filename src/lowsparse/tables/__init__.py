@@ -5,8 +5,9 @@ CSV, TSV, Parquet, Arrow or Feather, NumPy, Matrix Market and MATLAB files, `wri
 same shape. Labels and text need the extra `tables`.
 """
 
+from .completed import Completed
 from .read import read_table
 from .table import Layout, Table
 from .write import write_table
 
-__all__ = ["Layout", "Table", "read_table", "write_table"]
+__all__ = ["Completed", "Layout", "Table", "read_table", "write_table"]

@@ -14,8 +14,22 @@ import scipy.io
 import scipy.sparse as sp
 
 from .labels import Array, brief
+from .market import read_market
 
 __all__ = ["dump", "load"]
+
+# what readers stumble over
+DAMAGED = (
+    ValueError,
+    TypeError,
+    KeyError,
+    IndexError,
+    OverflowError,
+    EOFError,
+    OSError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 def load(path: Path, ending: str, records: bool) -> dict[str, Any]:
@@ -24,7 +38,7 @@ def load(path: Path, ending: str, records: bool) -> dict[str, Any]:
         return _LOAD[ending](path, records)
     except NotImplementedError as error:  # SciPy reads no HDF5
         raise ValueError(f"{path} is a MATLAB file of version 7.3: save it with the option -v7") from error
-    except (ValueError, TypeError, KeyError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
+    except DAMAGED as error:
         raise ValueError(f"{path} is no {ending} file with numbers, or it is damaged ({brief(error)})") from error
 
 
@@ -48,7 +62,7 @@ def _load_mat(path: Path, records: bool) -> dict[str, Any]:
 _LOAD: dict[str, Callable[[Path, bool], dict[str, Any]]] = {
     ".npy": _load_npy,
     ".npz": _load_npz,
-    ".mtx": lambda path, records: {"values": scipy.io.mmread(path)},
+    ".mtx": lambda path, records: {"values": read_market(path)},
     ".mat": _load_mat,
 }
 

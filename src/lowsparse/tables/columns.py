@@ -25,7 +25,16 @@ INDEX = {"", "index", "id", "row", "unnamed: 0", "__index_level_0__"}  # names o
 ABSENT = {"", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "N/A", "NA"}
 ABSENT |= {"NULL", "NaN", "n/a", "nan", "null"}
 NUMBER = r"^[+-]?([0-9]+(POINT[0-9]*)?|POINT[0-9]+)([eE][+-]?[0-9]+)?$"
+PANDAS = b"pandas"  # where pandas keeps what it knows of its columns, the index above all
 SAMPLE = 1 << 20  # characters of a text by which its separators are told
+
+
+class NoNumbersError(ValueError):
+    """A column of which numbers are wanted holds something else."""
+
+    def __init__(self, line: str, column: str) -> None:
+        super().__init__(f"{line}; if it holds labels, name it as row, or beside")
+        self.line, self.column = line, column
 
 
 class Source(ABC):
@@ -82,9 +91,7 @@ class Source(ABC):
         try:
             return numbers_of(column)
         except TypeError as error:
-            raise ValueError(
-                f"column {name!r} holds {column.type}, no numbers; leave it out, or say row={name!r} if it labels rows"
-            ) from error
+            raise NoNumbersError(f"column {name!r} holds {column.type}, no numbers", name) from error
 
     def _parsed(self, column: Any, name: str) -> Array:
         compute, point = library("compute"), self.layout.decimal
@@ -96,9 +103,10 @@ class Source(ABC):
         if bad.any():
             k = int(bad.argmax())
             comma = " with a decimal comma" if point == "," else ""
-            raise ValueError(
+            raise NoNumbersError(
                 f"{shown(words[int(codes[k])].as_py())} in row {k + 1} of the data, column {name!r}, is not a number"
-                f"{comma}; leave the cell empty if it is missing"
+                f"{comma}; leave the cell empty if it is missing",
+                name,
             )
         plain = compute.replace_substring(compute.if_else(number, plain, None), point, ".")
         numbers = plain.cast(library().float64()).to_numpy(zero_copy_only=False)
@@ -197,6 +205,7 @@ class ArrowFile(Source):
         except (library().ArrowException, OSError) as error:
             raise ValueError(f"{path} is no {ending} file, or it is damaged ({brief(error)})") from error
         self.names = list(self.schema.names)
+        self.layout = Layout(pandas=(self.schema.metadata or {}).get(PANDAS))
         if not self.names:
             raise ValueError(f"{path} has no columns")
 

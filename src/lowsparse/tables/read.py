@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,7 @@ import numpy as np
 
 from ..observed import ObservedMatrix
 from .arrays import load
-from .columns import ArrowFile, Name, Source, TextFile
+from .columns import ArrowFile, Name, NoNumbersError, Source, TextFile
 from .labels import codes_of, encode, label_array, library, whole_numbers
 from .table import Layout, Table
 
@@ -26,7 +26,12 @@ PACKED = {".csv", ".tsv", ".mtx"}  # may end in .gz as well
 
 
 def read_table(
-    path: str | os.PathLike[str], *, row: Name | None = None, col: Name | None = None, value: Name | None = None
+    path: str | os.PathLike[str],
+    *,
+    row: Name | None = None,
+    col: Name | None = None,
+    value: Name | None = None,
+    beside: Sequence[Name] = (),
 ) -> Table:
     """Read a table; the ending of its file says how.
 
@@ -40,6 +45,8 @@ def read_table(
         The columns of records, by name or by their place from 0. Without them the table is wide; then its first
         column holds the row labels if it is text, or is named ``index``, ``id``, ``row`` or not at all, or counts
         from 0 or 1. `row` alone names another one. In files of several arrays `value` alone names the matrix.
+    beside
+        Columns of a wide table, by name or place, that are no numbers and are kept as they are, for `write_table`.
 
     Labels are kept as they are in the file; text that is all whole numbers becomes integers, and so do the names of
     columns. A first line of numbers is taken for data, unless it starts with an empty cell or consists of ascending
@@ -68,13 +75,15 @@ def read_table(
     if not path.stat().st_size:
         raise ValueError(f"{path} is empty")
     wanted = (row, col, value)
+    if beside and (ending in ARRAYS or value is not None):
+        raise ValueError("only a wide table in a file of columns can have others beside")
     if ending in ARRAYS:
         return _of_arrays(path, ending, wanted)
     if None in wanted and (col is not None or value is not None):
         raise ValueError("give row, col and value for records; nothing, or row alone, for a wide table")
     source = (TextFile if ending in TEXT else ArrowFile)(path, ending, wanted)
     if value is None:
-        return _wide(source, row)
+        return _wide(source, row, [source.find(name) for name in beside])
     return _of_records(source, [source.find(name) for name in wanted])
 
 
@@ -94,6 +103,8 @@ def _telling(path: Path) -> Iterator[None]:
     """Errors of one kind, with the name of the file."""
     try:
         yield
+    except NoNumbersError as error:
+        raise NoNumbersError(f"{path}: {error.line}", error.column) from error
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: {error}") from error
 
@@ -110,15 +121,16 @@ def _of_records(source: Source, places: list[int]) -> Table:
         return Table.from_codes(rows, cols, values, replace(source.layout, names=(row, col, value)))
 
 
-def _wide(source: Source, row: Name | None) -> Table:
+def _wide(source: Source, row: Name | None, beside: list[int]) -> Table:
     index = source.index() if row is None else source.find(row)
-    columns = source.read(range(len(source.names)), [index or 0])
+    columns = source.read(range(len(source.names)), [index or 0, *beside])
     height = len(columns[0])
     if not height:
         raise ValueError(f"{source.path} has names of columns and no row")
-    if index is None and source.is_index(columns[0]):
+    if index is None and 0 not in beside and source.is_index(columns[0]):
         index = 0
-    kept = [k for k, column in enumerate(columns) if k != index and not source.is_spare(k, column)]
+    others = {*beside, index}
+    kept = [k for k, column in enumerate(columns) if k not in others and not source.is_spare(k, column)]
     if not kept:
         raise ValueError(f"{source.path} has row labels and no column of numbers")
     with _telling(source.path):
@@ -129,8 +141,9 @@ def _wide(source: Source, row: Name | None) -> Table:
         for place, k in enumerate(kept):
             data[:, place] = source.numbers(columns[k], source.names[k])
             columns[k] = None  # its memory is free again
-        layout = replace(source.layout, index=None if index is None else source.names[index])
-        return Table(ObservedMatrix.from_dense(data), rows, label_array(names), layout)
+        layout = replace(source.layout, index=None if index is None else source.names[index], place=index or 0)
+        aside = tuple((k, source.names[k], columns[k].combine_chunks()) for k in beside if k != index)
+        return Table(ObservedMatrix.from_dense(data), rows, label_array(names), layout, beside=aside)
 
 
 def _row_labels(column: Any, name: str, text: bool) -> Any:

@@ -24,11 +24,13 @@ class Layout:
 
     names: tuple[str, str, str] | None = None  # of the columns of the records; None: the table is wide
     index: str | None = None  # of a wide table: the name of the column of row labels; None: there is none
+    place: int = 0  # of that column
     header: bool = True  # of text: its first line names the columns
     separator: str = ","  # of text
     decimal: str = "."  # of text
     encoding: str = "utf-8"  # of text
     array: str = "values"  # the name of the matrix in a file of arrays
+    pandas: bytes | None = None  # what pandas has written about the columns of an Arrow or Parquet file
 
     @property
     def held(self) -> str:
@@ -53,6 +55,10 @@ class Table:
         How it was held, so that `write_table` writes it in the same shape.
     places : (row, column), optional
         The places of the records in M, in their order, those of records without a value too.
+    given : 1-D array, optional
+        The values of the records, in their order; NaN where there is none.
+    beside : (place, name, column), ...
+        Further columns of a wide table in a file, which are neither labels nor numbers and come back as they were.
 
     Examples
     --------
@@ -66,6 +72,8 @@ class Table:
     columns: Array
     layout: Layout = field(default_factory=Layout)
     places: tuple[Codes, Codes] | None = None
+    given: Array | None = None
+    beside: tuple[tuple[int, str, Any], ...] = ()
 
     def __post_init__(self) -> None:
         for name, size in zip(("rows", "columns"), self.M.shape, strict=True):
@@ -73,8 +81,9 @@ class Table:
             if labels.shape != (size,):
                 raise ValueError(f"{name} holds {labels.shape} labels, but the matrix has {size} {name}")
             object.__setattr__(self, name, labels)
-        if (self.layout.held == "records") != (self.places is not None):
-            raise ValueError("the places of records go with their names in the layout: use Table.from_records")
+        records = self.layout.held == "records"
+        if not records == (self.places is not None) == (self.given is not None):
+            raise ValueError("records have names in the layout, places and values: use Table.from_records")
 
     @classmethod
     def from_records(
@@ -153,7 +162,7 @@ class Table:
                 f"{twice.size} records repeat a pair of labels, the first {record(k)} (records {k} and {again} from 0, "
                 f"with the values {values[k]} and {values[again]}): aggregate first (the mean, the last, ...)"
             ) from None
-        return cls(M, row_labels, column_labels, layout, (i, j))
+        return cls(M, row_labels, column_labels, layout, (i, j), values.astype(M.dtype, copy=False))
 
     @property
     def missing(self) -> int:

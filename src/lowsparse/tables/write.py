@@ -6,7 +6,7 @@ import gzip
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,17 +19,18 @@ from ..containers import unwrap
 from ..lowrank import LowRank
 from ..observed import ObservedMatrix
 from .arrays import dump
+from .columns import PANDAS
+from .completed import Completed
 from .labels import Array, are_places, arrow_column, arrow_labels, brief, library, shown
 from .read import ARRAYS, TEXT, ending_of
 from .table import Layout, Table
 
-__all__ = ["write_table"]
+__all__ = ["write_columns", "write_table"]
 
-BATCH = 1 << 22  # cells at a time
+BATCH = 1 << 20  # cells at a time
 NAMES = ("row", "column", "value")
 
-# How many records there are, and the places of a part of them.
-_Places = tuple[int, Callable[[slice], tuple[Array, Array]]]
+_Records = tuple[Array, Array, Array]  # places of rows and of columns, values
 
 
 def write_table(
@@ -41,7 +42,7 @@ def write_table(
     ----------
     path
         As for `read_table`. The file is there as a whole or, after an error, as it was.
-    values : LowRank, m x n array or ObservedMatrix
+    values : LowRank, m x n array, ObservedMatrix or Completed
         The values of the table. NaN, and what is not observed, is written as missing.
     like : Table
         A wide table is written with all its cells. Of records, those of `like` are written in their order, with
@@ -65,14 +66,28 @@ def write_table(
     """
     path = Path(path)
     ending = ending_of(path)
-    cells = _Cells(values, like)
-    places = _places(like, pairs)
+    cells = values if isinstance(values, Completed) else _Cells(values, like)
+    records = None if pairs is None and like.places is None else _records(cells, like, pairs)
     if ending in ARRAYS:
-        content = dump(ending, _arrays(ending, cells, like, places))
+        content = dump(ending, _arrays(ending, cells, like, records))
+        files.write(path, gzip.compress(content, mtime=0) if path.suffix.lower() == ".gz" else content)
     else:
-        batches = _wide_batches(cells, like) if places is None else _record_batches(cells, like, places)
-        content = _columns(ending, batches, like.layout)
-    files.write(path, gzip.compress(content, mtime=0) if path.suffix.lower() == ".gz" else content)
+        batches = _wide_batches(cells, like) if records is None else _record_batches(records, like)
+        _write_batches(path, batches, like.layout if pairs is None else replace(like.layout, pandas=None))
+
+
+def write_columns(path: Path, columns: Mapping[str, Array], layout: Layout) -> None:
+    """Write columns of labels and numbers in the manner of a table's file; the ending says in which format.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "t.csv")
+    ...     write_columns(path, {"row": np.array(["a"]), "value": np.array([0.5])}, Layout(separator=";"))
+    ...     path.read_text()
+    'row;value\\na;0.5\\n'
+    """
+    held = [_numbers(column) if column.dtype.kind == "f" else arrow_labels(column) for column in columns.values()]
+    _write_batches(path, iter([library().record_batch(held, names=list(columns))]), replace(layout, pandas=None))
 
 
 class _Cells:
@@ -86,7 +101,7 @@ class _Cells:
             values = np.ma.filled(values.astype(like.M.dtype, copy=False), np.nan)
         if values.shape != like.M.shape:
             raise ValueError(f"values are {values.shape}, but the table is {like.M.shape}")
-        self.values, self.dtype = values, like.M.dtype
+        self.values, self.dtype, self.places = values, like.M.dtype, like.places
 
     def rows(self, part: slice) -> Array:
         values = self.values.rows(part) if isinstance(self.values, LowRank) else self.values[part]
@@ -96,27 +111,38 @@ class _Cells:
         values = self.values.at(i, j) if isinstance(self.values, LowRank) else self.values[i, j]
         return np.asarray(values, self.dtype)
 
+    def records(self, part: slice) -> Array:
+        assert self.places is not None
+        return self.at(self.places[0][part], self.places[1][part])
+
 
 # ---------------------------------------------------------------------- what is written
 
 
-def _places(like: Table, pairs: str | tuple[Any, Any] | None) -> _Places | None:
-    """The places of the records to be written; None: the table is written wide."""
+def _records(cells: _Cells | Completed, like: Table, pairs: str | tuple[Any, Any] | None) -> Iterator[_Records]:
+    """The places and values of the records to be written, a part at a time; of none too there is a part."""
+    m, n = like.M.shape
     if isinstance(pairs, str):
         if pairs != "all":
             raise ValueError(f"pairs must be 'all' or (row labels, column labels), not {pairs!r}")
-        m, n = like.M.shape
-        return m * n, lambda part: np.divmod(np.arange(part.start, part.stop), n)
-    places: tuple[Array, Array] | None = like.places
-    if pairs is not None:
-        rows, columns = pairs
-        places = _find(rows, like.rows, "row"), _find(columns, like.columns, "column")
-        if places[0].size != places[1].size:
-            raise ValueError(f"pairs are {places[0].size} row labels and {places[1].size} column labels")
-    if places is None:
-        return None
-    i, j = places
-    return i.size, lambda part: (i[part], j[part])
+        return (
+            (*np.divmod(np.arange(part.start * n, part.stop * n), n), cells.rows(part).ravel())
+            for part in _parts(m, max(1, BATCH // n))
+        )
+    if pairs is None:
+        assert like.places is not None
+        i, j = like.places
+        return ((i[part], j[part], cells.records(part)) for part in _parts(i.size, BATCH))
+    if isinstance(cells, Completed):
+        raise TypeError("of a completed table, its own records can be written, or all pairs")
+    i, j = _find(pairs[0], like.rows, "row"), _find(pairs[1], like.columns, "column")
+    if i.size != j.size:
+        raise ValueError(f"pairs are {i.size} row labels and {j.size} column labels")
+    return ((i[part], j[part], cells.at(i[part], j[part])) for part in _parts(i.size, BATCH))
+
+
+def _parts(size: int, length: int) -> Iterator[slice]:
+    return (slice(first, min(first + length, size)) for first in range(0, max(size, 1), length))
 
 
 def _find(asked: Any, labels: Array, side: str) -> Array:
@@ -136,38 +162,37 @@ def _numbers(values: Array) -> Any:
     return library().array(values, from_pandas=True)  # NaN is null
 
 
-def _record_batches(cells: _Cells, like: Table, places: _Places) -> Iterator[Any]:
+def _record_batches(records: Iterator[_Records], like: Table) -> Iterator[Any]:
     arrow = library()
     rows, columns = arrow_labels(like.rows), arrow_labels(like.columns)
-    size, part_of = places
-    for first in range(0, max(size, 1), BATCH):  # of no record too there is a batch, with the names
-        i, j = part_of(slice(first, min(first + BATCH, size)))
-        held = [rows.take(arrow.array(i)), columns.take(arrow.array(j)), _numbers(cells.at(i, j))]
+    for i, j, values in records:
+        held = [rows.take(arrow.array(i)), columns.take(arrow.array(j)), _numbers(values)]
         yield arrow.record_batch(held, names=list(like.layout.names or NAMES))
 
 
-def _wide_batches(cells: _Cells, like: Table) -> Iterator[Any]:
+def _wide_batches(cells: _Cells | Completed, like: Table) -> Iterator[Any]:
     m, n = like.M.shape
     names = [label.decode() if isinstance(label, bytes) else str(label) for label in like.columns]
     index = like.layout.index
-    labels = None if index is None and are_places(like.rows) else arrow_labels(like.rows)
-    height = max(1, BATCH // n)
-    for first in range(0, m, height):
-        held = [_numbers(column) for column in cells.rows(slice(first, first + height)).T]
-        if labels is None:
-            yield library().record_batch(held, names=names)
-        else:
-            yield library().record_batch([labels.slice(first, height), *held], names=[index or "", *names])
+    others = list(like.beside)
+    if index is not None or not are_places(like.rows):
+        others.append((like.layout.place, index or "", arrow_labels(like.rows)))
+    for part in _parts(m, max(1, BATCH // n)):
+        held = [(name, _numbers(column)) for name, column in zip(names, cells.rows(part).T, strict=True)]
+        for place, name, column in sorted(others, key=lambda other: other[0]):
+            held.insert(place, (name, column.slice(part.start, part.stop - part.start)))
+        yield library().record_batch([column for _, column in held], names=[name for name, _ in held])
 
 
-def _arrays(ending: str, cells: _Cells, like: Table, places: _Places | None) -> dict[str, Array]:
+def _arrays(
+    ending: str, cells: _Cells | Completed, like: Table, records: Iterator[_Records] | None
+) -> dict[str, Array]:
     labels = {"rows": like.rows, "columns": like.columns}
-    if places is not None:
+    if records is not None:
         if ending not in (".npz", ".mat"):
             raise ValueError(f"a {ending} file holds no records; .csv, .parquet, .arrow and .npz files do")
-        i, j = places[1](slice(0, places[0]))
-        held = (like.rows[i], like.columns[j], cells.at(i, j))
-        return dict(zip(like.layout.names or NAMES, held, strict=True))
+        i, j, values = (np.concatenate(part) for part in zip(*records, strict=True))
+        return dict(zip(like.layout.names or NAMES, (like.rows[i], like.columns[j], values), strict=True))
     named = {side: label for side, label in labels.items() if not are_places(label)}
     if named and ending != ".npz":
         raise ValueError(f"a {ending} file holds no labels; .csv, .parquet, .arrow and .npz files do")
@@ -177,22 +202,27 @@ def _arrays(ending: str, cells: _Cells, like: Table, places: _Places | None) -> 
 # ---------------------------------------------------------------------- how it is written
 
 
-def _columns(ending: str, batches: Iterator[Any], layout: Layout) -> Any:
-    """The bytes of a file with these columns."""
-    arrow = library()
-    sink, head = arrow.BufferOutputStream(), next(batches)
-    if ending in TEXT:
-        _write_text(sink, head, batches, replace(layout, separator="\t") if ending == ".tsv" else layout)
-        content = sink.getvalue()
-        return content.to_pybytes().decode().encode("utf-16") if layout.encoding == "utf-16" else content
-    open_writer = library("parquet").ParquetWriter if ending in (".parquet", ".pq") else arrow.ipc.new_file
-    with open_writer(sink, head.schema) as writer:
-        for batch in itertools.chain([head], batches):
-            writer.write_batch(batch)
-    return sink.getvalue()
+def _write_batches(path: Path, batches: Iterator[Any], layout: Layout) -> None:
+    """A file of these columns, a batch at a time."""
+    arrow, ending = library(), ending_of(path)
+    head = next(batches)
+    packing = "gzip" if path.suffix.lower() == ".gz" else None
+    with files.replacing(path) as beside, arrow.output_stream(str(beside), compression=packing) as sink:
+        if ending in TEXT:
+            _write_text(sink, head, batches, replace(layout, separator="\t") if ending == ".tsv" else layout)
+            return
+        open_writer = library("parquet").ParquetWriter if ending in (".parquet", ".pq") else arrow.ipc.new_file
+        with open_writer(sink, head.schema.with_metadata({PANDAS: layout.pandas} if layout.pandas else None)) as writer:
+            for batch in itertools.chain([head], batches):
+                writer.write_batch(batch.replace_schema_metadata(None))
 
 
 def _write_text(sink: Any, head: Any, batches: Iterator[Any], layout: Layout) -> None:
+    if layout.encoding == "utf-16":
+        whole = library().BufferOutputStream()
+        _write_text(whole, head, batches, replace(layout, encoding="utf-8"))
+        sink.write(whole.getvalue().to_pybytes().decode().encode("utf-16"))
+        return
     if layout.encoding == "utf-8-sig":
         sink.write(b"\xef\xbb\xbf")
     special = f'[{re.escape(layout.separator)}"\r\n]'

@@ -1,0 +1,369 @@
+"""`lowsparse complete`: a table with holes and gross errors in, a completed one out, with a list of what was wrong."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from .. import report
+from ..imputation import Imputation
+from ..lines import EFFICIENT
+from ..report.charts import number
+from ..tables import Completed, Table, read_table, write_table
+from ..tables.columns import NoNumbersError
+from ..tables.read import ARRAYS, TEXT, ending_of
+from ..tables.write import write_columns
+from .failure import advise, fail, require
+from .folder import output_folder
+from .output import Force, Json, Quiet, Voice
+from .progress import step
+from .text import columns, duration, percent
+
+__all__ = ["complete"]
+
+MOST_PAIRS = 100_000_000  # records that --all writes
+MOST_CELLS = 1 << 29  # of a matrix that was sparse in its file and is dense when it is complete
+FEW = 3  # values in a line that little is known of
+HELPS = 0.9  # of the error that levels and offsets leave: more, and low rank is hardly worth it
+LIMIT = 0.35  # of the entries wrong: more is near to what no method recovers
+READING = "Errors are in units of each column's spread."
+AS_THEY_ARE = {
+    "As given": "holes are blank, errors marked",
+    "What was done": "kept, flagged, filled",
+    "As it should be": "errors and holes replaced",
+}
+OF_RECORDS = {
+    "As given": "pairs without a value are blank",
+    "What is known": "given, wrong, to be predicted",
+    "Every pair": "as the fit has it",
+}
+
+
+def complete(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="A table: .csv or .tsv (also .gz), .parquet, .arrow, .feather, .npy, .npz, .mtx or .mat.",
+            show_default=False,
+        ),
+    ],
+    row: Annotated[
+        str | None,
+        typer.Option(
+            help="Of records: the column of row labels, by name or place from 0. Of a wide table, alone: that."
+        ),
+    ] = None,
+    col: Annotated[str | None, typer.Option(help="Of records: the column of column labels.")] = None,
+    value: Annotated[
+        str | None, typer.Option(help="Of records: the column of values. Of .npz and .mat, alone: the matrix.")
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(help="Of a wide table: a column of text or dates that comes back as it is; may be repeated."),
+    ] = None,
+    rank: Annotated[
+        str, typer.Option(help="The largest rank of the fit, or auto: entries kept aside decide.")
+    ] = "auto",
+    out: Annotated[
+        Path | None, typer.Option(help="The completed table; its ending says the format. [default: FILE-completed]")
+    ] = None,
+    clean: Annotated[
+        bool, typer.Option("--clean", help="Replace the gross errors too, by what they should be.")
+    ] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Of records: write every pair of labels, not only those there were.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Of the choice of entries that are kept aside.")] = 0,
+    force: Force = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fill the holes of a table, and find its gross errors.
+
+    A wide table has a line for each row, and holes: empty cells, NaN, NA. Records (--row, --col, --value) are lines of
+    row, column and value; those without a value get one. Every column has its own level and scale, so units may differ.
+    What was observed comes back as it was, unless it is a gross error and --clean is given; whole numbers become
+    decimal ones where a column needs them. Rows and columns without any value stay empty: nothing is known there.
+
+    Beside OUT are written OUT-outliers (row, column, value, what was expected, and how many standard deviations lie
+    between) and OUT-report.html, to look at. All three are there in the end, or none.
+    """
+    voice = Voice(quiet=quiet, json=json)
+    largest = _rank(rank)
+    require(seed >= 0, f"--seed must be 0 or more, not {seed}")
+    ending = ending_of(file)
+    _check_columns(ending, row, col, value, every)
+    require(not label or (ending not in ARRAYS and value is None), "--label is for wide tables in files of columns")
+    out = out or _stem(file).with_name(f"{_stem(file).name}-completed{_ending(file)}")
+    names = _names(out)
+    for name in names:
+        if out.with_name(name).exists() and file.exists() and os.path.samefile(out.with_name(name), file):
+            fail(f"{out.with_name(name)} is the table itself: choose another --out")
+    seconds: dict[str, float] = {}
+    small = "leave out rows or columns, or store numbers of 4 bytes in .parquet or .npy"
+    with advise(memory=small), output_folder(out.parent, names, force=force) as folder:
+        with _timed(seconds, voice, "reading"):
+            table = _read(file, ending, row, col, value, label)
+            _check_size(table, file, every)
+            voice.say(f"{file}: {_told(table)}")
+        with _timed(seconds, voice, "solving", unit="iterations") as solving:
+            model = Imputation.fit(table.M, largest, random_state=seed, callback=solving.watch)
+            done = Completed(table, model.lowrank, replaced=model.result.flagged if clean else ())
+        with _timed(seconds, voice, "writing"):
+            write_table(folder / names[0], done, table, pairs="all" if every else None)
+            _write_outliers(folder / names[1], table, model)
+        facts = _facts(table, model, done, every=every, clean=clean)
+        with _timed(seconds, voice, "reporting"):
+            command = _command(file, out, row, col, value, label, rank, clean, every, seed)
+            _report(folder / names[2], file, table, model, facts, seconds, command)
+    paths = dict(zip(("completed", "outliers", "report"), (str(out.with_name(name)) for name in names), strict=True))
+    facts |= {"seconds": seconds} | paths
+    voice.result(facts, text=_summary(facts, table), brief=str(out))
+
+
+# ---------------------------------------------------------------------- what is asked for
+
+
+def _rank(text: str) -> int | str:
+    if text == "auto":
+        return text
+    require(text.isdecimal() and int(text) >= 1, f"--rank must be auto or a whole number of 1 or more, not {text}")
+    return int(text)
+
+
+def _check_columns(ending: str, row: str | None, col: str | None, value: str | None, every: bool) -> None:
+    given = [name is not None for name in (row, col, value)]
+    alone = [False, False, True] if ending in ARRAYS else [True, False, False]
+    wide = not any(given) or given == alone
+    require(wide or all(given), "records need --row, --col and --value, all three; a wide table needs none of them")
+    require(not (wide and every), "--all is for records: give --row, --col and --value, or leave it out")
+
+
+def _stem(path: Path) -> Path:
+    return path.with_name(path.name.removesuffix(_ending(path)))
+
+
+def _ending(path: Path) -> str:
+    """All of it, as it is written: .csv, .csv.gz"""
+    return path.name[-len(ending_of(path)) - (3 if path.suffix.lower() == ".gz" else 0) :]
+
+
+def _names(out: Path) -> tuple[str, str, str]:
+    """Of the files: the table, the outliers, the report.
+
+    >>> _names(Path("air.csv.gz"))
+    ('air.csv.gz', 'air-outliers.csv', 'air-report.html')
+    """
+    ending, stem = ending_of(out), _stem(out).name
+    listed = ending if ending in TEXT | {".parquet"} else ".csv"
+    return out.name, f"{stem}-outliers{listed}", f"{stem}-report.html"
+
+
+def _command(
+    file: Path,
+    out: Path,
+    row: str | None,
+    col: str | None,
+    value: str | None,
+    label: list[str] | None,
+    rank: str,
+    clean: bool,
+    every: bool,
+    seed: int,
+) -> str:
+    """What gives the same again."""
+    words = ["lowsparse", "complete", str(file)]
+    for name, said in (("--row", row), ("--col", col), ("--value", value), *(("--label", one) for one in label or ())):
+        words += [name, said] if said is not None else []
+    words += ["--rank", rank, "--seed", str(seed), "--out", str(out)]
+    return shlex.join([*words, *["--clean"] * clean, *["--all"] * every, "--force"])
+
+
+# ---------------------------------------------------------------------- what is done
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], voice: Voice, what: str, unit: str = "") -> Iterator[Any]:
+    with step(voice, what, unit=unit) as part:
+        yield part
+    seconds[what] = part.seconds
+
+
+def _read(
+    file: Path, ending: str, row: str | None, col: str | None, value: str | None, label: list[str] | None
+) -> Table:
+    """Columns of a file of columns may be given by their places."""
+    wanted: list[Any] = [row, col, value]
+    if ending not in ARRAYS and all(name is None or name.isdecimal() for name in wanted):
+        wanted = [None if name is None else int(name) for name in wanted]
+    try:
+        return read_table(file, row=wanted[0], col=wanted[1], value=wanted[2], beside=label or ())
+    except NoNumbersError as error:
+        labels = f"; if the column holds labels or dates, give --label {shlex.quote(error.column)}"
+        fail(error.line + (labels if value is None else ""))
+
+
+def _check_size(table: Table, file: Path, every: bool) -> None:
+    m, n = table.M.shape
+    if every and m * n > MOST_PAIRS:
+        fail(
+            f"--all would write {m * n:,} records, and {MOST_PAIRS:,} is the most: leave it out, and append the pairs "
+            f"that you want to {file}, without a value"
+        )
+    if table.places is None and m * n > MOST_CELLS:
+        fail(
+            f"{file} would be {m:,} x {n:,} = {m * n:,} numbers when it is complete, and {MOST_CELLS:,} is the most: "
+            "give it as records, with those that you want to know as records without a value"
+        )
+
+
+def _sureness(model: Imputation) -> Any:
+    return report.sureness(model.result, shrunk=model.result.method == "schatten")
+
+
+def _write_outliers(path: Path, table: Table, model: Imputation) -> None:
+    """The surest first."""
+    sure = _sureness(model)
+    order = np.argsort(-sure, kind="stable")
+    at = model.result.flagged[order]
+    i, j = table.M.rows[at], table.M.columns_of_entries()[at]
+    listed = {
+        "row": table.rows[i],
+        "column": table.columns[j],
+        "value": table.M.values[at],
+        "expected": model.lowrank.at(i, j),
+        "deviations": np.minimum(sure[order], report.SUREST),
+    }
+    write_columns(path, listed, table.layout)
+
+
+def _facts(table: Table, model: Imputation, done: Completed, *, every: bool, clean: bool) -> dict[str, Any]:
+    m, n = table.M.shape
+    cells = m * n if every or table.places is None else table.places[0].size
+    empty = done.left_empty(every=every)
+    flagged = int(model.result.flagged.size)
+    return {
+        "shape": (m, n),
+        "held": table.layout.held,
+        "observed": table.M.nnz,
+        "filled": cells - table.M.nnz - empty,
+        "left_empty": empty,
+        "empty_rows": int(table.M.empty_rows.size),
+        "empty_columns": int(table.M.empty_columns.size),
+        "flagged": flagged,
+        "replaced": flagged if clean else 0,
+        "rank": model.rank,
+        "converged": model.converged,
+    }
+
+
+def _report(
+    path: Path,
+    file: Path,
+    table: Table,
+    model: Imputation,
+    facts: dict[str, Any],
+    seconds: dict[str, float],
+    command: str,
+) -> None:
+    result = model.result
+    share = percent(facts["flagged"] / facts["observed"])
+    done = "replaced by what they should be" if facts["replaced"] else "left as they are"
+    run = report.Run(
+        title=file.name,
+        lead=f"{_told(table)}. The holes are filled; entries that do not fit the others are {done}.",
+        facts=[
+            (f"{facts['filled']:,}", "holes were filled"),
+            (f"{facts['flagged']:,}", f"entries do not fit, {share} of all that were given"),
+            (f"{facts['rank']}", "is the rank of the fit" if model.rank else "is the rank: levels and offsets say all"),
+            (duration(sum(seconds.values())), "for reading, solving and writing"),
+        ],
+        command=command,
+        settings={
+            "method": result.method,
+            "backend": result.backend,
+            "rank": model.rank,
+            "iterations": result.n_iter,
+        },
+        timings=dict(seconds),
+        trace=result.trace,
+        remarks=_trust(table, model),
+        notes=_notes(facts, table),
+    )
+    shown = report.Table.of(
+        result,
+        given=table.M,
+        fit=model.lowrank,
+        row_labels=table.rows,
+        column_labels=table.columns,
+        by_column=table.places is None,
+        panes=OF_RECORDS if table.places is not None else report.PANES if facts["replaced"] else AS_THEY_ARE,
+        sure=_sureness(model),
+    )
+    report.table_report(path, run, shown, reading=READING)
+
+
+# ---------------------------------------------------------------------- what is said
+
+
+def _told(table: Table) -> str:
+    m, n = table.M.shape
+    records = "" if table.places is None else f" in {table.places[0].size:,} records"
+    return f"{m:,} rows x {n:,} columns, {table.M.nnz:,} values{records}"
+
+
+def _trust(table: Table, model: Imputation) -> list[report.Remark]:
+    """How well the entries determine what was filled, for somebody who does not know the method."""
+    M, result = table.M, model.result
+    met = "The method met its own test" if model.converged else "The method has not met its own test"
+    said = [report.Remark(f"{met}: {result.message}.", model.converged)]
+    before, after = model.width / EFFICIENT, result.noise if result.held_out is None else result.held_out
+    if before > 0:
+        kind = "Entries that were kept aside" if result.held_out is not None else "The entries"
+        helps = after < HELPS * before
+        end = "" if helps else ", so low rank hardly helps, and holes are filled by little more than these"
+        known = f"{kind} are known to within {number(after)}; levels and offsets alone leave {number(before)}{end}."
+        said.append(report.Remark(known, helps))
+    for name, counts in (("row", M.row_counts), ("column", M.column_counts)):
+        few = int(np.count_nonzero((counts > 0) & (counts < FEW)))
+        usual = f"A {name} has {number(float(np.median(counts)))} values as a rule"
+        thin = f"; {few:,} {name}s have fewer than {FEW}, and what is filled there is a guess" if few else ""
+        said.append(report.Remark(f"{usual}{thin}.", False if few else None))
+    share = result.flagged.size / M.nnz
+    near = ": near to the limit of what can be told" if share > LIMIT else ""
+    said.append(report.Remark(f"{percent(share)} of the values do not fit{near}.", False if near else None))
+    return said
+
+
+def _notes(facts: dict[str, Any], table: Table) -> list[str]:
+    """What the user should know before relying on it."""
+    notes = []
+    lines = {"rows": facts["empty_rows"], "columns": facts["empty_columns"]}
+    if facts["left_empty"]:
+        told = " and ".join(f"{count:,} {name}" for name, count in lines.items() if count)
+        cells = "cells" if table.places is None else "records"
+        notes.append(f"{told} have no value at all: {facts['left_empty']:,} {cells} stay empty.")
+    if not table.missing and table.places is None:
+        notes.append("There was no hole. If these are records, say so: --row, --col and --value.")
+    if not facts["converged"]:
+        notes.append("The method has not met its own test: do not rely on what was filled.")
+    return notes
+
+
+def _summary(facts: dict[str, Any], table: Table) -> str:
+    spent = ", ".join(f"{name} {duration(time)}" for name, time in facts["seconds"].items())
+    rows = [
+        ["filled", f"{facts['filled']:,}"],
+        ["flagged", f"{facts['flagged']:,} ({percent(facts['flagged'] / facts['observed'])} of what was given)"],
+        ["rank", str(facts["rank"])],
+        ["time", spent],
+        *([name, facts[name]] for name in ("completed", "outliers", "report")),
+    ]
+    return "\n".join([*_notes(facts, table), columns(rows, left=(0, 1))])
