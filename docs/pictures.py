@@ -1,7 +1,7 @@
 """The pictures of the documentation: `python -m docs.pictures`, in the root of a clone.
 
 Runs the Python of docs/gallery.md and keeps what it saves in docs/images; then the demo, of whose video it draws some
-moments; and lets Chromium, where it is installed, take pictures of the demo's report and of a notebook's card.
+moments; and lets Chromium, where it is installed, take pictures of the reports and of a notebook's card.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ import tempfile
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from lowsparse import plots
@@ -28,7 +30,7 @@ from lowsparse.video.foreground import Separated
 DOCS = Path(__file__).parent
 IMAGES = DOCS / "images"
 MOMENTS = (0.2, 0.8)  # of the demo's video
-QUALITY = 84  # of JPEG
+QUALITY = 80  # of JPEG
 BLOCK = re.compile(r"^```python\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
 
 
@@ -39,14 +41,14 @@ def blocks(page: Path) -> Iterator[str]:
         yield "\n" * text.count("\n", 0, found.start(1)) + found[1]
 
 
-def run(page: Path, folder: Path) -> dict[str, object]:
-    """Run all blocks of a page with `folder` as the working directory; the names that the last of them has left."""
-    names: dict[str, object] = {}
+def run(page: Path, folder: Path) -> list[dict[str, Any]]:
+    """Run all blocks of a page with `folder` as the working directory; the names that each of them has left."""
+    left: list[dict[str, Any]] = []
     with contextlib.chdir(folder):
         for block in blocks(page):
-            names = {}
-            exec(compile(block, page.name, "exec"), names)
-    return names
+            left.append({})
+            exec(compile(block, page.name, "exec"), left[-1])
+    return left
 
 
 def draw_demo(folder: Path) -> None:
@@ -64,8 +66,20 @@ def draw_demo(folder: Path) -> None:
     for ax, one in zip(figure.axes[::3], chosen, strict=True):
         ax.set_ylabel(f"{one.frame.time:.0f} s")
     figure.savefig(IMAGES / "demo.jpg", pil_kwargs={"quality": QUALITY})
-    subprocess.run([sys.executable, "-m", "lowsparse", "demo", "--quiet", "--out", folder / "report"], check=True)
+    lowsparse("demo", "--out", folder / "report")
     look(folder / "report" / "report.html", IMAGES / "report.jpg", (1240, 900))
+
+
+def draw_table(X: NDArray[np.float64], folder: Path) -> None:
+    """The report of a table."""
+    np.save(folder / "table.npy", X)
+    lowsparse("complete", folder / "table.npy")
+    look(folder / "table-completed-report.html", IMAGES / "table-report.jpg", (1080, 660))
+
+
+def lowsparse(*words: str | Path) -> None:
+    """Give a command."""
+    subprocess.run([sys.executable, "-m", "lowsparse", *words, "--quiet"], check=True)
 
 
 def draw_card(card: str, folder: Path) -> None:
@@ -84,16 +98,21 @@ def look(page: Path, path: Path, size: tuple[int, int]) -> None:
     shot = page.with_suffix(".png")
     options = ["--headless", "--no-sandbox", "--hide-scrollbars", "--window-size={},{}".format(*size)]
     subprocess.run([browser, *options, f"--screenshot={shot}", page.as_uri()], check=True, capture_output=True)
-    Image.open(shot).convert("RGB").save(path, quality=QUALITY, optimize=True)
+    colours = Image.open(shot).convert("RGB")
+    if path.suffix == ".jpg":
+        colours.save(path, quality=QUALITY, optimize=True)
+    else:
+        colours.quantize(64).save(path, optimize=True)
 
 
 def main() -> None:
     """Draw all of them."""
     mpl.use("agg")
     IMAGES.mkdir(exist_ok=True)
-    names = run(DOCS / "gallery.md", IMAGES)
+    examples = run(DOCS / "gallery.md", IMAGES)
     with tempfile.TemporaryDirectory() as folder:
-        draw_card(names["result"]._repr_html_(), Path(folder))  # type: ignore[attr-defined]
+        draw_card(examples[-1]["result"]._repr_html_(), Path(folder))
+        draw_table(next(example["X"] for example in examples if "season" in example), Path(folder))
         draw_demo(Path(folder))
     for picture in sorted(IMAGES.iterdir()):
         print(f"{picture.stat().st_size // 1024:>4} KB  {picture.name}")

@@ -126,7 +126,7 @@ def spectrum(of: Result | LowRank, *, ax: Axes | None = None) -> Axes:
     """Draw the singular values of a low-rank matrix, with a logarithmic scale.
 
     Of a result whose data are noisy a line shows the largest singular value that the noise alone would give, to first
-    order: σ (√m + √n) / √p for a share p of the entries. Components below it are not to be told from noise.
+    order: σ (√m + √n) / √p for a share p of the entries. Components near it or below are not to be told from noise.
 
     Parameters
     ----------
