@@ -111,7 +111,7 @@ def convergence_figure(traces: Mapping[str, Mapping[str, ArrayLike]], *, title: 
     ['seconds', 'iterations']
     """
     spacing = _matplotlib("layout_engine").ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.06)
-    figure: Figure = _matplotlib("figure").Figure(figsize=(9.6, 4.2), dpi=140, layout=spacing)
+    figure: Figure = _figure((9.6, 4.2), dpi=140, layout=spacing)
     by_time, by_iteration = figure.subplots(1, 2, sharey=True)
     convergence(traces, x="seconds", y=y, ax=by_time)
     convergence(traces, x="iteration", y=y, ax=by_iteration)
@@ -336,10 +336,10 @@ def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
     return made
 
 
-def _figure(size: tuple[float, float]) -> Any:
+def _figure(size: tuple[float, float], *, dpi: int = 120, layout: Any = "constrained") -> Any:
     """A figure that nobody need close. A notebook knows how to show it once the backend of pyplot is loaded."""
     _matplotlib("pyplot").draw_if_interactive()
-    return _matplotlib("figure").Figure(figsize=size, dpi=120, layout="constrained")
+    return _matplotlib("figure").Figure(figsize=size, dpi=dpi, layout=layout)
 
 
 def _plain(ax: Axes) -> None:
