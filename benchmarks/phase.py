@@ -329,14 +329,8 @@ def figure(method: str, everything: Sequence[dict[str, list[Cell]]]) -> Figure:
 def _map(ax: Axes, cells: list[Cell]) -> AxesImage:
     grid = cells[0].grid
     rates = np.array([cell.rate for cell in cells]).reshape(len(grid.ys), len(grid.xs))
-    image = ax.imshow(rates, cmap="cividis", vmin=0, vmax=1, origin="lower", aspect="auto")
-    ax.set_xticks(range(len(grid.xs)), [f"{x:g}" for x in grid.xs])
-    ax.set_yticks(range(len(grid.ys)), [f"{y:g}" for y in grid.ys])
-    ax.set_xlabel(NAMES[grid.x])
-    ax.set_ylabel(NAMES[grid.y])
-    ax.tick_params(labelsize=9)
-    ax.spines[:].set_visible(False)
-    return image
+    plots.phase(rates, grid.xs, grid.ys, x_name=NAMES[grid.x], y_name=NAMES[grid.y], bar=False, ax=ax)
+    return ax.images[0]
 
 
 def _curve(ax: Axes, cells: list[Cell], colour: str, order: int) -> None:

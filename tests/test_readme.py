@@ -1,4 +1,4 @@
-"""What the README shows is so."""
+"""What the README and two pages of docs/ show is so; test_docs.py sees to the other pages."""
 
 import io
 import re

@@ -5,6 +5,7 @@ import importlib
 import os
 import shutil
 import threading
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -272,18 +273,17 @@ def test_labels_are_the_numbers_in_the_names(pictures, tmp_path):
     assert [frame.label for frame in Frames(tmp_path / "clip.npz")][:3] == [100, 101, 102]
 
 
-@pytest.mark.parametrize("kind", ["yuv420p", "yuv444p", "gray", "rgb24", "yuvj420p"])
+@pytest.mark.parametrize("kind", ["yuv420p", "yuv444p", "gray", "bgr0"])
 def test_colours_of_a_video(kind, tmp_path):
     av = pytest.importorskip("av", reason="needs the extra `video`")
-    rgb = np.kron(np.random.default_rng(2).integers(30, 220, (6, 8, 3)), np.ones((4, 4, 1))).astype(np.uint8)
+    # blocks so large that little is at their borders, where FFmpeg blends their colours
+    rgb = np.kron(np.random.default_rng(2).integers(30, 220, (3, 4, 3)), np.ones((32, 32, 1))).astype(np.uint8)
     path = tmp_path / "film.mkv"
     with av.open(str(path), "w") as container:
-        stream = container.add_stream("rawvideo" if kind == "rgb24" else "ffv1", rate=10)
-        stream.width, stream.height, stream.pix_fmt = 32, 24, kind if kind != "yuvj420p" else "yuv420p"
+        stream = container.add_stream("ffv1", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 128, 96, kind
         for _ in range(3):
-            container.mux(
-                stream.encode(av.VideoFrame.from_ndarray(rgb, format="rgb24").reformat(format=stream.pix_fmt))
-            )
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(rgb, format="rgb24").reformat(format=kind)))
         container.mux(stream.encode())
     picture = next(iter(Frames(path))).picture
     assert np.abs(picture.luma - rgb @ REC601).max() < 3
@@ -291,10 +291,10 @@ def test_colours_of_a_video(kind, tmp_path):
     if kind == "gray":
         assert picture.chroma is None
     else:
-        assert picture.halved == (kind != "rgb24")
+        assert picture.halved == (kind != "bgr0")
         assert np.abs(picture.rgb().astype(int) - rgb).mean() < 3
-        odd = next(iter(Frames(path, region=(3, 5, 20, 12)))).picture  # halved chroma would be beside its luma
-        assert np.abs(odd.rgb().astype(int) - rgb[5:17, 3:23]).mean() < 3.5
+        odd = next(iter(Frames(path, region=(3, 5, 80, 48)))).picture  # halved chroma would be beside its luma
+        assert np.abs(odd.rgb().astype(int) - rgb[5:53, 3:83]).mean() < 3
         assert np.abs(next(iter(Frames(path, shrink=4))).picture.rgb().astype(int) - rgb[::4, ::4]).mean() < 4
 
 
@@ -327,12 +327,13 @@ def test_frames_that_change_their_size_are_scaled(tmp_path):
         packets = []
         for width, height, level in ((32, 24, 50), (64, 48, 100), (16, 12, 150)):  # each encoded by itself
             encoder = av.CodecContext.create("mjpeg", "w")
-            encoder.width, encoder.height, encoder.pix_fmt, encoder.time_base = width, height, "yuvj420p", "1/10"
+            encoder.width, encoder.height, encoder.pix_fmt = width, height, "yuvj420p"
+            encoder.time_base = Fraction(1, 10)
             frame = av.VideoFrame.from_ndarray(np.full((height, width), level, np.uint8), format="gray")
             packets.append(bytes(encoder.encode(frame.reformat(format="yuvj420p"))[0]))
         for k, content in enumerate(packets):
             packet = av.Packet(content)
-            packet.stream, packet.pts, packet.dts, packet.time_base = stream, k, k, stream.time_base or "1/10"
+            packet.stream, packet.pts, packet.dts, packet.time_base = stream, k, k, Fraction(1, 10)
             container.mux(packet)
     found = luma(Frames(path, colour=False))
     assert found.shape == (3, 24, 32)

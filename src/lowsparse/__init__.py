@@ -19,6 +19,7 @@ from .solve import Progress, solve
 from .validation import Candidate, Holdout, Validation, cross_validate, holdout
 
 if TYPE_CHECKING:
+    from . import plots
     from .estimators import RobustImputer, RobustPCA, StreamingRobustPCA
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "datasets",
     "diagnose",
     "holdout",
+    "plots",
     "solve",
     "solvers",
 ]
@@ -49,11 +51,15 @@ _ESTIMATORS = ("RobustImputer", "RobustPCA", "StreamingRobustPCA")
 
 
 def __getattr__(name: str) -> Any:
-    """The estimators, when they are asked for: they need scikit-learn, which takes a second to import."""
+    """The estimators, when they are asked for: they need scikit-learn, which takes a second to import; and plots."""
     if name in _ESTIMATORS:
         from . import estimators
 
         return getattr(estimators, name)
+    if name == "plots":
+        import importlib
+
+        return importlib.import_module(".plots", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

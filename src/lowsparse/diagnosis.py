@@ -65,6 +65,12 @@ class Diagnosis:
         ]
         return "\n".join(lines + [f"- {text}" for text in self.advice])
 
+    def _repr_html_(self) -> str:
+        """A card, in notebooks."""
+        from .report.notebook import diagnosis_card
+
+        return diagnosis_card(self)
+
 
 def largest_rank(M: ObservedMatrix) -> int:
     """The largest rank worth trying: there are twice as many entries as parameters, and it is at most 30.

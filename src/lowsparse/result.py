@@ -159,3 +159,9 @@ class Result:
             f"Result({m} x {n}, rank {self.L.rank}, {self.S.nnz} outliers, {self.method} on {self.backend}: "
             f"{self.status.value} after {self.n_iter} iterations, {self.seconds:.3g} s)"
         )
+
+    def _repr_html_(self) -> str:
+        """A card, in notebooks."""
+        from .report.notebook import result_card
+
+        return result_card(self)

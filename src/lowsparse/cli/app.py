@@ -14,6 +14,7 @@ from .doctor import doctor
 from .failure import DEBUG, EXIT_CODES, framed
 from .methods import methods
 from .reproduce import reproduce
+from .video import video
 
 __all__ = ["app"]
 
@@ -21,7 +22,7 @@ ENDINGS = "\n".join(f"  {code:<4} {meaning}" for code, meaning in EXIT_CODES.ite
 EPILOG = f"\b\nExit codes:\n{ENDINGS}\n\nWith {DEBUG}=1 in the environment a failure shows where it happened."
 
 app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None, epilog=EPILOG)
-for command in (complete, demo, reproduce, bench, methods, doctor):
+for command in (video, complete, demo, reproduce, bench, methods, doctor):
     app.command()(framed(command))
 
 

@@ -191,8 +191,12 @@ def _leave(name: str, error: BaseException) -> NoReturn:
 
 @contextmanager
 def _warnings_in_one_line(name: str) -> Iterator[None]:
+    said: set[str] = set()  # once, from wherever it comes
+
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-        print(f"{name}: warning: {one_line(str(message))}", file=sys.stderr)
+        if (line := one_line(str(message))) not in said:
+            said.add(line)
+            print(f"{name}: warning: {line}", file=sys.stderr)
 
     with warnings.catch_warnings():
         warnings.showwarning = show

@@ -1,4 +1,4 @@
-"""What a signal does to a command: it stops like Ctrl-C, and never in the middle of a rename."""
+"""What a signal does to a command: it stops like Ctrl-C, or ends a stream, and never in the middle of a rename."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["TerminatedError", "stoppable", "uninterrupted"]
+__all__ = ["TerminatedError", "ending", "stoppable", "uninterrupted"]
 
 # What asks a process to end: a batch system or `timeout`, and a terminal that was closed (not on Windows)
 ASKING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -38,6 +38,29 @@ def stoppable() -> Iterator[None]:
         raise TerminatedError(number)
 
     with _handled(stop, ASKING):
+        yield
+
+
+@contextmanager
+def ending(asked: threading.Event) -> Iterator[None]:
+    """Let the first signal set an event, for work without an end of its own; the next one stops the command.
+
+    >>> asked = threading.Event()
+    >>> with ending(asked):
+    ...     signal.raise_signal(signal.SIGINT)
+    >>> asked.is_set()
+    True
+    """
+
+    def end(number: int, _: Any) -> None:
+        if not asked.is_set():
+            asked.set()
+        elif number in ASKING:
+            raise TerminatedError(number)
+        else:
+            raise KeyboardInterrupt
+
+    with _handled(end, [signal.SIGINT, *ASKING]):
         yield
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .markup import Markup, element, joined
 
-__all__ = ["area", "bars", "curve", "number", "seconds"]
+__all__ = ["area", "bars", "convergence", "curve", "number", "seconds"]
 
 Floats = NDArray[np.float64]
 MOST_POINTS = 600
@@ -37,6 +37,8 @@ def seconds(value: float) -> str:
     >>> [seconds(x) for x in (0.0004, 0.25, 12.34, 200, 8000)]
     ['0.4 ms', '250 ms', '12.3 s', '3 min 20 s', '2 h 13 min']
     """
+    if not math.isfinite(value):
+        return "–"
     if value < 0.9995:
         return f"{1000 * value:.3g} ms"
     if value < 59.95:
@@ -68,6 +70,23 @@ def curve(x: ArrayLike, y: ArrayLike, *, x_name: str, y_name: str, words: str) -
         y_name=y_name,
         words=words,
     )
+
+
+def convergence(trace: Mapping[str, ArrayLike]) -> tuple[str, Markup] | None:
+    """How L settled, in words and as a curve; None if the trace does not tell.
+
+    >>> words, drawn = convergence({"change": [0.1, 0.001]})
+    >>> words
+    'The relative change of L falls to 0.001 in 2 iterations.'
+    """
+    changes = np.asarray(trace.get("change", ()), dtype=np.float64)
+    drawn = np.isfinite(changes) & (changes > 0)
+    if not drawn.any():
+        return None
+    iterations = np.asarray(trace.get("iteration", np.arange(1, changes.size + 1)), dtype=np.float64)
+    last = number(float(changes[drawn][-1]))
+    words = f"The relative change of L falls to {last} in {changes.size} iterations."
+    return words, curve(iterations, changes, x_name="iteration", y_name="relative change of L", words=words)
 
 
 def bars(values: ArrayLike, names: Sequence[str], *, x_name: str, y_name: str, words: str) -> Markup:

@@ -17,7 +17,7 @@ Picture = bytes | NDArray[np.uint8]  # encoded already, or grey (H, W), or red, 
 SIGNATURES = {b"\xff\xd8\xff": "image/jpeg", b"\x89PNG\r\n\x1a\n": "image/png", b"RIFF": "image/webp"}
 BASE64 = 4 / 3  # characters a byte
 QUALITIES = (80, 70, 60, 50)  # of JPEG
-SAME = 2  # grey levels nobody sees the difference of
+SAME = 3  # grey levels nobody sees the difference of
 
 
 class Film:

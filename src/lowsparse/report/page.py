@@ -11,17 +11,16 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import files
 from .._version import __version__
 from ..diagnosis import Diagnosis
-from .charts import curve, number, seconds
+from .charts import convergence, number, seconds
 from .markup import Markup, element, embedded
 from .words import Remark, in_words
 
-__all__ = ["Run", "card", "columns", "icon", "meters", "pane", "write"]
+__all__ = ["Run", "card", "columns", "icon", "listed", "meters", "pane", "write"]
 
 ICONS = {  # outlines on 24 x 24
     "first": "M6 5v14M19 5l-10 7 10 7z",
@@ -160,6 +159,14 @@ def pane(name: str, words: str, picture: Markup) -> Markup:
     return element("figure", picture, caption, class_="pane")
 
 
+def listed(values: Mapping[str, object]) -> Markup:
+    """Names and what they stand for."""
+    pairs = [
+        element("div", element("dt", name), element("dd", _told(value), dir="auto")) for name, value in values.items()
+    ]
+    return element("dl", *pairs, class_="settings")
+
+
 def meters(rows: Sequence[tuple[object, float, str]]) -> Markup:
     """A table of names, bars as long as the numbers, and what to write behind them."""
     longest = max(length for _, length, _ in rows) or 1.0
@@ -216,14 +223,10 @@ def _trust(run: Run, reading: str) -> Markup | None:
 
 
 def _convergence(run: Run) -> Markup | None:
-    changes = np.asarray(run.trace.get("change", ()), dtype=np.float64)
-    drawn = np.isfinite(changes) & (changes > 0)
-    if not drawn.any():
+    drawn = convergence(run.trace)
+    if drawn is None:
         return None
-    iterations = np.asarray(run.trace.get("iteration", np.arange(1, changes.size + 1)), dtype=np.float64)
-    last = number(float(changes[drawn][-1]))
-    words = f"The relative change of L falls to {last} in {changes.size} iterations."
-    drawing = curve(iterations, changes, x_name="iteration", y_name="relative change of L", words=words)
+    words, drawing = drawn
     return card("Convergence", element("p", words, class_="quiet"), drawing)
 
 
@@ -237,13 +240,7 @@ def _times(run: Run) -> Markup | None:
 
 
 def _settings(run: Run) -> Markup | None:
-    if not run.settings:
-        return None
-    listed = [
-        element("div", element("dt", name), element("dd", _told(value), dir="auto"))
-        for name, value in run.settings.items()
-    ]
-    return card("Settings", element("dl", *listed, class_="settings"))
+    return card("Settings", listed(run.settings)) if run.settings else None
 
 
 def _told(value: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from .charts import area
 from .film import Film, inline, size
 from .markup import Markup, element, joined
-from .page import Run, icon, pane, write
+from .page import Run, card, icon, listed, pane, write
 
 __all__ = ["video_report"]
 
@@ -32,6 +33,7 @@ def video_report(
     *,
     density: ArrayLike,
     fps: float | None = None,
+    scores: Mapping[str, str] | None = None,
 ) -> None:
     """Write the report on a video, in the place of an earlier one.
 
@@ -47,6 +49,8 @@ def video_report(
         For every frame, also those without pictures, the share of its pixels in the foreground.
     fps
         Frames a second, of those that were looked at.
+    scores
+        How well it agrees with a truth that was given: names, and what to write behind them.
 
     Examples
     --------
@@ -85,7 +89,8 @@ def video_report(
         run,
         kind="video report",
         body=_player(film, shares, fps),
-        reading="Here a row is a pixel, a column is a frame, and an entry is a pixel of a frame.",
+        cards=[card("Against the truth", listed(scores))] if scores else (),
+        reading="Here a row is a frame, a column is a pixel, and an entry is a pixel of a frame.",
         scripts=["player.js"],
         data=data,
     )

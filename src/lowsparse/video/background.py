@@ -181,7 +181,7 @@ class Background:
         """v of each picture (n x r), and the share of the pixels asked that agree with it."""
         pixels, placement, turn = self._probe
         M = _columns(np.stack([picture.luma.ravel()[pixels] for picture in pictures], axis=1).astype(np.float32))
-        on_basis = placement.coefficients(M)
+        on_basis = placement.coefficients(M, self.result.backend)
         e = np.abs(placement.B @ on_basis.T - M.values.reshape(len(pictures), -1).T)
         explained = (e <= placement.c).mean(axis=0)
         v = on_basis @ turn.T
@@ -288,6 +288,7 @@ def learn(
     observe: float | None = None,
     length: int | None = None,
     random_state: int = 0,
+    backend: str = "auto",
     told: Told | None = None,
 ) -> Background:
     """The background of a video from a share of the pixels of its frames, which are gone through once.
@@ -304,6 +305,8 @@ def learn(
         How many frames there are, as far as known; for `observe`.
     random_state
         A seed for the choice of the pixels.
+    backend
+        Of the solve: see `lowsparse.solve`.
     told
         Called with the stage ("reading", "solving"), how much of it is done, and of how much.
 
@@ -326,7 +329,7 @@ def learn(
             told("reading", t + 1, length)
     if samples is None:
         raise TooFewError("there is no frame: a background needs several")
-    return fitted(samples, rank, told)
+    return fitted(samples, rank, backend, told)
 
 
 def check_rank(rank: int) -> None:
@@ -335,7 +338,7 @@ def check_rank(rank: int) -> None:
         raise ValueError(f"rank must be a whole number of 1 or more, not {rank!r}")
 
 
-def fitted(samples: Samples, rank: int, told: Told | None = None) -> Background:
+def fitted(samples: Samples, rank: int, backend: str = "auto", told: Told | None = None) -> Background:
     """The background that explains what was seen."""
     need = max(LEAST, 2 * rank)
     if samples.frames < need:
@@ -351,7 +354,7 @@ def fitted(samples: Samples, rank: int, told: Told | None = None) -> Background:
     rng = np.random.default_rng([samples.frames, looks.layout.blocks])
     enough = max(4000, math.ceil(PER_FRAME * rank / samples.share))
     some = np.sort(rng.permutation(looks.layout.blocks)[:enough])
-    result, v = _brightness(looks, some, rank, samples.frames)
+    result, v = _brightness(looks, some, rank, samples.frames, backend)
     level = _level(looks, some, v)
     return regressed(looks, v, level, result, samples.entries, told)
 
@@ -398,7 +401,7 @@ def _looked(v: Single, times: NDArray[np.int64]) -> Single:
     return np.moveaxis(v[times], -1, 0).copy()
 
 
-def _brightness(looks: Looks, blocks: NDArray[np.intp], rank: int, frames: int) -> tuple[Result, Single]:
+def _brightness(looks: Looks, blocks: NDArray[np.intp], rank: int, frames: int, backend: str) -> tuple[Result, Single]:
     """v (frames x r), from a pixel of each of these blocks."""
     times, x = looks.times(blocks), looks.values(blocks)[0]
     new = np.ones(times.shape, bool)
@@ -406,7 +409,7 @@ def _brightness(looks: Looks, blocks: NDArray[np.intp], rank: int, frames: int) 
     seen, rows = np.unique(times[new], return_inverse=True)
     indptr = np.concatenate([[0], np.cumsum(new.sum(axis=1))])
     M = ObservedMatrix(indptr, rows.astype(np.int32), x[new], (seen.size, blocks.size))
-    result = solve(M, rank)
+    result = solve(M, rank, backend=backend)
     V = result.L.U * np.where(result.L.U.sum(axis=0) < 0, -1, 1)
     bright = V[V[:, 0] > 0.1 * V[:, 0].max(), 0]
     V /= np.median(bright) if rank == 1 and bright.size else np.sqrt(np.mean(V**2)) or 1.0

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..files import write
-from .frames import open_av
+from .frames import as_file, open_av
 from .pictures import Picture
 
 __all__ = ["Film", "codec", "write_picture"]
@@ -126,7 +126,7 @@ class Film:
 
     def _encode(self) -> None:
         stream = None
-        with self.av.open(str(self.beside), "w", format="mp4", options={"movflags": "faststart"}) as container:
+        with self.av.open(as_file(str(self.beside)), "w", format="mp4", options={"movflags": "faststart"}) as container:
             k = 0
             while (picture := self._next()) is not None and not self._given_up:
                 if stream is None:

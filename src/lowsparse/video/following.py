@@ -57,6 +57,8 @@ class Follower:
         The share of the pixels of each frame that is looked at; what is remembered goes back 30 / observe frames.
     random_state
         A seed for the choice of the pixels.
+    backend
+        Of the solve: see `lowsparse.solve`.
     """
 
     def __init__(
@@ -67,12 +69,14 @@ class Follower:
         threshold: float = THRESHOLD,
         clean: int = 1,
         random_state: int = 0,
+        backend: str = "auto",
     ) -> None:
         if not 0 < observe <= 1:
             raise ValueError(f"observe must be a share above 0 and up to 1 (0.1 is 10 %), not {observe!r}")
         check_rank(rank)
         check_separation(threshold, clean)
         self.rank, self.observe, self.threshold, self.clean = rank, observe, threshold, clean
+        self.backend = backend
         self.rng = np.random.default_rng(random_state)
         self._separator: Separator | None = None
         self.scenes: list[int] = []  # the numbers of the frames with which they began
@@ -128,7 +132,7 @@ class Follower:
 
     def _begin(self) -> Iterator[Separated]:
         """The scene is known from its first frames."""
-        self._separator = self._with(fitted(self._samples, self.rank))
+        self._separator = self._with(fitted(self._samples, self.rank, self.backend))
         self.scenes.append(self._first[0].number)
         self._samples.share = self.observe
         placed = self._place(self._first)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from .pictures import Grey, Picture, Region
 
-__all__ = ["PICTURES", "Frame", "Frames", "NoVideoError", "open_av", "read_picture"]
+__all__ = ["PICTURES", "Frame", "Frames", "NoVideoError", "as_file", "open_av", "read_picture"]
 
 PICTURES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 RATE = Fraction(25)  # frames a second of what does not say
@@ -202,7 +202,7 @@ def _checked_region(region: Region) -> Region:
 
 def _reader(source: str, colour: bool, whole: bool, replay: bool) -> Reader:
     path = Path(source)
-    if source == "-" or "://" in source or source.startswith("pipe:"):
+    if source == "-" or _is_address(source):
         return _File("pipe:0" if source == "-" else source, colour, whole, keep=replay)
     if not path.exists():
         pictures = _in_order(Path(name) for name in glob.glob(source)) if glob.has_magic(source) else []
@@ -335,7 +335,7 @@ class _File:
         self.kept: tempfile.TemporaryDirectory[str] | None = None
         self.length: int | None = None
         self.rate = RATE
-        if not keep and "://" not in source and not source.startswith("pipe:"):  # else it might be read only once
+        if not keep and not _is_address(source):  # else it might be read only once
             with self._open(source):
                 pass
 
@@ -343,8 +343,9 @@ class _File:
     def _open(self, source: str) -> Iterator[tuple[Any, Any]]:
         """The container and its video stream."""
         av = open_av()
+        remote = _is_address(source)
         try:
-            container = av.open(source, timeout=PATIENCE) if "://" in source else av.open(source)
+            container = av.open(source, timeout=PATIENCE) if remote else av.open(as_file(source))
         except (av.error.FFmpegError, OSError) as error:
             raise NoVideoError(f"{self.source} cannot be read as a video: {error.strerror or error}") from error
         with container:
@@ -413,6 +414,15 @@ class _File:
         planes = frame.reformat(*size, format="yuvj420p")
         luma, *chroma = (_plane(plane) for plane in planes.planes)
         return Picture(luma, np.stack(chroma))
+
+
+def as_file(path: str) -> str:
+    """A path as FFmpeg takes it for one, whatever is in the name: what is before a colon could be a protocol."""
+    return f"file:{path}"
+
+
+def _is_address(source: str) -> bool:
+    return "://" in source or source.startswith("pipe:")
 
 
 def _plane(plane: Any) -> Grey:

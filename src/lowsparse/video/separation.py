@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -76,6 +78,8 @@ def separate_video(
     films: Sequence[str] = tuple(FILMS),
     truth: str | os.PathLike[str] | None = None,
     random_state: int = 0,
+    backend: str = "auto",
+    until: threading.Event | None = None,
     told: Told | None = None,
     watch: Callable[[Separated], object] | None = None,
 ) -> Separation:
@@ -88,7 +92,7 @@ def separate_video(
     folder
         Where to write `background.png`, the usual background, and the `films`, frame by frame. They appear at the end,
         all of them, in the place of earlier ones; after an error or Ctrl-C none does.
-    rank, observe, random_state
+    rank, observe, random_state, backend
         Of the background: see `lowsparse.video.background.learn`.
     stream
         Follow the scene instead of learning one background from the whole video: see `lowsparse.video.following`. Every
@@ -100,6 +104,8 @@ def separate_video(
         Of `background.mp4`, `mask.mp4` and `cutout.mp4`, which to write.
     truth
         Masks or a clean background to compare with: see `lowsparse.video.truth.read_truth`.
+    until
+        A stream ends when it is set, as if there were no more frames.
     told
         Called with the stage ("reading", "solving", "writing"), how much of it is done, and of how much (or None).
     watch
@@ -127,9 +133,15 @@ def separate_video(
         flow: _Learnt | _Followed
         if stream:
             share = SHARE if observe is None else observe
-            flow = _Followed(
-                frames, Follower(rank=rank, observe=share, random_state=random_state, threshold=threshold, clean=clean)
+            follower = Follower(
+                rank=rank,
+                observe=share,
+                threshold=threshold,
+                clean=clean,
+                random_state=random_state,
+                backend=backend,
             )
+            flow = _Followed(frames, follower, until or threading.Event())
         else:
             found = learn(
                 ahead(frames),
@@ -137,6 +149,7 @@ def separate_video(
                 observe=observe,
                 length=frames.length,
                 random_state=random_state,
+                backend=backend,
                 told=clock.tell,
             )
             flow = _Learnt(frames, found, threshold, clean)
@@ -176,13 +189,13 @@ class _Learnt:
 class _Followed:
     """The frames of a video whose background is followed, separated."""
 
-    def __init__(self, frames: Frames, follower: Follower) -> None:
-        self.frames, self.follower = frames, follower
+    def __init__(self, frames: Frames, follower: Follower, until: threading.Event) -> None:
+        self.frames, self.follower, self.until = frames, follower, until
         self.length = frames.length
         self.observe, self.scenes = follower.observe, follower.scenes
 
     def __iter__(self) -> Iterator[Separated]:
-        for frame in ahead(self.frames):
+        for frame in ahead(self.frames, until=self.until):
             yield from self.follower.take(frame)
         yield from self.follower.finish()
 
@@ -198,9 +211,8 @@ class _Record:
         self.folder = folder
         self.films = {name: Film(folder / name, rate=rate, calm=name == CALM) for name in FILMS if name in films}
         self.stack = ExitStack()
-        self.numbers: list[int] = []
-        self.rows: list[tuple[float, float, float]] = []  # time, share, explained
-        self.coefficients: list[Float] = []
+        self.numbers = array("q")
+        self.rows = array("d")  # of each frame its time, share, what is explained, and v: a stream may be long
         self.still: Picture | None = None
 
     def __enter__(self) -> _Record:
@@ -218,8 +230,7 @@ class _Record:
         for name, film in self.films.items():
             film.write(FILMS[name](one))
         self.numbers.append(one.frame.number)
-        self.rows.append((one.frame.time, one.share, one.explained))
-        self.coefficients.append(one.coefficients)
+        self.rows.extend((one.frame.time, one.share, one.explained, *one.coefficients))
 
     def finish(self, still: Picture) -> None:
         """Complete the films, before the first gets its name; and write the still."""
@@ -231,7 +242,7 @@ class _Record:
     def separation(self, frames: Frames, flow: _Learnt | _Followed, scores: Scores, clock: _Clock) -> Separation:
         """All that was found."""
         assert self.still is not None
-        times, shares, explained = np.array(self.rows).T
+        times, shares, explained, *coefficients = np.array(self.rows).reshape(len(self.numbers), -1).T
         return Separation(
             files=[self.folder / name for name in (STILL, *self.films)],
             shape=self.still.shape,
@@ -239,10 +250,10 @@ class _Record:
             rate=frames.rate,
             skipped=frames.skipped,
             observe=flow.observe,
-            numbers=self.numbers,
+            numbers=self.numbers.tolist(),
             times=times,
             shares=shares,
-            coefficients=np.array(self.coefficients),
+            coefficients=np.stack(coefficients, axis=1),
             explained=explained,
             scenes=flow.scenes,
             background=flow.background,

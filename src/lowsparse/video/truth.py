@@ -118,7 +118,9 @@ class Scores:
     def summary(self, still: Picture | None = None) -> dict[str, float]:
         """The scores by name: of the masks, and of the background if it is known."""
         scores: dict[str, float] = {}
-        if self.truth.masks:
+        if self.truth.masks and not self.masks:
+            scores = {"masks": 0.0}  # they are of other frames
+        elif self.truth.masks:
             missed = self._found + self._true
             best = 2 * self._above(1) / np.maximum(self._above(0) + self._above(1) + self._true, 1)
             k = int(np.argmax(best))

@@ -1,0 +1,124 @@
+"""What the pages of docs/ show is so: their Python runs, their commands exist, their links lead somewhere."""
+
+import io
+import re
+import shlex
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import pytest
+import typer
+
+from lowsparse.cli.app import app
+from lowsparse.cli.failure import EXIT_CODES
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+if not DOCS.is_dir():
+    pytest.skip("a source distribution has no docs", allow_module_level=True)
+
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+ELSEWHERE = ("add-a-method.md", "which-estimator.md")  # test_readme.py runs them, and looks at what they print
+COMMANDS = typer.main.get_command(app).commands
+
+
+def blocks(page, language):
+    """What stands between fences, with its line, and what follows until the next."""
+    text = page.read_text(encoding="utf-8")
+    fenced = re.compile(rf"^```{language}\n(.*?)^```$(.*?)(?=^```|\Z)", flags=re.MULTILINE | re.DOTALL)
+    return [(text.count("\n", 0, found.start()) + 1, found[1], found[2]) for found in fenced.finditer(text)]
+
+
+PYTHON = [
+    pytest.param(page, code, after, id=f"{page.name}:{line}")
+    for page in PAGES[1:]
+    if page.name not in ELSEWHERE
+    for line, code, after in blocks(page, "python")
+]
+SHELL = [
+    pytest.param(line, id=f"{page.name}:{number + 1 + k}")
+    for page in PAGES
+    for number, code, _ in blocks(page, "sh")
+    for k, line in enumerate(code.splitlines())
+]
+
+
+@pytest.mark.parametrize(("page", "code", "after"), PYTHON)
+def test_python_runs_and_draws_its_picture(page, code, after, tmp_path, monkeypatch):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    monkeypatch.chdir(tmp_path)
+    printed = io.StringIO()
+    try:
+        with redirect_stdout(printed):
+            exec(compile(code, page.name, "exec"), {})
+    finally:
+        pyplot.close("all")
+    assert printed.getvalue().strip()
+    for name in re.findall(r'savefig\("([^"]+)"\)', code):
+        assert (tmp_path / name).stat().st_size > 5000
+        assert f"](images/{name})" in after
+        assert (DOCS / "images" / name).exists()
+
+
+@pytest.mark.parametrize("line", SHELL)
+def test_commands_and_options_exist(line):
+    for words in simple_commands(line):
+        if words[:2] == ["python", "-m"]:
+            assert words[2] in ("pip", "pytest") or (ROOT / words[2].replace(".", "/")).with_suffix(".py").exists()
+            continue
+        assert words[0] == "lowsparse"
+        if words[1].startswith("--"):
+            continue
+        known = {option for each in COMMANDS[words[1]].params for option in each.opts} | {"--help"}
+        assert {word for word in words[2:] if word.startswith("--")} <= known
+
+
+def simple_commands(line):
+    """The words of the commands of a line."""
+    words, found = shlex.split(line, comments=True), [[]]
+    for word in words:
+        if word in ("&&", "|"):
+            found.append([])
+        elif word == ">":
+            break
+        else:
+            found[-1].append(word)
+    return [each for each in found if each]
+
+
+def test_a_command_that_does_not_exist_is_noticed():
+    with pytest.raises(AssertionError):
+        test_commands_and_options_exist("lowsparse doctor --jsonn > out  # a comment")
+    with pytest.raises(KeyError):
+        test_commands_and_options_exist("lowsparse doktor")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_a_page_with_options_that_exist(name):
+    page = (DOCS / f"{name}.md").read_text(encoding="utf-8")
+    assert page.startswith(f"# lowsparse {name}\n")
+    assert f"]({name}.md)" in (DOCS / "index.md").read_text(encoding="utf-8")
+    assert f"](docs/{name}.md)" in PAGES[0].read_text(encoding="utf-8")
+    assert "xit code" in page
+    known = {option for each in COMMANDS[name].params for option in each.opts} | {"--help"}
+    inline = re.findall(r"`[^`]*`", re.sub(r"^```.*?^```$", "", page, flags=re.MULTILINE | re.DOTALL))
+    assert set(re.findall(r"--[a-z][a-z-]*", " ".join(inline))) <= known
+
+
+def test_the_exit_codes_are_on_the_first_page():
+    page = (DOCS / "index.md").read_text(encoding="utf-8")
+    assert {int(code) for code in re.findall(r"^\| (\d+) \|", page, flags=re.MULTILINE)} == set(EXIT_CODES)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if not re.match(r"https?://", target):
+            assert (page.parent / target.partition("#")[0]).exists(), target
+
+
+def test_pictures_are_small_and_used():
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    for picture in (DOCS / "images").iterdir():
+        assert picture.stat().st_size < 150_000
+        assert f"images/{picture.name})" in text
