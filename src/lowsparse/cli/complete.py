@@ -285,7 +285,7 @@ def _facts(table: Table, model: Imputation, done: Completed, *, every: bool, cle
         "flagged": flagged,
         "replaced": flagged if clean else 0,
         "rank": model.rank,
-        "converged": model.result.converged,
+        "converged": model.converged,
     }
 
 
@@ -347,8 +347,11 @@ def _told(table: Table) -> str:
 def _trust(table: Table, model: Imputation) -> list[report.Remark]:
     """How well the entries determine what was filled, for somebody who does not know the method."""
     M, result = table.M, model.result
-    met = f"The method {'met' if result.converged else 'has not met'} its own test: {result.message}."
-    said = [report.Remark(met, result.converged)]
+    if model.converged and not result.converged:
+        met = "Two methods agree on what is missing."
+    else:
+        met = f"The method {'met' if model.converged else 'has not met'} its own test: {result.message}."
+    said = [report.Remark(met, model.converged)]
     before, after = model.width / EFFICIENT, result.noise if result.held_out is None else result.held_out
     if before > 0:
         kind = "Entries that were kept aside" if result.held_out is not None else "The entries"

@@ -200,7 +200,7 @@ class RobustImputer(TransformerMixin, BaseEstimator):
         self.rank_ = self.model_.rank
         result = self.model_.result
         self.n_iter_ = result.n_iter
-        if not result.converged:
+        if not self.model_.converged:
             warnings.warn(f"RobustImputer: {result.status.value}: {result.message}", ConvergenceWarning, stacklevel=3)
         return samples
 
