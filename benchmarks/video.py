@@ -4,9 +4,9 @@
 
 Time: the whole process, from vtest.avi to films and report, and a process that decodes the file with PyAV and encodes
 it with libx264 as it is set by default; in turns, the medians count, and the memory is the most a process held.
-Masks: the best F1 over all thresholds, from 10 % of the pixels, and of the distance to the per-pixel median of all pixels
-of all frames, as it is or smoothed by a median filter like ours, whichever is better. Scenes are the `.npz` files with
-masks (`gt`, `gt_frame_id`), and made-up ones whose masks are known.
+Masks: the best F1 over all thresholds, from 10 % of the pixels, and of the distance to the median of all frames at each
+pixel, as it is or smoothed by a median filter like ours, whichever is better. Scenes are the `.npz` files with masks
+(`gt`, `gt_frame_id`), and made-up ones whose masks are known.
 """
 
 from __future__ import annotations
