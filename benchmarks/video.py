@@ -131,19 +131,9 @@ def masks(paths: Iterator[Path], folder: Path) -> str:
 
 def of_lowsparse(path: Path, out: Path) -> dict[str, float]:
     """Our scores, from the command."""
-    command = [
-        sys.executable,
-        "-m",
-        "lowsparse",
-        "video",
-        str(path),
-        *OPTIONS,
-        "--truth",
-        str(path),
-        "--json",
-        "--quiet",
-    ]
-    done = subprocess.run([*command, "--out", str(out)], check=True, capture_output=True, text=True)
+    options = [*OPTIONS, "--truth", str(path), "--out", str(out), "--json", "--quiet"]
+    command = [sys.executable, "-m", "lowsparse", "video", str(path), *options]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
     return dict(json.loads(done.stdout)["scores"])
 
 
