@@ -673,5 +673,5 @@ def test_truths_that_are_none(tmp_path):
         read_truth(tmp_path / "other.npz")
     scores = Scores(Truth({0: np.zeros((3, 3), np.uint8)}))
     one = next(learn(as_frames(np.full((5, 8, 8), 90))).separate(as_frames(np.full((1, 8, 8), 90))))
-    with pytest.raises(ValueError, match="3 x 3 and 8 x 8"):
+    with pytest.raises(ValueError, match="3 x 3 pixels, the frame 8 x 8"):
         scores.add(one, np.zeros((8, 8), np.float32))
