@@ -114,7 +114,7 @@ def test_every_kind_of_source(source, out, colour, folder, scene, here, command)
     assert facts["in_front"]["median"] == pytest.approx(np.median(scene[1].mean(axis=(1, 2))), abs=0.03)
     found = read_picture(Path(out, "background.png"))
     truth = Picture.of_rgb(scene[2]).luma if colour else scene[2].mean(axis=2)
-    assert np.mean(np.abs(found.luma - truth) > 12) < 0.02
+    assert np.mean(np.abs(found.luma.astype(int) - truth) > 12) < 0.02
     masks = np.stack([frame.picture.luma > 127 for frame in Frames(Path(out, "mask.mp4"))])
     assert ls.metrics.f1(masks, scene[1]) > 0.85
 
@@ -446,8 +446,8 @@ def test_ctrl_c_leaves_nothing_and_says_how_to_go_on(here):
 def test_ctrl_c_ends_a_stream_and_keeps_what_was_found(number, here):
     """A camera that sends frames, until it makes one wait."""
     clip = ls.datasets.moving_blocks(90, H, W, random_state=6)
-    film = encode(here / "film.mjpeg", clip.frames, codec="mjpeg", format="mjpeg").read_bytes()
-    (here / "film.mjpeg").unlink()
+    film = encode(here / "film.ts", clip.frames, codec="mpeg2video").read_bytes()
+    (here / "film.ts").unlink()
     ours, theirs = os.pipe()
     child = subprocess.Popen(
         [sys.executable, "-m", "lowsparse", "video", "-", "--stream", "--json"],
