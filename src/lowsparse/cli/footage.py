@@ -58,6 +58,7 @@ SHOWN = {  # of the settings
     "clean": "Cleaned within (pixels)",
     "random_state": "Seed",
 }
+TRIVIAL = {"start": 0, "every": 1, "shrink": 1}
 WIDTH = 480  # pixels of a picture in the report, at most
 
 
@@ -197,13 +198,14 @@ def _text(job: Job, done: Separation, notes: list[str]) -> str:
 
 
 def _report(path: Path, job: Job, done: Separation, film: Film, notes: list[str]) -> None:
+    told = [name for name, value in job.settings.items() if value not in (None, TRIVIAL.get(name))]
     shown = {
         "Source": job.name,
         "Rank": done.background.rank,
         "Pixels looked at": f"{percent(done.observe)} of each frame",
         "Looks at each pixel": done.background.looks,
         "Background": "follows the scene" if job.stream else "learnt from all frames",
-        **{words: job.settings[name] for name, words in SHOWN.items() if job.settings.get(name) is not None},
+        **{words: job.settings[name] for name, words in SHOWN.items() if name in told},
         "Method": done.background.result.method,
         "Backend": done.background.result.backend,
     }
