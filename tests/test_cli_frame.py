@@ -605,7 +605,7 @@ def test_extras_are_those_of_the_project():
     assert {"cli", "plot", "video"} <= found.keys()
     assert not {"all", "test", "bench"} & found.keys()
     assert found["plot"] == ["matplotlib"]
-    assert set(found["cli"]) == {"typer", "rich"}
+    assert set(found["cli"]) == {"typer", "rich", "pillow"}
     assert extras.extra_of("matplotlib.figure") == "plot"
 
 
