@@ -143,6 +143,11 @@ def test_what_of_it_is_read(folder, here, command):
     assert "(9, 7, 41, 32)" in page
 
 
+def test_a_picture_that_is_all_width(here, command):
+    np.save("wide.npy", np.random.default_rng(1).integers(0, 256, (5, 3, 2000)).astype(np.uint8))
+    assert command("video", "wide.npy", "-q")[0] == 0
+
+
 def test_rank_threshold_and_clean_reach_the_engine(folder, here, command):
     shares = {}
     for name, options in {

@@ -157,7 +157,8 @@ class _Moments:
 
 
 def _small(picture: Picture) -> NDArray[np.uint8]:
-    small = picture.shrunken(-(-picture.shape[1] // WIDTH))
+    H, W = picture.shape
+    small = picture.shrunken(min(-(-W // WIDTH), H))
     return small.luma if small.chroma is None else small.rgb()
 
 
@@ -190,7 +191,9 @@ def _facts(job: Job, done: Separation) -> dict[str, Any]:
 
 
 def _text(job: Job, done: Separation, notes: list[str]) -> str:
-    lines = [f"{job.name}: {_size(done)}", f"{_looked(done)}; {_in_front(done)}", *notes]
+    looked = f"looked at {percent(done.observe)} of the pixels of each frame"
+    often = "" if job.stream else f", {done.background.looks} times at each"
+    lines = [f"{job.name}: {_size(done)}", f"{looked}{often}; {_in_front(done)}", *notes]
     if done.scores:
         lines += ["", columns([list(pair) for pair in _scores(done).items()], left=(0,))]
     listed = [[str(job.out / name), words] for name, words in WORDS.items()]
@@ -260,10 +263,6 @@ def _share(done: Separation) -> str:
 def _size(done: Separation) -> str:
     seconds = duration(len(done) / float(done.rate))
     return f"{len(done):,} frames of {done.shape[1]} x {done.shape[0]} pixels in {_colour(done)}, {seconds}"
-
-
-def _looked(done: Separation) -> str:
-    return f"looked at {percent(done.observe)} of the pixels of each frame, {done.background.looks} times at each"
 
 
 def _in_front(done: Separation) -> str:
