@@ -6,6 +6,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 from importlib import resources
 from pathlib import Path
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 import lowsparse as ls
 from conftest import PATH, interruptible
 from lowsparse.cli import video
+from lowsparse.cli.signals import ending
 from lowsparse.video import Frames
 from lowsparse.video.film import write_picture
 from lowsparse.video.frames import read_picture
@@ -479,6 +481,15 @@ def test_ctrl_c_ends_a_stream_and_keeps_what_was_found(number, here):
     assert names(facts["out"]) == NAMES
     assert len(list(Frames(Path(facts["out"], "mask.mp4")))) == facts["frames"] >= 60
     assert "the stream was ended" in Path(facts["report"]).read_text("utf-8").lower()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_stops_a_stream_that_is_ending(number):
+    asked = threading.Event()
+    with pytest.raises(KeyboardInterrupt), ending(asked):
+        signal.raise_signal(number)
+        assert asked.is_set()
+        signal.raise_signal(number)
 
 
 # ---------------------------------------------------------------------- the truth

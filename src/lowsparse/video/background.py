@@ -57,7 +57,7 @@ __all__ = [
 ]
 
 PER_FRAME = 400  # pixels of each frame from which v is learnt, for each rank
-TILE = 2048  # blocks that are regressed together
+TILE = 1024  # blocks that are regressed together: larger arrays come from the system, page by page
 TURNS = 4  # of the weights
 CANDIDATES, OTHERS = 12, 40  # looks that may be the usual one, and looks it is compared with
 WIDE = np.float32(1.5)  # times c, to begin with
