@@ -266,8 +266,9 @@ def _size(done: Separation) -> str:
 
 
 def _in_front(done: Separation) -> str:
-    peak = done.numbers[_peak(done)]
-    return f"in front: {percent(_median(done))} as a rule, at most {percent(float(done.shares.max()))} (frame {peak})"
+    k = _peak(done)
+    after = duration(float(done.times[k]))
+    return f"in front: {percent(_median(done))} as a rule, at most {percent(float(done.shares[k]))} (after {after})"
 
 
 def _colour(done: Separation) -> str:
