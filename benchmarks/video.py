@@ -53,12 +53,12 @@ Measured = tuple[float, float]  # seconds, megabytes
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=DATA, help="folder with vtest.avi and scenes with masks")
-    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--repeat", type=int, default=3, help="runs of each, whose median counts; 0: masks only")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        if (options.data / FILM).exists():
+        if options.repeat and (options.data / FILM).exists():
             print(times(options.data / FILM, Path(folder), options.repeat), end="\n\n")
-        else:
+        elif options.repeat:
             print(f"there is no {options.data / FILM}: no times\n")
         print(masks(scenes(options.data, Path(folder)), Path(folder)))
 
