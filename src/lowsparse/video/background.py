@@ -66,7 +66,7 @@ COVERED = 0.3  # the quantile of the residuals that tells the noise: a pixel may
 QUIET = 0.5  # grey levels: less noise than this is not believed
 UNSEEN = np.array([10.0, 5.0])  # levels of luma and of chroma that nobody sees
 PROBES = 4096  # pixels by which a frame is placed, for each rank
-THRESHOLD = 1.25
+THRESHOLD = 1.5
 TOGETHER = 16  # frames that are placed at once
 EXPLAINED = 0.25  # of the probes: a frame with fewer has the usual brightness
 
