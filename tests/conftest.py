@@ -134,3 +134,19 @@ def python(code, *, timeout=60, check=True, **environment):
     if check:
         assert done.returncode == 0, done.stderr
     return done
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """The command line in this process: exit code, stdout, stderr."""
+
+    def call(*arguments):
+        from lowsparse.cli import main
+
+        monkeypatch.setattr(sys, "argv", ["lowsparse", *map(str, arguments)])
+        with pytest.raises(SystemExit) as left:
+            main()
+        said = capsys.readouterr()
+        return left.value.code or 0, said.out, said.err
+
+    return call

@@ -220,6 +220,13 @@ def test_a_tenth_of_the_pixels_separates_as_well_as_the_median_of_all():
     assert metrics.best_f1(ours, moving[which])[0] >= all_pixels
 
 
+def test_what_often_covers_a_pixel_is_not_its_noise():
+    _, frames = scene(T=200, H=80, W=100, seed=8)
+    frames[106:, 10:30, 10:40] += 40  # for almost half of the time
+    found = learn(as_frames(np.clip(frames, 0, 255)), observe=0.1)
+    assert found.noise[12:28, 12:38].mean() < 8  # 20 if the median of the residuals tells it
+
+
 def test_waving_trees():
     path = DATA / "wallflower_wavingtrees287.npz"
     if not path.exists():
@@ -673,5 +680,5 @@ def test_truths_that_are_none(tmp_path):
         read_truth(tmp_path / "other.npz")
     scores = Scores(Truth({0: np.zeros((3, 3), np.uint8)}))
     one = next(learn(as_frames(np.full((5, 8, 8), 90))).separate(as_frames(np.full((1, 8, 8), 90))))
-    with pytest.raises(ValueError, match="3 x 3 and 8 x 8"):
+    with pytest.raises(ValueError, match="3 x 3 pixels, the frame 8 x 8"):
         scores.add(one, np.zeros((8, 8), np.float32))

@@ -236,3 +236,20 @@ def test_the_setting_that_predicts_best_is_taken(module):
     imputer = module("imputers").Imputer("", lambda given, ratings, setting: X + setting, settings=(0.5, -0.1, 0.2))
     assert imputer.choose(X, False, seconds=60.0) == (-0.1, 3)
     assert imputer.choose(X, False, seconds=0.0) == (0.5, 1)
+
+
+def test_video_masks_are_compared_with_the_median(module, tmp_path):
+    """The median of a scene in which nothing moves but one block is the scene, and its mask the truth."""
+    pytest.importorskip("av", reason="needs the extra `video`")
+    frames = np.full((40, 32, 48), 90, np.uint8)
+    moving = np.zeros((40, 32, 48), bool)
+    for t in range(40):
+        moving[t, 8:20, t : t + 6] = True
+    frames[moving] = 200
+    path = tmp_path / "scene.npz"
+    np.savez(path, frames=frames, frame_id=np.arange(40), gt=255 * moving[20:21].astype(np.uint8), gt_frame_id=[20])
+    video = module("video")
+    assert video.of_median(path) == 1
+    assert 0.9 < video.of_lowsparse(path, tmp_path / "out")["best_f1"] < 1  # corners are smoothed away
+    assert "MISSED" in video.masks(iter([path]), tmp_path / "again")
+    assert video.measured([sys.executable, "-c", "x = bytearray(200_000_000)"])[1] > 200

@@ -162,7 +162,7 @@ def test_bad_environment_is_one_line(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("missing", ["typer", "rich", "matplotlib"])
+@pytest.mark.parametrize("missing", ["typer", "rich", "matplotlib", "PIL"])
 def test_without_the_extra_one_line_names_it(missing, tmp_path):
     hidden = (
         "import sys\n"
@@ -175,7 +175,7 @@ def test_without_the_extra_one_line_names_it(missing, tmp_path):
         "main()\n"
     )
     done = subprocess.run([sys.executable, "-c", hidden], cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert_fails(done, 1, missing, "lowsparse[cli]")
+    assert_fails(done, 1, {"PIL": "pillow"}.get(missing, missing), "lowsparse[cli]")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for a child there")

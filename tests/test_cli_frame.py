@@ -23,7 +23,7 @@ from scipy import sparse
 import lowsparse as ls
 from conftest import PATH, interruptible, python
 from lowsparse import solvers, sweeps
-from lowsparse.cli import extras, main, probes
+from lowsparse.cli import extras, probes
 from lowsparse.cli.failure import EXIT_CODES, CommandError, advise, explain
 from lowsparse.cli.folder import output_file, output_folder
 from lowsparse.cli.methods import Card, parameters_of
@@ -35,20 +35,6 @@ from lowsparse.tables import read_table
 from test_cli import assert_fails, run
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="signals, links and pseudo-terminals of POSIX")
-
-
-@pytest.fixture
-def command(monkeypatch, capsys):
-    """The command line in this process: exit code, stdout, stderr."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["lowsparse", *map(str, arguments)])
-        with pytest.raises(SystemExit) as left:
-            main()
-        said = capsys.readouterr()
-        return left.value.code or 0, said.out, said.err
-
-    return call
 
 
 def framed(body, *, cwd, **environment):
@@ -620,7 +606,7 @@ def test_extras_are_those_of_the_project():
     assert {"cli", "plot", "video"} <= found.keys()
     assert not {"all", "test", "bench"} & found.keys()
     assert found["plot"] == ["matplotlib"]
-    assert set(found["cli"]) == {"typer", "rich"}
+    assert set(found["cli"]) == {"typer", "rich", "pillow"}
     assert extras.extra_of("matplotlib.figure") == "plot"
 
 

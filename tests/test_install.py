@@ -74,6 +74,7 @@ def test_the_source_distribution_holds_all_a_build_needs_and_nothing_else(copy, 
         names = {name.split("/", 1)[1] for name in tar.getnames() if "/" in name}
     wanted = ["pyproject.toml", "CMakeLists.txt", "LICENSE", "README.md", "cpp/bindings.cpp", "cpp/sweep.hpp"]
     wanted += ["src/lowsparse/__init__.py", "src/lowsparse/py.typed", "src/lowsparse/_core.pyi", "tests/conftest.py"]
+    wanted += ["src/lowsparse/data/vtest.mp4", "src/lowsparse/data/README.txt", "src/lowsparse/report/assets/style.css"]
     assert not set(wanted) - names
     built = [name for name in names if name.endswith((".so", ".pyd", ".pyc")) or name.startswith("build/")]
     assert not built

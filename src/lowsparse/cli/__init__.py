@@ -10,12 +10,12 @@ from .text import let_go, spell_out
 
 __all__ = ["main"]
 
-NEEDED = ("typer", "rich", "matplotlib")  # of the extra
+NEEDED = {"typer": "typer", "rich": "rich", "matplotlib": "matplotlib", "PIL": "pillow"}  # of the extra
 
 
 def main() -> NoReturn:
     """Run the command line and leave with its exit code; `lowsparse --help` says what they mean."""
-    missing = [name for name in NEEDED if find_spec(name) is None]
+    missing = [package for module, package in NEEDED.items() if find_spec(module) is None]
     if missing:
         _leave(f"the command line needs {', '.join(missing)}: python -m pip install 'lowsparse[cli]'", 1)
     try:

@@ -58,6 +58,7 @@ SHOWN = {  # of the settings
     "clean": "Cleaned within (pixels)",
     "random_state": "Seed",
 }
+TRIVIAL = {"start": 0, "every": 1, "shrink": 1}
 WIDTH = 480  # pixels of a picture in the report, at most
 
 
@@ -156,7 +157,8 @@ class _Moments:
 
 
 def _small(picture: Picture) -> NDArray[np.uint8]:
-    small = picture.shrunken(-(-picture.shape[1] // WIDTH))
+    H, W = picture.shape
+    small = picture.shrunken(min(-(-W // WIDTH), H))
     return small.luma if small.chroma is None else small.rgb()
 
 
@@ -189,7 +191,9 @@ def _facts(job: Job, done: Separation) -> dict[str, Any]:
 
 
 def _text(job: Job, done: Separation, notes: list[str]) -> str:
-    lines = [f"{job.name}: {_size(done)}", f"{_looked(done)}; {_in_front(done)}", *notes]
+    looked = f"looked at {percent(done.observe)} of the pixels of each frame"
+    often = "" if job.stream else f", {done.background.looks} times at each"
+    lines = [f"{job.name}: {_size(done)}", f"{looked}{often}; {_in_front(done)}", *notes]
     if done.scores:
         lines += ["", columns([list(pair) for pair in _scores(done).items()], left=(0,))]
     listed = [[str(job.out / name), words] for name, words in WORDS.items()]
@@ -197,13 +201,14 @@ def _text(job: Job, done: Separation, notes: list[str]) -> str:
 
 
 def _report(path: Path, job: Job, done: Separation, film: Film, notes: list[str]) -> None:
+    told = [name for name, value in job.settings.items() if value not in (None, TRIVIAL.get(name))]
     shown = {
         "Source": job.name,
         "Rank": done.background.rank,
         "Pixels looked at": f"{percent(done.observe)} of each frame",
         "Looks at each pixel": done.background.looks,
         "Background": "follows the scene" if job.stream else "learnt from all frames",
-        **{words: job.settings[name] for name, words in SHOWN.items() if job.settings.get(name) is not None},
+        **{words: job.settings[name] for name, words in SHOWN.items() if name in told},
         "Method": done.background.result.method,
         "Backend": done.background.result.backend,
     }
@@ -260,13 +265,10 @@ def _size(done: Separation) -> str:
     return f"{len(done):,} frames of {done.shape[1]} x {done.shape[0]} pixels in {_colour(done)}, {seconds}"
 
 
-def _looked(done: Separation) -> str:
-    return f"looked at {percent(done.observe)} of the pixels of each frame, {done.background.looks} times at each"
-
-
 def _in_front(done: Separation) -> str:
-    peak = done.numbers[_peak(done)]
-    return f"in front: {percent(_median(done))} as a rule, at most {percent(float(done.shares.max()))} (frame {peak})"
+    k = _peak(done)
+    after = duration(float(done.times[k]))
+    return f"in front: {percent(_median(done))} as a rule, at most {percent(float(done.shares[k]))} (after {after})"
 
 
 def _colour(done: Separation) -> str:

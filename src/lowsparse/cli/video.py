@@ -88,6 +88,11 @@ def video(
     A random share of the pixels is looked at, and the background is the low-rank part of what was seen. Written are
     the background (background.png, background.mp4), what is in front of it (mask.mp4, cutout.mp4), and report.html, a
     page with a player. Frames that cannot be read are skipped and counted.
+
+    \b
+    lowsparse video street.avi --observe 0.1
+    lowsparse video 'shots/*.png' --grey --out street
+    lowsparse video rtsp://camera/live --stream --every 5
     """
     for name, value in (("--rank", rank), ("--every", every), ("--shrink", shrink)):
         require(value >= 1, f"{name} must be 1 or more, not {value}")

@@ -17,6 +17,7 @@ Picture = bytes | NDArray[np.uint8]  # encoded already, or grey (H, W), or red, 
 SIGNATURES = {b"\xff\xd8\xff": "image/jpeg", b"\x89PNG\r\n\x1a\n": "image/png", b"RIFF": "image/webp"}
 BASE64 = 4 / 3  # characters a byte
 QUALITIES = (80, 70, 60, 50)  # of JPEG
+ROOM = 0.75  # of the budget for pictures like the first: others may be larger
 SAME = 3  # grey levels nobody sees the difference of
 
 
@@ -101,7 +102,7 @@ class Film:
         moments = -(-(self.expected or self.most) // self.every)
         for quality in QUALITIES[:-1]:
             costs = [self._cost(one, quality) for one in (original, background, foreground)]
-            if BASE64 * (moments * (costs[0] + costs[2]) + costs[1]) <= self.budget:
+            if BASE64 * (moments * (costs[0] + costs[2]) + costs[1]) <= ROOM * self.budget:
                 return quality
         return QUALITIES[-1]
 

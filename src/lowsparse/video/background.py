@@ -16,7 +16,7 @@ the time. c_i is 2.385 √(s_i s), s_i the noise of the pixel and s that of the 
 often covered would take what covers it for noise, with s alone a pixel on a tree that waves would be left to chance.
 
 A frame is placed on the background by the robust regression of some pixels. A pixel is in front if it differs by more
-than `threshold` times √(s_i² + 4 s² + 10²) grey levels, and so do most of its neighbours.
+than `threshold` times √(s_i²/4 + 4 s² + 10²) grey levels, and so do most of its neighbours.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ __all__ = [
 ]
 
 PER_FRAME = 400  # pixels of each frame from which v is learnt, for each rank
-TILE = 2048  # blocks that are regressed together
+TILE = 1024  # blocks that are regressed together: larger arrays come from the system, page by page
 TURNS = 4  # of the weights
 CANDIDATES, OTHERS = 12, 40  # looks that may be the usual one, and looks it is compared with
 WIDE = np.float32(1.5)  # times c, to begin with
 DARK = 0.05  # a frame of less brightness says nothing
-COVERED, OFTEN = 0.3, 0.5  # quantiles of the residuals that tell the noise: to find b, and to judge a frame by
+COVERED = 0.3  # the quantile of the residuals that tells the noise: a pixel may be covered most of the time
 QUIET = 0.5  # grey levels: less noise than this is not believed
 UNSEEN = np.array([10.0, 5.0])  # levels of luma and of chroma that nobody sees
 PROBES = 4096  # pixels by which a frame is placed, for each rank
-THRESHOLD = 1.25
+THRESHOLD = 1.5
 TOGETHER = 16  # frames that are placed at once
 EXPLAINED = 0.25  # of the probes: a frame with fewer has the usual brightness
 
@@ -135,11 +135,11 @@ def usual_look(x: Single, c: Single) -> Single:
     return best
 
 
-def noise_of(x: Single, v: Single, b: Single, quantile: float) -> Single:
+def noise_of(x: Single, v: Single, b: Single) -> Single:
     """Of each value of each block: a quantile of its residuals, in terms of a standard deviation."""
     e = np.abs(x - np.einsum("rnk,rin->ink", v, b))
     looks = e.shape[-1]
-    k = int(quantile * looks)
+    k = int(COVERED * looks)
     normal = float(ndtri(0.5 + 0.5 * (k + 0.5) / looks)) * math.sqrt(max(1 - len(v) / looks, 0.1))
     return np.asarray(np.partition(e, k, axis=-1)[..., k] / normal, np.float32)
 
@@ -203,9 +203,9 @@ class Background:
 
     @cached_property
     def spread(self) -> tuple[Single, Single | None]:
-        """√(s_i² + 4 s² + 10²) of luma, and the like of chroma: what a difference is measured by."""
+        """√(s_i²/4 + 4 s² + 10²) of luma, and the like of chroma: what a difference is measured by."""
         luma, chroma = (
-            None if noise is None else np.sqrt(noise**2 + np.float32(4 * level**2 + unseen**2))
+            None if noise is None else np.sqrt(noise**2 / 4 + np.float32(4 * level**2 + unseen**2))
             for noise, level, unseen in zip((self.noise, self.chroma_noise), self.level, UNSEEN, strict=True)
         )
         assert luma is not None
@@ -372,9 +372,9 @@ def regressed(
     def one(tile: slice) -> None:
         x, at = looks.values(tile), _looked(v, looks.times(tile))
         guess = first_guess(x, at, np.float32(EFFICIENT) * c)
-        own = np.sqrt(np.maximum(noise_of(x, at, guess, COVERED), c) * c)
+        own = np.sqrt(np.maximum(noise_of(x, at, guess), c) * c)
         b[..., tile] = regress(x, at, guess, np.float32(EFFICIENT) * own, TURNS)
-        noise[..., tile] = noise_of(x, at, b[..., tile], OFTEN)
+        noise[..., tile] = noise_of(x, at, b[..., tile])
 
     with ThreadPoolExecutor(num_threads()) as threads:
         for k, _ in enumerate(threads.map(one, tiles)):
@@ -422,7 +422,7 @@ def _level(looks: Looks, blocks: NDArray[np.intp], v: Single) -> tuple[float, fl
     """The noise of the usual pixel: of luma and of chroma."""
     x, vs = looks.values(blocks), _looked(v, looks.times(blocks))
     c = np.full((len(x), 1), 10.0, np.float32)
-    noise = noise_of(x, vs, regress(x, vs, first_guess(x, vs, c), c, 2), COVERED)
+    noise = noise_of(x, vs, regress(x, vs, first_guess(x, vs, c), c, 2))
     return usual_noise(noise[:4], noise[4:])
 
 

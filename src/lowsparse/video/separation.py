@@ -155,6 +155,8 @@ def separate_video(
             flow = _Learnt(frames, found, threshold, clean)
         with _Record(out, films, frames.rate) as record:
             for one in flow:
+                if not record.numbers:
+                    scores.check(one.mask.shape)
                 record.add(one)
                 if scores.wants(one.frame.label):
                     scores.add(one, flow.background.distance(one.frame.picture, one.background))

@@ -98,12 +98,19 @@ class Scores:
         """Whether there is a mask for the frame with this label."""
         return label in self.truth.masks
 
+    def check(self, shape: tuple[int, int]) -> None:
+        """Raise if the clean background is not of this size."""
+        clean = self.truth.background
+        if clean is not None and clean.shape != shape:
+            sizes = [f"{W} x {H}" for H, W in (clean.shape, shape)]
+            raise ValueError(f"the clean background has {sizes[0]} pixels, the frames have {sizes[1]}")
+
     def add(self, one: Separated, distance: NDArray[np.float32]) -> None:
         """A frame with a mask, and how far its pixels are from the background."""
         mask = self.truth.masks[one.frame.label]
         if mask.shape != one.mask.shape:
-            sizes = "{} x {} and {} x {}".format(*mask.shape, *one.mask.shape)
-            raise ValueError(f"the true mask of frame {one.frame.label} and the frame have different sizes: {sizes}")
+            sizes = [f"{W} x {H}" for H, W in (mask.shape, one.mask.shape)]
+            raise ValueError(f"the true mask of frame {one.frame.label} has {sizes[0]} pixels, the frame {sizes[1]}")
         known = ~np.isin(mask, UNKNOWN)
         found, true = one.mask[known], (mask > 127)[known]
         self.masks += 1
