@@ -11,6 +11,8 @@ import pytest
 
 from lowsparse.sweeps.native import num_threads
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 
 

@@ -96,6 +96,7 @@ def test_the_sample_is_small():
     assert 300_000 < len(resources.files("lowsparse").joinpath("data", "vtest.mp4").read_bytes()) < 600_000
 
 
+@pytest.mark.slow
 def test_quiet_prints_the_path_alone(tmp_path):
     done = run("demo", "--quiet", "--out", "deep/er", cwd=tmp_path, LOWSPARSE_BACKEND="numpy")
     assert done.returncode == 0
@@ -104,6 +105,7 @@ def test_quiet_prints_the_path_alone(tmp_path):
     assert (tmp_path / "deep" / "er" / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_missing_core_is_said_clearly(tmp_path):
     # a finder that hides the compiled core stands before all others
     hidden = (
@@ -196,6 +198,7 @@ def test_ctrl_c_ends_with_one_line_and_leaves_nothing(tmp_path):
 # ---------------------------------------------------------------------- on a terminal, and the rest
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals there")
 def test_progress_is_drawn_on_a_terminal(tmp_path):
     import pty

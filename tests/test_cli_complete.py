@@ -555,6 +555,7 @@ def test_odd_tables_never_give_a_traceback(ending, table, tmp_path_factory):
     assert np.count_nonzero(np.isnan(found)) == facts["left_empty"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [*WIDE, ".mtx.gz"])
 def test_damaged_files_are_one_line(ending, tmp_path):
     _, X, _ = spoilt(12, 5)

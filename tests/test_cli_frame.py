@@ -471,6 +471,7 @@ TOLD = r"reading: \d+ of 40 frames, [\d.]+ frames/s, [\d.]+ s left"
 WARNED = "lowsparse work: warning: a damaged frame"
 
 
+@pytest.mark.slow
 def test_progress_in_a_pipe_is_plain_lines_and_nothing_if_quiet(tmp_path):
     body = "from lowsparse.cli import progress; progress.LONG = 0.2\n"
     done = framed_run(body + STEPS.format(quiet=False, every=0.2), cwd=tmp_path, FORCE_COLOR="1")
@@ -486,6 +487,7 @@ def test_progress_in_a_pipe_is_plain_lines_and_nothing_if_quiet(tmp_path):
 
 
 @POSIX
+@pytest.mark.slow
 @pytest.mark.parametrize("environment", [{}, {"PYTHONIOENCODING": "ascii", "NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_a_bar_on_a_narrow_terminal_and_json_beside_it(environment, tmp_path):
     words, _, _ = framed(STEPS.format(quiet=False, every=0.1), cwd=tmp_path)
@@ -560,6 +562,7 @@ for words in ("--help", "methods", "methods irls", "bench --rows 60 --repeat 1")
 """
 
 
+@pytest.mark.slow
 def test_in_ascii_at_60_columns():
     done = python(ALL, PYTHONIOENCODING="ascii", COLUMNS="60", TERM="dumb", NO_COLOR="1")
     assert done.stdout.isascii()
@@ -778,7 +781,7 @@ def test_doctor_asks_cupy(count, level, said, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "cupy", raising=False)
     found = probes.gpu()
-    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    sys.modules.pop("cupy", None)  # monkeypatch would bring it back
     assert found.level == level
     assert said in found.text
 
@@ -830,7 +833,7 @@ def test_methods_are_those_there_are(command):
         assert ("every entry" in card["needed"]) == solver.full
         assert all(name in card["needed"] for name in solver.needs)
         assert ("gross errors" in card["choose"]) == (not solver.robust)
-        assert card["papers"] or card["is_default"]
+        assert bool(card["papers"]) == (card["name"] not in ("ladder", "schatten"))  # our own
         assert all(re.search(r"^(\S\.[ -])+\S+.*: ", paper) for paper in card["papers"])
 
 

@@ -186,6 +186,7 @@ def test_the_report_tells_the_command(folder, here, command):
     assert told.replace("<span>", "").replace("</span>", "").replace("&#x27;", "'").replace("&#39;", "'") == words
 
 
+@pytest.mark.slow
 def test_the_seed_decides_and_the_threads_do_not(folder, here):
     def files(seed, threads):
         out = here / f"{seed}-{threads}"
@@ -449,6 +450,7 @@ def test_ctrl_c_leaves_nothing_and_says_how_to_go_on(here):
 
 
 @POSIX
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_ends_a_stream_and_keeps_what_was_found(number, here):
     """A camera that sends frames, until it makes one wait."""

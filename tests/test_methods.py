@@ -95,6 +95,7 @@ def test_every_method_is_here():
     assert sorted(BY_NAME) == ls.solvers.names()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
     ("kind", "method"),
@@ -241,6 +242,7 @@ def test_the_trace_and_the_callback(method):
 
 
 @every
+@pytest.mark.slow
 def test_it_can_be_iterated_on_after_its_end(method):
     r = solve(small(method), 2, method, tol=0, max_iter=700)
     assert (r.status, r.n_iter) == (Status.MAX_ITER, 700)
@@ -342,6 +344,7 @@ def test_those_that_begin_at_zero_take_no_start(name):
 # ---------------------------------------------------------------------- the same optimum
 
 
+@pytest.mark.slow
 def test_methods_of_the_same_problem_find_the_same_optimum():
     """min ‖P_Ω(UV - M)‖₁, with noise: no method may be far above the best, and all are below the truth."""
     rng = np.random.default_rng(41)

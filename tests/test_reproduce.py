@@ -259,6 +259,7 @@ def test_fresh_runs_everything_anew(copy):
     assert len(again(copy, videos=[], fresh=True).ended("done")) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["error", "seconds", "status", "start_seconds"])
 def test_a_record_without_something_is_made_anew(name, copy):
     path = copy / "runs" / "quick-case-6-manpgc-1.json"
@@ -691,6 +692,7 @@ def command(*arguments, cwd, module="lowsparse", **more):
 SMALL = ("--quick", "--only", "video", "--video", "blocks", "--method", "amanpgc")
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path):
     done = command("reproduce", *SMALL, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")

@@ -525,6 +525,7 @@ def test_an_interrupt_in_any_sweep_leaves_a_checkpoint_to_the_same_bits(tmp_path
 # ---------------------------------------------------------------------- Ctrl-C
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 @pytest.mark.parametrize(
     "work",

@@ -73,6 +73,7 @@ def dense_admm(M, mu, iterations):
     return L, Y
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [{"seed": 1101}, {"seed": 1102, "noise": 0.2}, {"seed": 1103, "outliers": 0.3}])
 @pytest.mark.parametrize("shape", [(40, 30), (38, 47)])  # all singular vectors, and a few of them
 def test_convex_finds_the_minimum_that_a_dense_iteration_finds(kind, shape):
@@ -389,6 +390,7 @@ def test_a_sinusoid_has_rank_two():
         assert np.count_nonzero(sigma > 1e-9 * sigma[0]) == 2 * len(frequencies)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("channels", [5, 1])
 @pytest.mark.parametrize("density", [1.0, 0.6])
 @pytest.mark.parametrize("seed", [1321, 1322, 1323])

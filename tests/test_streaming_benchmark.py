@@ -7,6 +7,8 @@ import pytest
 
 from test_benchmarks import ROOT, rows_of, run
 
+pytestmark = pytest.mark.slow
+
 
 def test_streams(tmp_path):
     chosen = ("--streams", "exact", "change", "--contestants", "ours", "grasta")

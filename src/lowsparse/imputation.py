@@ -77,7 +77,8 @@ class Imputation:
         converged = result.converged
         if result.noise < NEARLY_EXACT and result.L.V.any():
             exact = solve(rest, "auto", max_rank=result.L.rank, **how)  # type: ignore[arg-type]
-            if exact.held_out is not None and exact.held_out < 0.5 * result.noise and agree(exact, result):
+            better = exact.held_out is not None and exact.held_out < 0.5 * result.noise
+            if better and (exact.converged or agree(exact, result)):
                 result, converged = exact, True
         return cls(preparation, result, EFFICIENT * robust_scale(rest.values.astype(np.float64)), converged)
 

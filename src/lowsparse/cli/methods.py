@@ -124,6 +124,10 @@ GROUNDS: tuple[tuple[Callable[[Card], bool], str], ...] = (
     (lambda card: bool(card.needs), "if you know how many outliers there are, or what else it has to be told"),
     (lambda card: card.every_entry and card.finds_rank, "if every entry is observed, and the rank is not known"),
     (lambda card: card.every_entry, "if every entry is observed"),
+    (
+        lambda card: card.finds_rank and not card.papers,  # our own
+        "for noisy tables that have no exact rank, to predict what is missing",
+    ),
     (lambda card: card.finds_rank, "if the rank is not known, and the problem is to be convex"),
     (lambda card: True, "to compare with the default: robust, for data with holes, at a given rank"),
 )

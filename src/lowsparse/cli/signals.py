@@ -47,7 +47,7 @@ def ending(asked: threading.Event) -> Iterator[None]:
 
     >>> asked = threading.Event()
     >>> with ending(asked):
-    ...     signal.raise_signal(signal.SIGINT)
+    ...     signal.raise_signal(signal.SIGTERM)
     >>> asked.is_set()
     True
     """
@@ -70,8 +70,8 @@ def uninterrupted() -> Iterator[None]:
 
     >>> done = False
     >>> try:
-    ...     with uninterrupted():
-    ...         signal.raise_signal(signal.SIGINT)
+    ...     with stoppable(), uninterrupted():
+    ...         signal.raise_signal(signal.SIGTERM)
     ...         done = True
     ... except KeyboardInterrupt:
     ...     print("stopped; done:", done)
