@@ -136,6 +136,33 @@ def python(code, *, timeout=60, check=True, **environment):
     return done
 
 
+def on_terminal(words, *, cwd, width=60, stdout=None, **environment):
+    """Run with stderr, and stdout unless it is given, on a terminal of that width; what was shown, and the process."""
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+    env = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
+    env |= {"PYTHONPATH": PATH, "TERM": "xterm", **environment}
+    child = subprocess.Popen(words, cwd=cwd, env=env, stdout=stdout or theirs, stderr=theirs, text=True)
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # how Linux says that the other end is closed
+            break
+        if not part:
+            break
+        shown += part
+    os.close(ours)
+    child.wait(timeout=60)
+    return shown.decode(), child
+
+
 @pytest.fixture
 def command(monkeypatch, capsys):
     """The command line in this process: exit code, stdout, stderr."""

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import lowsparse as ls
-from conftest import interruptible
+from conftest import interruptible, on_terminal
 
 NAMES = ["background.mp4", "background.png", "cutout.mp4", "mask.mp4", "report.html"]
 
@@ -201,27 +201,11 @@ def test_ctrl_c_ends_with_one_line_and_leaves_nothing(tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals there")
 def test_progress_is_drawn_on_a_terminal(tmp_path):
-    import pty
-
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "lowsparse", "demo"]
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
-    child = subprocess.Popen(command, cwd=tmp_path, stdout=theirs, stderr=theirs, env=environment)
-    os.close(theirs)
-    shown = b""
-    while True:
-        try:
-            part = os.read(ours, 65536)
-        except OSError:  # how Linux says that the other end is closed
-            break
-        if not part:
-            break
-        shown += part
-    os.close(ours)
-    assert child.wait(timeout=60) == 0
-    assert b"\x1b[" in shown
-    assert b"frames/s" in shown
-    assert b"report.html" in shown
+    shown, child = on_terminal([sys.executable, "-m", "lowsparse", "demo"], cwd=tmp_path, width=100)
+    assert child.returncode == 0
+    assert "\x1b[" in shown
+    assert "frames/s" in shown
+    assert "report.html" in shown
 
 
 def test_version():

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import lowsparse as ls
-from conftest import PATH, interruptible, python
+from conftest import PATH, interruptible, on_terminal, python
 from lowsparse import solvers, sweeps
 from lowsparse.cli import extras, probes
 from lowsparse.cli.failure import EXIT_CODES, CommandError, advise, explain
@@ -66,33 +66,6 @@ def framed_run(body, *, cwd, **environment):
     words, cwd, environment = framed(body, cwd=cwd, **environment)
     env = {**os.environ, "PYTHONPATH": PATH, **environment}
     return subprocess.run(words, cwd=cwd, env=env, capture_output=True, text=True, timeout=120)
-
-
-def on_terminal(words, *, cwd, width=60, stdout=None, **environment):
-    """Run with stderr, and stdout unless it is given, on a terminal of that width; what was shown, and the process."""
-    import fcntl
-    import pty
-    import struct
-    import termios
-
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
-    env = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
-    env |= {"PYTHONPATH": PATH, "TERM": "xterm", **environment}
-    child = subprocess.Popen(words, cwd=cwd, env=env, stdout=stdout or theirs, stderr=theirs, text=True)
-    os.close(theirs)
-    shown = b""
-    while True:
-        try:
-            part = os.read(ours, 65536)
-        except OSError:  # how Linux says that the other end is closed
-            break
-        if not part:
-            break
-        shown += part
-    os.close(ours)
-    child.wait(timeout=60)
-    return shown.decode(), child
 
 
 # ---------------------------------------------------------------------- how a command ends
