@@ -87,9 +87,14 @@ def test_what_comes_back_is_what_went_in(kind):
 def test_set_output_has_the_last_word(kind):
     X, _ = table()
     df = frame(X)
-    assert isinstance(kind().set_output(transform="default").fit_transform(df), np.ndarray)
-    assert isinstance(kind().set_output(transform="pandas").fit_transform(X), pd.DataFrame)
-    assert isinstance(kind().set_output(transform="polars").fit_transform(df), pl.DataFrame)
+    for chosen, given, container in (
+        ("default", df, np.ndarray),
+        ("pandas", X, pd.DataFrame),
+        ("polars", df, pl.DataFrame),
+    ):
+        estimator = kind().set_output(transform=chosen)
+        assert isinstance(estimator.fit_transform(given), container)
+        assert isinstance(estimator.transform(given), container)
 
 
 @pytest.mark.parametrize("kind", ALL)

@@ -8,18 +8,17 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.impute import MissingIndicator
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from ..imputation import Imputation
-from .samples import as_they_came, observed, read, require_choice, seed
+from .samples import SampleTransformer, as_they_came, observed, read, require_choice, seed
 
 __all__ = ["RobustImputer"]
 
 
-class RobustImputer(TransformerMixin, BaseEstimator):
+class RobustImputer(SampleTransformer):
     """Fill the holes of a table by a low-rank model that gross errors do not lead astray.
 
     Rows are samples. The model is x_ij ≈ level_j + offset_i + (A Bᵀ)_ij in units of each feature's spread (see
@@ -92,13 +91,6 @@ class RobustImputer(TransformerMixin, BaseEstimator):
         self.max_iter = max_iter
         self.backend = backend
         self.random_state = random_state
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the model.

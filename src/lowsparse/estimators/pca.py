@@ -8,7 +8,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from ..lines import WILD
@@ -19,7 +18,7 @@ from ..solve import solve
 from ..solvers import Solver
 from ..sweeps import Float
 from .samples import location, observed, read, require_choice, seed
-from .subspace import SubspaceMixin, principal_axes
+from .subspace import SubspaceTransformer, principal_axes
 
 __all__ = ["RobustPCA"]
 
@@ -38,7 +37,7 @@ def spatial_median(points: Float, turns: int = 50) -> Float:
     return np.asarray(at, dtype=np.float64)
 
 
-class RobustPCA(ClassNamePrefixFeaturesOutMixin, SubspaceMixin, TransformerMixin, BaseEstimator):
+class RobustPCA(SubspaceTransformer):
     """Principal components of samples that have holes and gross errors: X = scores · components + mean + outliers.
 
     Rows are samples. The model is that of `lowsparse.solve`, L of low rank plus S sparse on the observed entries, and
@@ -124,13 +123,6 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, SubspaceMixin, TransformerMixin
         self.backend = backend
         self.random_state = random_state
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the components.
 
@@ -165,10 +157,6 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, SubspaceMixin, TransformerMixin
             M = _shifted(M, self.mean_)
         self._take(self._solve(M, rank, start))
         return self
-
-    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
-        """Learn the components and give back the scores: the same as ``fit(X).transform(X)``."""
-        return self.fit(X, y, **fit_params).transform(X)
 
     def _solve(self, M: ObservedMatrix, rank: Any, start: str | LowRank = "svd") -> Result:
         return solve(

@@ -8,15 +8,26 @@ import numpy as np
 import sklearn
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array, validate_data
 
 from ..containers import recognised, rewrap, unwrap
 from ..observed import ObservedMatrix
 
-__all__ = ["as_they_came", "location", "observed", "read", "require_choice", "require_number", "seed"]
+__all__ = ["SampleTransformer", "as_they_came", "location", "observed", "read", "require_choice", "seed"]
 
 Samples = Any  # a float array with NaN where nothing is known, or a csr_array of what is known
+
+
+class SampleTransformer(TransformerMixin, BaseEstimator):
+    """A transformer that takes samples with holes, dense or sparse, and gives back the kind of numbers it was given."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
 
 
 def read(
@@ -87,12 +98,6 @@ def require_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
     """Raise unless the value is one of the choices."""
     if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}")
-
-
-def require_number(name: str, value: Any, what: str, right: bool) -> None:
-    """Raise unless the value is a number, and right."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating) or not right:
-        raise ValueError(f"{name} must be {what}, not {value!r}")
 
 
 def seed(random_state: Any) -> Any:

@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from ..streaming import Stream
 from ..sweeps import Float
 from .samples import observed, read, require_choice
-from .subspace import SubspaceMixin, signs
+from .subspace import SubspaceTransformer, signs
 
 __all__ = ["StreamingRobustPCA"]
 
 
-class StreamingRobustPCA(ClassNamePrefixFeaturesOutMixin, SubspaceMixin, TransformerMixin, BaseEstimator):
+class StreamingRobustPCA(SubspaceTransformer):
     """Robust principal components of a stream of samples, in bounded memory and without a step size.
 
     `partial_fit` takes rows as they come, with holes and outliers; in what batches they come makes no difference.
@@ -77,13 +76,6 @@ class StreamingRobustPCA(ClassNamePrefixFeaturesOutMixin, SubspaceMixin, Transfo
         self.half_life = half_life
         self.absent = absent
         self.backend = backend
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Begin anew, with these samples.

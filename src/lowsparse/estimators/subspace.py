@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..lines import EFFICIENT, Placement
@@ -15,9 +16,9 @@ from ..scale import OUTLIER
 from ..start import generator
 from ..sweeps import Float
 from ..validation import bound_of, count_up_to
-from .samples import as_they_came, location, observed, read
+from .samples import SampleTransformer, as_they_came, location, observed, read
 
-__all__ = ["SubspaceMixin", "principal_axes", "signs"]
+__all__ = ["SubspaceTransformer", "principal_axes", "signs"]
 
 
 def principal_axes(L: LowRank) -> tuple[Float, Float, Float]:
@@ -45,7 +46,7 @@ def signs(components: Float) -> Float:
     return np.where(components[np.arange(len(components)), largest] < 0, -1.0, 1.0)
 
 
-class SubspaceMixin:
+class SubspaceTransformer(ClassNamePrefixFeaturesOutMixin, SampleTransformer):
     """What follows from a fitted subspace: `components_` (orthonormal rows), `mean_`, `noise_`, and two sizes."""
 
     components_: Float
@@ -100,7 +101,7 @@ class SubspaceMixin:
         check_is_fitted(self)
         samples = read(self, X, reset=False, absent=self.absent)
         scores = self._scores(self._centred(samples), samples.shape[0]).astype(samples.dtype, copy=False)
-        return as_they_came(self, scores, X, self.get_feature_names_out())  # type: ignore[attr-defined]
+        return as_they_came(self, scores, X, self.get_feature_names_out())
 
     def inverse_transform(self, X: Any) -> Any:
         """The samples that have these scores: ``X @ components_``, and the mean if there is one."""
