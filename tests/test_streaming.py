@@ -13,8 +13,11 @@ import pytest
 
 import lowsparse as ls
 from conftest import assert_close, orthonormal, python
-from lowsparse import streaming
-from lowsparse.streaming import Block, Stream, Sums
+from lowsparse.lines import EFFICIENT
+from lowsparse.streaming import Stream, Sums
+from lowsparse.streaming import stream as streaming
+from lowsparse.streaming.block import Block
+from lowsparse.sweeps import Robust
 
 FEATURES, RANK = 120, 4
 
@@ -486,9 +489,9 @@ def test_coefficients_have_a_prior():
     X[rng.random(X.shape) < 0.4] = np.nan
     P = np.diag([4.0, 1.0, 0.01])
     c = 1e4
-    sigma = c / streaming.EFFICIENT
+    sigma = c / EFFICIENT
     spread = P * sigma**2
-    found = block(X, np.ones(4)).regress(U, None, spread, streaming.Robust(c=c))
+    found = block(X, np.ones(4)).regress(U, None, spread, Robust(c=c))
     for v, x in zip(found, X.T, strict=True):
         B = U[~np.isnan(x)]
         prior = np.linalg.inv(P + np.eye(3))
