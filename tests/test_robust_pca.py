@@ -21,7 +21,7 @@ from sklearn.preprocessing import RobustScaler  # noqa: E402
 
 from lowsparse import RobustPCA  # noqa: E402
 from lowsparse.estimators.pca import spatial_median  # noqa: E402
-from lowsparse.estimators.samples import location  # noqa: E402
+from lowsparse.scale import column_medians  # noqa: E402
 
 
 def samples(seed, n=500, d=120, rank=4, missing=0.3, outliers=0.1, size=8.0, noise=0.0, mean=None):
@@ -242,8 +242,9 @@ def test_the_parts_it_is_made_of():
     X = rng.standard_normal((9, 5))
     X[rng.random(X.shape) < 0.4] = np.nan
     X[:, 2] = np.nan
-    expected = [np.nanmedian(x) if np.isfinite(x).any() else 0.0 for x in X.T]
-    assert_close(location(ls.ObservedMatrix.from_dense(X)), expected, 1e-15)
+    for empty in (0.0, 7.0):
+        expected = [np.nanmedian(x) if np.isfinite(x).any() else empty for x in X.T]
+        assert_close(column_medians(ls.ObservedMatrix.from_dense(X), empty=empty), expected, 1e-15)
 
     points = rng.standard_normal((41, 3))
     points[:12] += 1000.0

@@ -1,4 +1,4 @@
-"""How large residuals are when some of them are outliers."""
+"""Where numbers lie and how large they are when some of them are outliers."""
 
 from __future__ import annotations
 
@@ -7,12 +7,29 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CONSISTENT", "OUTLIER", "outlying", "robust_scale", "trimmed_deviation"]
+from .observed import ObservedMatrix
+
+__all__ = ["CONSISTENT", "OUTLIER", "column_medians", "outlying", "robust_scale", "trimmed_deviation"]
 
 CONSISTENT = 1.4826  # the standard deviation of normal noise, in medians of its magnitude
 OUTLIER = 4.0  # standard deviations
 CUT = 2.5
 VARIANCE = 0.9113  # of a standard normal variable cut off there
+
+
+def column_medians(M: ObservedMatrix, *, empty: float = 0.0) -> NDArray[np.float64]:
+    """The median of each column of M; `empty` where nothing is observed.
+
+    >>> column_medians(ObservedMatrix.from_dense([[1.0, np.nan], [2.0, np.nan], [9.0, np.nan]])).tolist()
+    [2.0, 0.0]
+    """
+    # by column, then by value: the median of a column lies in the middle of its part
+    order = np.lexsort((M.values, M.columns_of_entries()))
+    values = M.values[order].astype(np.float64)
+    counts, first = M.column_counts, M.indptr[:-1]
+    low = np.minimum(first + (counts - 1) // 2, values.size - 1)
+    high = np.minimum(first + counts // 2, values.size - 1)
+    return np.where(counts > 0, (values[low] + values[high]) / 2, empty)
 
 
 def robust_scale(e: NDArray[np.float64]) -> float:

@@ -20,6 +20,7 @@ from .. import solvers
 from ..datasets import synthetic
 from ..lowrank import LowRank
 from ..observed import ObservedMatrix
+from ..scale import column_medians
 from ..solve import solve
 from ..tables import read_table
 from ..validation import holdout
@@ -139,7 +140,8 @@ def _of_file(file: Path, rank: int | None, seed: int, voice: Voice) -> Task:
             rank = solve(seen, "auto", callback=choosing.watch).L.rank
     else:
         require(rank <= min(M.shape), f"--rank is {rank}, but the data are {M.shape[0]} x {M.shape[1]}")
-    spread = float(np.median(np.abs(aside - _medians(seen)[columns]))) or 1.0
+    usual = column_medians(seen, empty=float(np.median(seen.values)))
+    spread = float(np.median(np.abs(aside - usual[columns]))) or 1.0
 
     def error(L: LowRank) -> float:
         return float(np.median(np.abs(L.at(rows, columns) - aside))) / spread
@@ -153,13 +155,6 @@ def _of_file(file: Path, rank: int | None, seed: int, voice: Voice) -> Task:
         f"error aside: the median error on {aside.size:,} entries that the methods have not seen. 1 is that of "
         "the median of a column; no better means that low rank does not help here.",
     )
-
-
-def _medians(M: ObservedMatrix) -> Any:
-    """Of each column, and of everything where a column is empty."""
-    middle = float(np.median(M.values))
-    parts = np.split(M.values, M.indptr[1:-1])
-    return np.array([np.median(part) if part.size else middle for part in parts])
 
 
 def _ours(name: str, limit: float) -> Fit:

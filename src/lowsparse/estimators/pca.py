@@ -14,10 +14,11 @@ from ..lines import WILD
 from ..lowrank import LowRank
 from ..observed import ObservedMatrix
 from ..result import Result
+from ..scale import column_medians
 from ..solve import solve
 from ..solvers import Solver
 from ..sweeps import Float
-from .samples import location, observed, read, require_choice, seed
+from .samples import observed, read, require_choice, seed
 from .subspace import SubspaceTransformer, principal_axes
 
 __all__ = ["RobustPCA"]
@@ -151,7 +152,7 @@ class RobustPCA(SubspaceTransformer):
         start = self._last_fit(samples, rank) if self.warm_start else "svd"
         self.mean_ = None
         if self.center is not None:
-            self.mean_ = location(M)
+            self.mean_ = column_medians(M)
             if self.center == "robust":
                 self.mean_ += self._centre(_shifted(M, self.mean_), rank)
             M = _shifted(M, self.mean_)

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_array, validate_data
 from ..containers import recognised, rewrap, unwrap
 from ..observed import ObservedMatrix
 
-__all__ = ["SampleTransformer", "as_they_came", "location", "observed", "read", "require_choice", "seed"]
+__all__ = ["SampleTransformer", "as_they_came", "observed", "read", "require_choice", "seed"]
 
 Samples = Any  # a float array with NaN where nothing is known, or a csr_array of what is known
 
@@ -65,21 +65,6 @@ def observed(samples: Samples) -> ObservedMatrix | None:
     if not isinstance(samples, np.ndarray):
         return ObservedMatrix.from_scipy(samples) if samples.nnz else None
     return None if np.isnan(samples).all() else ObservedMatrix.from_dense(samples)
-
-
-def location(M: ObservedMatrix) -> NDArray[np.float64]:
-    """The median of each column of M; 0 where nothing is observed.
-
-    >>> location(ObservedMatrix.from_dense([[1.0, np.nan], [2.0, np.nan], [9.0, np.nan]])).tolist()
-    [2.0, 0.0]
-    """
-    # by column, then by value: the median of a column lies in the middle of its part
-    order = np.lexsort((M.values, M.columns_of_entries()))
-    values = M.values[order].astype(np.float64)
-    counts, first = M.column_counts, M.indptr[:-1]
-    low = np.minimum(first + (counts - 1) // 2, values.size - 1)
-    high = np.minimum(first + counts // 2, values.size - 1)
-    return np.where(counts > 0, (values[low] + values[high]) / 2, 0.0)
 
 
 def as_they_came(estimator: Any, values: NDArray[Any], X: Any, columns: Any = None) -> Any:

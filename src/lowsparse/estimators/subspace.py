@@ -12,11 +12,11 @@ from sklearn.utils.validation import check_is_fitted
 from ..lines import EFFICIENT, Placement
 from ..lowrank import LowRank
 from ..observed import ObservedMatrix
-from ..scale import OUTLIER
+from ..scale import OUTLIER, column_medians
 from ..start import generator
 from ..sweeps import Float
 from ..validation import bound_of, count_up_to
-from .samples import SampleTransformer, as_they_came, location, observed, read
+from .samples import SampleTransformer, as_they_came, observed, read
 
 __all__ = ["SubspaceTransformer", "principal_axes", "signs"]
 
@@ -169,5 +169,5 @@ class SubspaceTransformer(ClassNamePrefixFeaturesOutMixin, SampleTransformer):
             L = LowRank(self._scores(rest, M.shape[1]), self.components_)
             error[hidden] = L.at(sample[hidden], M.rows[hidden]) - M.values[hidden]
         bound = bound_of(M.values)
-        usual = count_up_to(bound, location(M.T)[M.rows] - M.values).sum()
+        usual = count_up_to(bound, column_medians(M.T)[M.rows] - M.values).sum()
         return float(1 - count_up_to(bound, error).sum() / usual) if usual else float(not error.any())
