@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import sys
 from collections.abc import Mapping
-from datetime import date
-from enum import Enum
-from pathlib import PurePath
 from typing import Annotated, Any
 
-import numpy as np
 import typer
+
+from ..plain import plain
 
 __all__ = ["Force", "Json", "Quiet", "Voice", "to_json"]
 
@@ -29,8 +26,8 @@ class Voice:
     >>> Voice().say("reading")
     reading
     >>> Voice(quiet=True).say("reading")
-    >>> Voice(json=True).result({"error": float("nan"), "out": PurePath("a")}, text="done")
-    {"error": null, "out": "a"}
+    >>> Voice(json=True).result({"error": float("nan")}, text="done")
+    {"error": null}
     """
 
     quiet: bool = False
@@ -51,32 +48,7 @@ class Voice:
 def to_json(facts: Any) -> str:
     """JSON in one line and in ASCII. What is not finite is null; arrays are lists, paths, dates and enums text.
 
-    >>> to_json({"ranks": np.arange(2), "error": np.float32("inf")})
+    >>> to_json({"ranks": (0, 1), "error": float("inf")})
     '{"ranks": [0, 1], "error": null}'
     """
-    return json.dumps(_plain(facts), allow_nan=False)
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case Enum():
-            return _plain(value.value)
-        case None | bool() | str():
-            return value
-        case int():
-            return int(value)
-        case float():
-            return float(value) if math.isfinite(value) else None
-        case np.ndarray() | np.generic():
-            return _plain(value.tolist())
-        case PurePath():
-            return str(value)
-        case date():
-            return value.isoformat()
-        case Mapping():
-            return {str(key): _plain(item) for key, item in value.items()}
-        case list() | tuple() | set() | frozenset():
-            return [_plain(item) for item in value]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    raise TypeError(f"{type(value).__name__} has no JSON form: {value!r}")
+    return json.dumps(plain(facts), allow_nan=False)

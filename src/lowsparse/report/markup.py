@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-import numpy as np
+from ..plain import plain
 
 __all__ = ["Markup", "element", "embedded", "joined"]
 
@@ -58,19 +57,7 @@ def embedded(data: Mapping[str, Any]) -> Markup:
     >>> embedded({"name": "</script><!--", "x": float("nan")})
     '<script type="application/json" id="data">{"name":"\\\\u003c/script\\\\u003e\\\\u003c!--","x":null}</script>'
     """
-    text = json.dumps(_plain(data), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(plain(data), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return element("script", Markup(text), type="application/json", id="data")
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray | np.generic):
-        value = value.tolist()
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(one) for one in value]
-    return value
