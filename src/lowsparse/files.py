@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["replacing", "write", "write_csv"]
+__all__ = ["refused", "replacing", "write", "write_csv"]
 
 
 @contextmanager
@@ -22,11 +22,20 @@ def replacing(path: Path) -> Iterator[Path]:
         yield beside
         os.replace(beside, path)
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
-        advice = ": free some space, then give the same command again" if full else ""
-        raise OSError(f"cannot write {path}: {error.strerror or error}{advice}") from error
+        raise refused(path, error) from error
     finally:
         beside.unlink(missing_ok=True)
+
+
+def refused(path: Path, error: OSError) -> OSError:
+    """What to raise where the system did not let `path` be written.
+
+    >>> refused(Path("a.csv"), OSError(errno.ENOSPC, "No space left on device"))
+    OSError('cannot write a.csv: No space left on device: free some space, then give the same command again')
+    """
+    full = error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+    advice = ": free some space, then give the same command again" if full else ""
+    return OSError(f"cannot write {path}: {error.strerror or error}{advice}")
 
 
 def write(path: Path, content: bytes) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import queue
 import threading
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..files import write
+from ..files import refused, write
 from .frames import as_file, open_av
 from .pictures import Picture
 
@@ -86,7 +85,7 @@ class Film:
         try:
             os.replace(self.beside, self.path)
         except OSError as error:
-            raise _refused(self.path, error) from error
+            raise refused(self.path, error) from error
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
@@ -112,7 +111,7 @@ class Film:
         try:
             self._encode()
         except OSError as error:  # FFmpeg's own errors too
-            self._failure = _refused(self.path, error)
+            self._failure = refused(self.path, error)
         except BaseException as error:
             self._failure = error
         while self._next() is not None:  # after a failure; whoever writes must not wait for ever
@@ -155,12 +154,6 @@ def as_frame(av: Any, picture: Picture) -> Any:
         return av.VideoFrame.from_ndarray(flat.reshape(-1, W + W % 2), format="yuvj420p")
     planes = [_even(picture.luma, 0), *(_even(plane, 128) for plane in picture.chroma)]
     return av.VideoFrame.from_ndarray(np.stack(planes), format="yuvj444p")
-
-
-def _refused(path: Path, error: OSError) -> OSError:
-    full = error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
-    advice = ": free some space, then give the same command again" if full else ""
-    return OSError(f"cannot write {path}: {error.strerror or error}{advice}")
 
 
 def _even(plane: NDArray[np.uint8], fill: int) -> NDArray[np.uint8]:
