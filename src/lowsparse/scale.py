@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from .observed import ObservedMatrix
 
-__all__ = ["CONSISTENT", "OUTLIER", "column_medians", "outlying", "robust_scale", "trimmed_deviation"]
+__all__ = ["CONSISTENT", "LARGEST", "OUTLIER", "column_medians", "outlying", "robust_scale", "trimmed_deviation"]
 
 CONSISTENT = 1.4826  # the standard deviation of normal noise, in medians of its magnitude
+LARGEST = 1e70  # magnitude that can be computed with: the powers that solvers form stay in range
 OUTLIER = 4.0  # standard deviations
 CUT = 2.5
 VARIANCE = 0.9113  # of a standard normal variable cut off there

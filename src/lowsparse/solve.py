@@ -21,7 +21,7 @@ from .diagnosis import largest_rank
 from .lowrank import LowRank
 from .observed import ObservedMatrix
 from .result import Result, Status, Trace
-from .scale import robust_scale
+from .scale import LARGEST, robust_scale
 from .sketch import Sample
 from .solvers import Ladder, Problem, Solver, State, from_name
 from .start import generator, starting_subspace
@@ -346,7 +346,7 @@ def _sizes(values: NDArray[Any]) -> tuple[float, float, float, float]:
         with np.errstate(over="ignore"):
             squares += float(part @ part)
     size = float(np.sqrt(squares / values.size))
-    if largest > 0 and not (1e-70 < largest < 1e70 and size > 0):
+    if largest > 0 and not (1 / LARGEST < largest < LARGEST and size > 0):
         raise ValueError(
             f"the largest magnitude in the data is {largest:.2g}: its powers leave the range of floating-point "
             "numbers; divide the data by it first"

@@ -16,6 +16,7 @@ from .. import report
 from ..imputation import Imputation
 from ..lines import EFFICIENT
 from ..report.charts import number
+from ..scale import LARGEST
 from ..tables import Completed, Table, read_table, write_table
 from ..tables.columns import NoNumbersError
 from ..tables.labels import shown
@@ -35,7 +36,6 @@ MOST_CELLS = 1 << 29  # of a matrix that was sparse in its file and is dense whe
 FEW = 3  # values in a line that little is known of
 HELPS = 0.9  # of the error that levels and offsets leave: more, and low rank is hardly worth it
 LIMIT = 0.35  # of the entries wrong: more is near to what no method recovers
-LARGEST = 1e70  # number, and in units of the usual size of numbers: what `solve` can take
 READING = "Errors are in units of each column's spread."
 AS_THEY_ARE = {
     "As given": "holes are blank, errors marked",
@@ -237,7 +237,7 @@ def _check_size(table: Table, file: Path, every: bool) -> None:
 
 
 def _check_range(table: Table, file: Path) -> None:
-    """A number whose powers overflow stands for something else."""
+    """A number whose powers overflow, as it is or in units of the usual size, stands for something else."""
     sizes = np.abs(table.M.values)
     k = int(sizes.argmax())
     largest = float(sizes[k])

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..lines import Placement
 from ..observed import ObservedMatrix
+from ..scale import LARGEST
 from ..solve import one_blas_thread
 from ..sweeps import BACKENDS, Float
 from .block import Block, begin, follow
@@ -115,7 +116,7 @@ class Stream:
         if M.shape[0] != self.features:
             raise ValueError(f"the samples have {M.shape[0]} features, those of this stream have {self.features}")
         largest = max(float(M.values.max()), -float(M.values.min()))
-        if largest > 1e70:
+        if largest > LARGEST:
             raise ValueError(f"the largest magnitude is {largest:.2g}, its powers are out of range: divide all by it")
         after = copy.copy(self)
         after._append(M)
