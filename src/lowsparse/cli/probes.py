@@ -38,7 +38,6 @@ FASTER = 1.25  # all threads against one, at least
 USUAL = 10  # products of SciPy that a sweep of the compiled core takes at most; two to four are usual
 AGREE = 1e-10
 COMPILERS = ("c++", "g++", "clang++", "cl")
-THREADS = ("LOWSPARSE_NUM_THREADS", "OMP_NUM_THREADS")
 GROUPS = Path("/sys/fs/cgroup")
 
 
@@ -172,7 +171,7 @@ def agreement() -> Finding:
 
 def threads() -> Finding:
     """How many threads a sweep uses, and who said so."""
-    name = next((name for name in THREADS if os.environ.get(name, "").split(",")[0].strip()), None)
+    name = next((name for name in native.THREADS if os.environ.get(name, "").split(",")[0].strip()), None)
     try:
         count = native.num_threads()
     except ValueError as error:

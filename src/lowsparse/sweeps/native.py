@@ -13,6 +13,8 @@ from ..losses import Loss
 from ..observed import ObservedMatrix
 from . import Ascent, Before, Float, Gradient, Magnitudes, Multiplier, Regressed, Robust, Rule, Swept
 
+THREADS = ("LOWSPARSE_NUM_THREADS", "OMP_NUM_THREADS")  # what says how many, in the order in which they count
+
 _reason: str | None = None
 try:
     from lowsparse import _core
@@ -31,7 +33,7 @@ def num_threads() -> int:
     >>> num_threads() >= 1
     True
     """
-    for name in ("LOWSPARSE_NUM_THREADS", "OMP_NUM_THREADS"):
+    for name in THREADS:
         text = os.environ.get(name, "").split(",")[0].strip()  # OpenMP allows a list, one number per level
         if text:
             if not text.isdecimal() or int(text) < 1:
