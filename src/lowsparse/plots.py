@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .blocks import Edges, block_edges, block_of_lines, block_sums
 from .lowrank import LowRank
 from .result import Result
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["convergence", "convergence_figure", "frames", "matrix", "phase", "spectrum"]
 
 Floats = NDArray[np.float64]
-Edges = NDArray[np.intp]
 
 # Okabe and Ito's colours, apart for every kind of colour vision; the two families differ in their dashes as well.
 STYLES = {
@@ -191,9 +191,9 @@ def matrix(result: Result, *, rows: int = 160, columns: int = 160) -> Figure:
     (['M, observed', 'L, rank 2', 'S, outliers'], (40, 160))
     """
     m, n = result.L.shape
-    across, down = _edges(n, columns), _edges(m, rows)
+    across, down = block_edges(n, columns), block_edges(m, rows)
     M, S = _means(result, down, across)
-    L = _block_means(result.L, down, across)
+    L = block_sums(result.L, down, across) / np.outer(np.diff(down), np.diff(across))
     seen, gross = M[np.isfinite(M)], np.abs(S[np.isfinite(S)])
     low, high = np.percentile(np.concatenate([L.ravel(), seen]), [2, 98])  # an outlier must not take all the colours
     most = float(np.percentile(gross[gross > 0], 95)) if gross.any() else 1.0
@@ -350,19 +350,11 @@ def _plain(ax: Axes) -> None:
     ax.spines[["left", "bottom"]].set_color(PALE)
 
 
-def _edges(lines: int, most: int) -> Edges:
-    """Where blocks begin and end: at most so many, as equal as they can be."""
-    if most < 1:
-        raise ValueError(f"there must be 1 block or more, not {most}")
-    blocks = min(lines, most)
-    return np.arange(blocks + 1) * lines // blocks
-
-
 def _means(result: Result, down: Edges, across: Edges) -> tuple[Floats, Floats]:
     """M and S as blocks: means over what was observed, NaN where nothing was."""
     M = result.M
     count, given, wrong = (np.zeros((down.size - 1, across.size - 1)) for _ in range(3))
-    block_of = np.repeat(np.arange(down.size - 1), np.diff(down))
+    block_of = block_of_lines(down)
     for k, (start, stop) in enumerate(itertools.pairwise(across)):
         seen = slice(M.indptr[start], M.indptr[stop])
         gross = slice(result.S.indptr[start], result.S.indptr[stop])
@@ -371,9 +363,3 @@ def _means(result: Result, down: Edges, across: Edges) -> tuple[Floats, Floats]:
         wrong[:, k] = np.bincount(block_of[result.S.indices[gross]], result.S.data[gross], minlength=len(count))
     count[count == 0] = np.nan
     return given / count, wrong / count
-
-
-def _block_means(L: LowRank, down: Edges, across: Edges) -> Floats:
-    U = np.add.reduceat(L.U, down[:-1], axis=0) / np.diff(down)[:, None]
-    V = np.add.reduceat(L.V, across[:-1], axis=1) / np.diff(across)
-    return np.asarray(U @ V)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..blocks import Edges, block_edges, block_of_lines, block_sums
 from ..lowrank import LowRank
 from ..observed import ObservedMatrix
 
@@ -35,8 +36,8 @@ class HeatMap:
     wrong: Floats  # shares of the entries of the cell
     filled: Floats
     empty: Floats  # missing still
-    row_edges: NDArray[np.intp]  # cell k holds the rows from edge k to edge k + 1
-    column_edges: NDArray[np.intp]
+    row_edges: Edges
+    column_edges: Edges
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -83,7 +84,7 @@ def heat_map(
     """The heat map of a table with the entries M, of which those at the places `flagged` are wrong.
 
     Where an entry is missing or wrong L stands in, but not in `empty_rows` and `empty_columns`, where it is not
-    known. The sum of L over a block is (Σ u_i)ᵀ (Σ v_j): no entry of it is formed. A table of more than 160 x 280
+    known. A table of more than 160 x 280
     entries is shown as blocks.
 
     >>> M = ObservedMatrix.from_dense([[1.0, 2.0], [2.0, 40.0], [np.nan, 6.0]])
@@ -92,19 +93,19 @@ def heat_map(
     ([[1.0, 2.0], [2.0, 4.0], [3.0, 6.0]], True)
     """
     m, n = M.shape
-    row_edges, column_edges = _edges(m, ROWS), _edges(n, COLUMNS)
-    row_cell = np.repeat(np.arange(row_edges.size - 1), np.diff(row_edges))
+    row_edges, column_edges = block_edges(m, ROWS), block_edges(n, COLUMNS)
+    row_cell = block_of_lines(row_edges)
     known_row, known_column = np.ones(m, bool), np.ones(n, bool)
     known_row[np.asarray(empty_rows, dtype=np.intp)] = False
     known_column[np.asarray(empty_columns, dtype=np.intp)] = False
     known = LowRank(L.U * known_row[:, None], L.V * known_column)
     wrong = np.zeros(M.nnz, bool)
     wrong[np.asarray(flagged, dtype=np.intp)] = True
-    row_sums = np.add.reduceat(known.U, row_edges[:-1])
+    fits = block_sums(known, row_edges, column_edges)
     rows_known = np.add.reduceat(known_row.astype(np.float64), row_edges[:-1])
     columns = M.columns_of_entries()
     parts = []
-    for start, stop in itertools.pairwise(column_edges):
+    for k, (start, stop) in enumerate(itertools.pairwise(column_edges)):
         entries = slice(int(M.indptr[start]), int(M.indptr[stop]))
         rows, at, values = M.rows[entries], columns[entries], M.values[entries].astype(np.float64)
         bad, cell = wrong[entries], row_cell[rows]
@@ -116,10 +117,9 @@ def heat_map(
         total = np.diff(row_edges) * float(stop - start)
         observed, good = summed(np.ones(cell.size)), summed(~bad)
         could = rows_known * float(np.count_nonzero(known_column[start:stop]))
-        fit = row_sums @ known.V[:, start:stop].sum(axis=1)
         # L of the good entries is taken off again and their values put in its place; of many the means agree
         fitted = known.at(rows, at) if M.nnz <= ONE_BY_ONE else np.where(sure, values, 0.0)
-        completed = fit - summed(np.where(bad, 0.0, fitted)) + summed(np.where(bad, 0.0, values))
+        completed = fits[:, k] - summed(np.where(bad, 0.0, fitted)) + summed(np.where(bad, 0.0, values))
         with np.errstate(invalid="ignore", divide="ignore"):
             parts.append(
                 {
@@ -132,11 +132,6 @@ def heat_map(
             )
     stacked = {name: np.stack([part[name] for part in parts], axis=1) for name in parts[0]}
     return HeatMap(**stacked, row_edges=row_edges, column_edges=column_edges)
-
-
-def _edges(lines: int, most: int) -> NDArray[np.intp]:
-    cells = min(lines, most)
-    return np.arange(cells + 1) * lines // cells
 
 
 def _range(values: Floats, low: float, high: float) -> tuple[Floats, Floats]:
