@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from .lines import EFFICIENT
 from .observed import ObservedMatrix
@@ -67,11 +67,6 @@ class Preparation:
         j = M.columns_of_entries()
         y = M.values / self.scale[j] - self.level[j] - self.offset[M.rows]
         return M.with_values(y.astype(M.dtype))
-
-    def undo(self, i: ArrayLike, j: ArrayLike, y: ArrayLike) -> Float:
-        """x_ij = s_j (b_j + a_i + y_ij)."""
-        x = self.scale[np.asarray(j)] * (self.level[np.asarray(j)] + self.offset[np.asarray(i)] + np.asarray(y))
-        return np.asarray(x, dtype=np.float64)
 
 
 def _scales(M: ObservedMatrix, backend: str) -> Float:
