@@ -14,7 +14,7 @@ import pytest
 
 import lowsparse as ls
 from conftest import assert_close, python
-from lowsparse.report import Film, Run, Table, heat_map, in_words, sureness, table_report, video_report
+from lowsparse.report import Filmstrip, Run, TableView, heat_map, in_words, sureness, table_report, video_report
 from lowsparse.report.charts import area
 from lowsparse.report.markup import element
 
@@ -75,7 +75,7 @@ def video_run(path, run=None, **options):
     result = ls.solve(frames.reshape(len(frames), -1).T / 255.0, rank=1, random_state=4)
     background = np.clip(np.rint(255 * result.L.to_dense().T), 0, 255).astype(np.uint8).reshape(frames.shape)
     moving = np.abs(frames.astype(int) - background) > 40
-    film = Film(**options)
+    film = Filmstrip(**options)
     for t, frame in enumerate(frames):
         film.add(t, frame, background[t], np.where(moving[t], frame, 0).astype(np.uint8))
     run = run or Run(
@@ -115,7 +115,7 @@ def solved():
 def table_run(path, result, *, run=None, rows=None, columns=None, **options):
     rows = rows or [f"Sensor {k}" for k in range(result.M.shape[0])]
     columns = columns or [f"hour {k}" for k in range(result.M.shape[1])]
-    table = Table.of(result, row_labels=rows, column_labels=columns, **options)
+    table = TableView.of(result, row_labels=rows, column_labels=columns, **options)
     run = run or Run(
         title="speeds.csv",
         facts=[("240", "holes were filled")],
@@ -237,7 +237,7 @@ def test_an_earlier_report_survives_a_failure(tmp_path, monkeypatch, solved):
 
 
 def test_what_cannot_be_shown_is_refused(tmp_path, solved):
-    path, run, film = tmp_path / "x.html", Run(title="x"), Film()
+    path, run, film = tmp_path / "x.html", Run(title="x"), Filmstrip()
     with pytest.raises(ValueError, match="film is empty"):
         video_report(path, run, film, density=[0.1])
     film.add(0, *3 * [clip()[0]])
@@ -255,7 +255,7 @@ def test_what_cannot_be_shown_is_refused(tmp_path, solved):
     with pytest.raises(ValueError, match="of uint8, not"):
         film.add(5, *3 * [np.zeros((4, 4))])
     with pytest.raises(ValueError, match="row_labels has 3 names, but the table has 40 rows"):
-        Table.of(solved[2], row_labels="abc")
+        TableView.of(solved[2], row_labels="abc")
     assert not path.exists()
 
 
@@ -273,7 +273,7 @@ def decoded(picture):
 def test_pictures_show_their_frames():
     y, x = np.mgrid[:90, :120]
     frames = [np.stack([2 * x, 2 * y, 0 * x + 20 * t], axis=2).astype(np.uint8) for t in range(4)]
-    film = Film(width=40)
+    film = Filmstrip(width=40)
     for t, frame in enumerate(frames):
         film.add(t, frame, frame[..., 0], frame)
     blocks = frames[2].reshape(30, 3, 40, 3, 3).mean(axis=(1, 3))
@@ -283,7 +283,7 @@ def test_pictures_show_their_frames():
 
 def test_a_film_keeps_to_its_budget_and_is_even():
     rng = np.random.default_rng(5)
-    film = Film(budget=100_000, width=64)
+    film = Filmstrip(budget=100_000, width=64)
     for t in range(500):
         if film.wants(t):
             film.add(t, *rng.integers(0, 256, (3, 48, 64)).astype(np.uint8))
@@ -292,7 +292,7 @@ def test_a_film_keeps_to_its_budget_and_is_even():
 
 
 def test_of_known_length_no_picture_is_made_in_vain():
-    film = Film(expected=500, most=100)
+    film = Filmstrip(expected=500, most=100)
     wanted = [t for t in range(500) if film.wants(t)]
     for t in wanted:
         film.add(t, *3 * [np.full((8, 8), t % 256, np.uint8)])
@@ -302,7 +302,7 @@ def test_of_known_length_no_picture_is_made_in_vain():
 def test_quality_gives_way_before_moments_do():
     rng = np.random.default_rng(6)
     frames = rng.integers(0, 256, (40, 60, 80)).astype(np.uint8)
-    rich, poor = Film(expected=40, budget=10**7), Film(expected=40, budget=150_000)
+    rich, poor = Filmstrip(expected=40, budget=10**7), Filmstrip(expected=40, budget=150_000)
     for t, frame in enumerate(frames):
         for film in (rich, poor):
             film.add(t, frame, frames[0], np.zeros_like(frame))
@@ -312,7 +312,7 @@ def test_quality_gives_way_before_moments_do():
 
 
 def test_a_still_is_stored_once(tmp_path):
-    film, still = Film(), np.full((32, 32), 90, np.uint8)
+    film, still = Filmstrip(), np.full((32, 32), 90, np.uint8)
     for t in range(6):
         film.add(t, clip()[t, :32, :32], still + t // 4, still)  # one grey level, which nobody sees
     film.add(6, clip()[6, :32, :32], still + 9, still)
@@ -405,7 +405,7 @@ def test_values_in_the_page_are_those_of_the_table(tmp_path, solved):
 
 def test_flagged_entries_and_worst_lines(solved):
     X, wrong, result = solved
-    table = Table.of(result)
+    table = TableView.of(result)
     listed = {(int(i), int(j)) for i, j in zip(table.flagged["row"], table.flagged["column"], strict=True)}
     assert listed == set(zip(*map(np.ndarray.tolist, np.nonzero(wrong)), strict=True))
     assert table.worst_rows[0].label == "5"
@@ -428,12 +428,12 @@ def test_units_of_the_columns_come_back(solved):
     plain = ls.solve(X, rank=3, random_state=4)
     given = ls.ObservedMatrix.from_dense(shift + scale * X)
     fit = ls.LowRank(np.column_stack([plain.L.U, np.ones(X.shape[0])]), np.vstack([scale * plain.L.V, shift]))
-    table = Table.of(plain, given=given, fit=fit, by_column=True)
+    table = TableView.of(plain, given=given, fit=fit, by_column=True)
     i, j = (np.array(table.flagged[name], dtype=int) for name in ("row", "column"))
     assert_close(table.flagged["value"], shift[j] + scale[j] * X[i, j], 1e-12)
     assert_close(table.flagged["expected"], shift[j] + scale[j] * plain.L.at(i, j), 1e-12)
     assert_close(table.heat.completed[i, j], table.flagged["expected"], 1e-12)
-    assert table.flagged["sure"] == Table.of(plain).flagged["sure"]
+    assert table.flagged["sure"] == TableView.of(plain).flagged["sure"]
 
 
 def test_sureness_is_about_the_standard_error():

@@ -322,7 +322,7 @@ def _report(
         remarks=_trust(table, model),
         notes=_notes(facts, table),
     )
-    shown = report.Table.of(
+    shown = report.TableView.of(
         result,
         given=table.M,
         fit=completed.fit,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..report import Film, Run, video_report
+from ..report import Filmstrip, Run, video_report
 from ..video.foreground import Separated
 from ..video.pictures import Picture
 from ..video.separation import FILMS, STILL, Separation, separate_video
@@ -135,7 +135,7 @@ class _Moments:
     """The pictures of the report, made while the frames pass by."""
 
     def __init__(self) -> None:
-        self.film, self.frames, self.expected = Film(width=WIDTH), 0, 0
+        self.film, self.frames, self.expected = Filmstrip(width=WIDTH), 0, 0
 
     def expecting(self, told: Told) -> Told:
         """Learn how many frames there are while they are read, and pass it on."""
@@ -150,7 +150,7 @@ class _Moments:
     def add(self, one: Separated) -> None:
         """The next frame."""
         if not self.frames and self.expected:
-            self.film = Film(expected=self.expected, width=WIDTH)
+            self.film = Filmstrip(expected=self.expected, width=WIDTH)
         if self.film.wants(self.frames):
             self.film.add(self.frames, *map(_small, (one.frame.picture, one.background, one.cutout())))
         self.frames += 1
@@ -200,7 +200,7 @@ def _text(job: Job, done: Separation, notes: list[str]) -> str:
     return "\n".join([*lines, "", columns(listed, left=(0, 1))])
 
 
-def _report(path: Path, job: Job, done: Separation, film: Film, notes: list[str]) -> None:
+def _report(path: Path, job: Job, done: Separation, film: Filmstrip, notes: list[str]) -> None:
     told = [name for name, value in job.settings.items() if value not in (None, TRIVIAL.get(name))]
     shown = {
         "Source": job.name,

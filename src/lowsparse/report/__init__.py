@@ -1,21 +1,21 @@
 """Reports: a run as one HTML file to look at, which loads nothing and sends nothing."""
 
-from .film import Film
+from .film import Filmstrip
 from .heat import HeatMap, heat_map
 from .page import Run
 from .player import video_report
-from .table import PANES, SUREST, Line, Table, sureness, table_report
+from .table import PANES, SUREST, Line, TableView, sureness, table_report
 from .words import Remark, in_words
 
 __all__ = [
     "PANES",
     "SUREST",
-    "Film",
+    "Filmstrip",
     "HeatMap",
     "Line",
     "Remark",
     "Run",
-    "Table",
+    "TableView",
     "heat_map",
     "in_words",
     "sureness",

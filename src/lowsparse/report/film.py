@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Film", "Picture", "inline", "size"]
+__all__ = ["Filmstrip", "Picture", "inline", "size"]
 
 Picture = bytes | NDArray[np.uint8]  # encoded already, or grey (H, W), or red, green and blue (H, W, 3)
 
@@ -21,7 +21,7 @@ ROOM = 0.75  # of the budget for pictures like the first: others may be larger
 SAME = 3  # grey levels nobody sees the difference of
 
 
-class Film:
+class Filmstrip:
     """Evenly spaced moments of a video, each as three pictures, that come one after the other and are thinned out.
 
     The frames numbered 0, k, 2k, ... are kept. Whenever there are too many, or too many bytes, every second one is
@@ -41,13 +41,13 @@ class Film:
 
     Examples
     --------
-    >>> film = Film(expected=100, most=30)
+    >>> film = Filmstrip(expected=100, most=30)
     >>> for t in range(100):
     ...     if film.wants(t):
     ...         frame = np.full((48, 64), 2 * t, np.uint8)
     ...         film.add(t, frame, background=frame, foreground=np.zeros((48, 64, 3), np.uint8))
     >>> film, film.numbers[:3]
-    (Film(25 moments, one of 4 frames), [0, 4, 8])
+    (Filmstrip(25 moments, one of 4 frames), [0, 4, 8])
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Film:
 
     def __repr__(self) -> str:
         spacing = f", one of {self.every} frames" if self.every > 1 else ""
-        return f"Film({len(self.numbers)} moments{spacing})"
+        return f"Filmstrip({len(self.numbers)} moments{spacing})"
 
 
 def kind(picture: bytes) -> str:

@@ -84,8 +84,7 @@ def heat_map(
     """The heat map of a table with the entries M, of which those at the places `flagged` are wrong.
 
     Where an entry is missing or wrong L stands in, but not in `empty_rows` and `empty_columns`, where it is not
-    known. A table of more than 160 x 280
-    entries is shown as blocks.
+    known. A table of more than 160 x 280 entries is shown as blocks.
 
     >>> M = ObservedMatrix.from_dense([[1.0, 2.0], [2.0, 40.0], [np.nan, 6.0]])
     >>> found = heat_map(M, LowRank([[1.0], [2.0], [3.0]], [[1.0, 2.0]]), [3])

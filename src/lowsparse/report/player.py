@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .charts import area
-from .film import Film, inline, size
+from .film import Filmstrip, inline, size
 from .markup import Markup, element, joined
 from .page import Run, card, icon, listed, pane, write
 
@@ -29,7 +29,7 @@ FRAMES_A_SECOND = 10.0  # where the video does not say
 def video_report(
     path: str | os.PathLike[str],
     run: Run,
-    film: Film,
+    film: Filmstrip,
     *,
     density: ArrayLike,
     fps: float | None = None,
@@ -55,7 +55,7 @@ def video_report(
     Examples
     --------
     >>> import pathlib, tempfile
-    >>> film, rng = Film(), np.random.default_rng(1)
+    >>> film, rng = Filmstrip(), np.random.default_rng(1)
     >>> for t in range(3):
     ...     frame = rng.integers(0, 256, (36, 48)).astype(np.uint8)
     ...     film.add(t, frame, background=np.full_like(frame, 128), foreground=frame)
@@ -96,7 +96,7 @@ def video_report(
     )
 
 
-def _player(film: Film, shares: NDArray[np.float64], fps: float | None) -> Markup:
+def _player(film: Filmstrip, shares: NDArray[np.float64], fps: float | None) -> Markup:
     width, height = size(film.moments[0][0])
     panes = [
         pane(

@@ -20,7 +20,7 @@ from .heat import HeatMap, heat_map
 from .markup import Markup, element
 from .page import Run, card, columns, meters, pane, write
 
-__all__ = ["Line", "Table", "sureness", "table_report"]
+__all__ = ["Line", "TableView", "sureness", "table_report"]
 
 Floats = NDArray[np.float64]
 Labels = Sequence[object] | NDArray[Any]
@@ -53,12 +53,12 @@ class Line:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
-    """A completed table, as the report shows it; `Table.of` makes one of a result.
+class TableView:
+    """A completed table, as the report shows it; `TableView.of` makes one of a result.
 
     >>> import lowsparse as ls
     >>> problem = ls.datasets.synthetic(60, 50, rank=1, density=0.5, outliers=0.1, random_state=1)
-    >>> table = Table.of(ls.solve(problem.M, rank=1))
+    >>> table = TableView.of(ls.solve(problem.M, rank=1))
     >>> table.total == int((problem.S != 0).sum()), table.worst_rows[0].wrong > 1
     (True, True)
     """
@@ -176,7 +176,7 @@ def sureness(result: Result, *, shrunk: bool = False) -> Floats:
         return np.asarray(apart / (result.noise * spread) if result.noise else np.where(np.isinf(spread), 0.0, np.inf))
 
 
-def table_report(path: str | os.PathLike[str], run: Run, table: Table, *, reading: str = "") -> None:
+def table_report(path: str | os.PathLike[str], run: Run, table: TableView, *, reading: str = "") -> None:
     """Write the report on a table, in the place of an earlier one; `reading` says how to read the diagnosis.
 
     Examples
@@ -188,7 +188,7 @@ def table_report(path: str | os.PathLike[str], run: Run, table: Table, *, readin
     >>> run = Run(title="numbers.csv", trace=result.trace, diagnosis=result.diagnostics)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     page = pathlib.Path(folder, "report.html")
-    ...     table_report(page, run, Table.of(result))
+    ...     table_report(page, run, TableView.of(result))
     ...     page.read_text("utf-8").count("<canvas")
     3
     """
@@ -233,7 +233,7 @@ def _worst(labels: Labels, wrong: NDArray[Any], observed: NDArray[Any]) -> list[
 # ---------------------------------------------------------------------- what is shown
 
 
-def _heat(table: Table) -> Markup:
+def _heat(table: TableView) -> Markup:
     m, n = table.heat.shape
     shares = {kind: table.heat.share(kind) for kind in ("wrong", "filled", "empty")}
     told = ", ".join(f"{_percent(share)} {kind}" for kind, share in shares.items())
@@ -286,7 +286,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:.2g} %"
 
 
-def _flagged(table: Table) -> Markup:
+def _flagged(table: TableView) -> Markup:
     count = len(table.flagged["row"])
     if not table.total:
         return card("Flagged entries", element("p", "None: every entry fits."))
@@ -333,7 +333,7 @@ def _flagged(table: Table) -> Markup:
     )
 
 
-def _lines(table: Table) -> list[Markup]:
+def _lines(table: TableView) -> list[Markup]:
     every = len(table.flagged["row"]) == table.total
     choose = "Choose one to list them." if every else "Choose one to see its entries among those listed."
     parts = []
@@ -350,7 +350,7 @@ def _finder(label: str) -> Markup:
     return element("button", label, type="button", class_="find", dir="auto")
 
 
-def _spectrum(table: Table) -> list[Markup]:
+def _spectrum(table: TableView) -> list[Markup]:
     parts = []
     sizes = np.asarray(table.singular_values, dtype=np.float64)
     if sizes.size and not sizes.any():
