@@ -1,6 +1,9 @@
 """What the tests share: small problems, the paper's formulas on dense arrays, and Python in a process of its own."""
 
+import html
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -161,6 +164,12 @@ def on_terminal(words, *, cwd, width=60, stdout=None, **environment):
     os.close(ours)
     child.wait(timeout=60)
     return shown.decode(), child
+
+
+def command_told(report):
+    """The words of the command in a report."""
+    told = Path(report).read_text("utf-8").split('<code id="command">')[1].split("</code>")[0]
+    return shlex.split(html.unescape(re.sub("<[^>]*>", "", told)))
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import lowsparse as ls
-from conftest import PATH, interruptible
+from conftest import PATH, command_told, interruptible
 from lowsparse.cli import complete as room
 from lowsparse.cli import main
 from lowsparse.tables import Table, read_table, write_table
@@ -455,6 +455,14 @@ def test_nothing_is_overwritten_unless_forced(taken, tmp_path):
     after = tree(tmp_path)
     assert after.keys() == {"table.csv", "done.csv", "done-outliers.csv", "done-report.html"}
     assert after[taken] != b"mine"
+
+
+def test_the_report_tells_the_command(tmp_path):
+    path = stored(tmp_path, spoilt()[1], ".csv").rename(tmp_path / "my table.csv")
+    completed(path, "--clean", "--seed", 3)
+    told = command_told(tmp_path / "my table-completed-report.html")
+    assert told == ["lowsparse", "complete", str(path), "--clean", "--seed", "3", "--json", "--force"]
+    assert complete(*told[2:])[0] == 0
 
 
 def test_the_table_itself_is_never_overwritten(tmp_path):

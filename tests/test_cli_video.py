@@ -2,7 +2,6 @@
 
 import json
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -17,8 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lowsparse as ls
-from conftest import PATH, interruptible
+from conftest import PATH, command_told, interruptible
 from lowsparse.cli import video
+from lowsparse.cli.again import command_again
 from lowsparse.cli.signals import ending
 from lowsparse.video import Frames
 from lowsparse.video.film import write_picture
@@ -179,11 +179,12 @@ def test_words_and_quiet(folder, here, command):
 
 
 def test_the_report_tells_the_command(folder, here, command):
-    command("video", folder / "colour.mp4", "--observe", "0.3", "-q", "--out", "a b")
-    page = Path("a b", "report.html").read_text("utf-8")
-    words = shlex.join(["lowsparse", "video", str(folder / "colour.mp4"), "--observe", "0.3", "-q", "--out", "a b"])
-    told = page.split('<code id="command">')[1].split("</code>")[0]
-    assert told.replace("<span>", "").replace("</span>", "").replace("&#x27;", "'").replace("&#39;", "'") == words
+    words = ["video", str(folder / "colour.mp4"), "--observe", "0.3", "-q", "--out", "a b"]
+    command(*words)
+    told = command_told(Path("a b", "report.html"))
+    assert told == ["lowsparse", *words, "--force"]
+    assert command(*told[1:])[0] == 0
+    assert command_told(Path("a b", "report.html")) == told
 
 
 @pytest.mark.slow
@@ -215,6 +216,7 @@ def test_odd_names(name, folder, here, command):
     out = json.loads(said)["out"]
     assert names(out) == NAMES
     assert sorted([name, out]) == names(here)
+    assert command_told(Path(out, "report.html"))[:5] == ["lowsparse", "video", "--json", "--force", "--"]
 
 
 @POSIX
@@ -229,7 +231,7 @@ def test_a_name_is_no_markup(folder, here, command):
 
 def test_passwords_stay_out_of_what_is_written():
     assert video.name_of("rtsp://me:secret@10.0.0.7:554/") == "10.0.0.7"
-    assert video._shown("lowsparse video 'rtsp://me:secret@cam/live?x=1'") == "lowsparse video 'rtsp://cam/live?x=1'"
+    assert command_again(["video", "rtsp://me:secret@cam/live?x=1"]) == "lowsparse video 'rtsp://cam/live?x=1' --force"
 
 
 # ---------------------------------------------------------------------- what goes wrong

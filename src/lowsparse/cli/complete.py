@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,6 +22,7 @@ from ..tables.columns import NoNumbersError
 from ..tables.labels import shown
 from ..tables.read import ARRAYS, TEXT, ending_of
 from ..tables.write import write_columns
+from .again import command_again
 from .failure import advise, fail, require
 from .folder import output_folder
 from .output import Force, Json, Quiet, Voice
@@ -132,9 +133,7 @@ def complete(
             _write_outliers(folder / names[1], done, model)
         facts = _facts(table, model, done, every=every, clean=clean)
         with _timed(seconds, voice, "reporting"):
-            columns = {"--row": row, "--col": col, "--value": value, "--label": label}
-            others = {"--rank": rank, "--seed": seed, "--out": out, "--clean": clean, "--all": every, "--force": True}
-            _report(folder / names[2], file, done, model, facts, seconds, _command(file, {**columns, **others}))
+            _report(folder / names[2], file, done, model, facts, seconds)
     paths = dict(zip(("completed", "outliers", "report"), (str(out.with_name(name)) for name in names), strict=True))
     facts |= {"seconds": seconds} | paths
     voice.result(facts, text=_summary(facts, table), brief=str(out))
@@ -176,20 +175,6 @@ def _names(out: Path) -> tuple[str, str, str]:
     ending, stem = ending_of(out), _stem(out).name
     listed = ending if ending in TEXT | {".parquet"} else ".csv"
     return out.name, f"{stem}-outliers{listed}", f"{stem}-report.html"
-
-
-def _command(file: Path, options: Mapping[str, object]) -> str:
-    """What gives the same again.
-
-    >>> _command(Path("my air.csv"), {"--row": None, "--label": ["town", "day"], "--seed": 0, "--clean": True})
-    "lowsparse complete 'my air.csv' --label town --label day --seed 0 --clean"
-    """
-    words = ["lowsparse", "complete", str(file)]
-    for name, said in options.items():
-        for one in said if isinstance(said, list) else [said]:
-            if one is not None and one is not False:
-                words += [name] if one is True else [name, str(one)]
-    return shlex.join(words)
 
 
 # ---------------------------------------------------------------------- what is done
@@ -296,7 +281,6 @@ def _report(
     model: Imputation,
     facts: dict[str, Any],
     seconds: dict[str, float],
-    command: str,
 ) -> None:
     table, result = completed.table, model.result
     share = percent(facts["flagged"] / facts["observed"])
@@ -310,7 +294,7 @@ def _report(
             (f"{facts['rank']}", "is the rank of the fit" if model.rank else "is the rank: levels and offsets say all"),
             (duration(sum(seconds.values())), "for reading, solving and writing"),
         ],
-        command=command,
+        command=command_again(),
         settings={
             "method": result.method,
             "backend": result.backend,

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from .again import command_again
 from .footage import Job, process
 from .output import Force, Json, Quiet, Voice
 
@@ -38,7 +39,7 @@ def demo(
             source=str(sample),
             out=out,
             name=SAMPLE,
-            command="lowsparse demo",
+            command=command_again(),
             force=force,
             settings={"rank": 1, "observe": OBSERVE},
             notes=NOTES,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -15,6 +13,7 @@ import typer
 from .. import sweeps
 from ..video.background import THRESHOLD
 from ..video.pictures import Region
+from .again import command_again, without_passwords
 from .failure import require
 from .footage import NAMES, Job, process
 from .output import Force, Json, Quiet, Voice
@@ -22,7 +21,6 @@ from .output import Force, Json, Quiet, Voice
 __all__ = ["video"]
 
 SUFFIX = "-lowsparse"
-PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")  # of an address
 
 
 def video(
@@ -124,8 +122,8 @@ def video(
     job = Job(
         source=source,
         out=out,
-        name=_shown(Path(source).name if Path(source).exists() else source),
-        command=_shown(shlex.join(["lowsparse", *sys.argv[1:]])),
+        name=without_passwords(Path(source).name if Path(source).exists() else source),
+        command=command_again(),
         stream=stream,
         force=force,
         settings=settings,
@@ -148,15 +146,6 @@ def name_of(source: str) -> str:
         path = path.parent
     name = path.resolve().name if path.is_dir() else path.stem
     return name.lstrip("-") or "video"
-
-
-def _shown(text: str) -> str:
-    """Without passwords: the report may be passed on.
-
-    >>> _shown("lowsparse video rtsp://me:secret@cam-2/live")
-    'lowsparse video rtsp://cam-2/live'
-    """
-    return PASSWORD.sub("", text)
 
 
 def _region(text: str | None) -> Region | None:
