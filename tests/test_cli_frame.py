@@ -3,6 +3,7 @@
 import dataclasses
 import errno
 import json
+import math
 import os
 import re
 import shutil
@@ -32,6 +33,7 @@ from lowsparse.cli.progress import Step
 from lowsparse.cli.text import ERRORS, columns, table
 from lowsparse.solvers.manpg import AManPG
 from lowsparse.tables import read_table
+from lowsparse.wording import duration
 from test_cli import assert_fails, run
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="signals, links and pseudo-terminals of POSIX")
@@ -442,6 +444,12 @@ Voice(json=True).result({{"frames": reading.done}})
 """
 TOLD = r"reading: \d+ of 40 frames, [\d.]+ frames/s, [\d.]+ s left"
 WARNED = "lowsparse work: warning: a damaged frame"
+
+
+def test_a_time_stays_below_the_next_unit():
+    times = (0.9949, 0.996, 59.4, 59.6, 3599.4, 3599.7, 86399.6, math.inf)
+    told = ["990 ms", "1 s", "59 s", "1 min 0 s", "59 min 59 s", "1 h 0 min", "1 d 0 h", "–"]
+    assert list(map(duration, times)) == told
 
 
 @pytest.mark.slow

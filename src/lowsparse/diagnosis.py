@@ -12,6 +12,7 @@ from .geometry import leverages
 from .lowrank import LowRank
 from .observed import ObservedMatrix
 from .scale import robust_scale
+from .wording import percent
 
 if TYPE_CHECKING:
     from .result import Result
@@ -53,13 +54,13 @@ class Diagnosis:
         m, n = self.shape
         held = "none" if self.held_out is None else f"{self.held_out:.3g}"
         lines = [
-            f"{m} x {n}, {self.entries} entries ({100 * self.entries / (m * n):.3g} %), rank {self.rank}",
+            f"{m} x {n}, {self.entries} entries ({percent(self.entries / (m * n))}), rank {self.rank}",
             f"recovered               {'yes' if self.recovered else 'no'}: {self.message}",
             f"entries / parameters    {self.oversampling:.3g}",
             f"entries in a row        at least {self.entries_per_row[0]}, median {self.entries_per_row[1]:g}",
             f"entries in a column     at least {self.entries_per_column[0]}, median {self.entries_per_column[1]:g}",
             f"coherence               {self.coherence[0]:.3g} of rows, {self.coherence[1]:.3g} of columns",
-            f"outliers                {100 * self.outlier_share:.3g} % of the entries",
+            f"outliers                {percent(self.outlier_share)} of the entries",
             f"noise / signal          {self.noise:.3g} / {self.signal:.3g}",
             f"error of entries kept aside  {held}",
         ]

@@ -24,11 +24,12 @@ from ..scale import column_medians
 from ..solve import solve
 from ..tables import read_table
 from ..validation import holdout
+from ..wording import percent
 from .extras import installed
 from .failure import advise, fail, one_line, require
 from .output import Json, Quiet, Voice
 from .progress import Step, step
-from .text import paragraph, percent, table, width
+from .text import paragraph, table, width
 
 __all__ = ["bench"]
 

@@ -15,20 +15,19 @@ import typer
 from .. import report
 from ..imputation import Imputation
 from ..lines import EFFICIENT
-from ..report.charts import number
 from ..scale import LARGEST
 from ..tables import Completed, Table, read_table, write_table
 from ..tables.columns import NoNumbersError
 from ..tables.labels import shown
 from ..tables.read import ARRAYS, TEXT, ending_of
 from ..tables.write import write_columns
+from ..wording import duration, number, percent
 from .again import command_again
 from .failure import advise, fail, require
 from .folder import output_folder
 from .output import Force, Json, Quiet, Voice
 from .progress import step
 from .text import columns as aligned
-from .text import duration, percent
 
 __all__ = ["complete"]
 

@@ -16,12 +16,13 @@ from ..report import Filmstrip, Run, video_report
 from ..video.foreground import Separated
 from ..video.pictures import Picture
 from ..video.separation import FILMS, STILL, Separation, separate_video
+from ..wording import duration, percent
 from .failure import advise
 from .folder import output_folder
 from .output import Voice
 from .progress import Step, step
 from .signals import ending
-from .text import columns, duration, percent
+from .text import columns
 
 __all__ = ["NAMES", "Job", "process"]
 

@@ -25,6 +25,7 @@ from ..datasets import synthetic
 from ..geometry import qf
 from ..observed import ObservedMatrix
 from ..sweeps import Rule, native
+from ..wording import duration
 from .extras import extras, installed
 from .failure import one_line
 
@@ -287,9 +288,9 @@ def speed() -> Finding:
     one, most, product = best["1"], best[str(count)], best["scipy"]
     facts = {"entries": M.nnz, "rank": RANK, "backend": opened.name, "threads": count}
     facts |= {"one_thread": one, "all_threads": most, "scipy_product": product}
-    text = f"one sweep over {M.nnz:,} entries (rank {RANK}): {_ms(one)} on one thread"
-    text += f", {_ms(most)} on {count}" if count > 1 else ""
-    text += f"; a sparse product of SciPy: {_ms(product)}"
+    text = f"one sweep over {M.nnz:,} entries (rank {RANK}): {duration(one)} on one thread"
+    text += f", {duration(most)} on {count}" if count > 1 else ""
+    text += f"; a sparse product of SciPy: {duration(product)}"
     return Finding(*_judged(opened.name, one / product, one / most, count, text), facts)
 
 
@@ -331,10 +332,6 @@ def _race(runs: dict[str, Callable[[], Any]]) -> dict[str, float]:
             run()
             best[name] = min(best[name], time.perf_counter() - began)
     return best
-
-
-def _ms(seconds: float) -> str:
-    return f"{1e3 * seconds:.2g} ms" if seconds < 0.1 else f"{1e3 * seconds:.0f} ms"
 
 
 def _threads(count: int) -> str:

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from ..solve import Progress
+from ..wording import duration
 from .output import Voice
-from .text import duration
 
 __all__ = ["Step", "step"]
 

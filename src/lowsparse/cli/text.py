@@ -10,7 +10,7 @@ import textwrap
 import unicodedata
 from collections.abc import Sequence
 
-__all__ = ["columns", "duration", "let_go", "paragraph", "percent", "spell_out", "table", "width"]
+__all__ = ["columns", "let_go", "paragraph", "spell_out", "table", "width"]
 
 SPELT = {"‖": "||", "−": "-", "×": "x", "·": "*", "≤": "<=", "≥": ">=", "√": "sqrt ", "∇": "grad", "∂": "d", "∞": "inf"}
 SPELT |= {"∈": "in", "→": "->", "⟨": "<", "⟩": ">", "∘": "o", "∖": "\\", "…": "...", "–": "-", "—": "-"}
@@ -82,30 +82,6 @@ def _as_shown(text: str) -> str:
     """The text with what stdout has to spell out spelt out, which makes it longer."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     return text.encode(encoding, ERRORS).decode(encoding)
-
-
-def percent(share: float) -> str:
-    """A share in per cent.
-
-    >>> percent(0.125)
-    '12.5 %'
-    """
-    return f"{100 * share:.3g} %"
-
-
-def duration(seconds: float) -> str:
-    """A time in the two largest units that it has.
-
-    >>> [duration(s) for s in (0.0123, 3.456, 56, 185, 4800, 200_000)]
-    ['0.012 s', '3.5 s', '56 s', '3 min 5 s', '1 h 20 min', '2 d 7 h']
-    """
-    if seconds < 60:
-        return f"{seconds:.2g} s"
-    whole = round(seconds)
-    for size, below, name, small in ((86400, 3600, "d", "h"), (3600, 60, "h", "min"), (60, 1, "min", "s")):
-        if whole >= size:
-            return f"{whole // size} {name} {whole % size // below} {small}"
-    raise AssertionError(seconds)
 
 
 def spell_out() -> None:

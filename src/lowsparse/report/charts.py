@@ -8,45 +8,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..wording import number
 from .markup import Markup, element, joined
 
-__all__ = ["area", "bars", "convergence", "curve", "number", "seconds"]
+__all__ = ["area", "bars", "convergence", "curve"]
 
 Floats = NDArray[np.float64]
 MOST_POINTS = 600
-
-
-def number(value: float) -> str:
-    """A number as people write it, with three or so digits.
-
-    >>> [number(x) for x in (0, 0.1234, 1234567, 2.5e-7, 1e13)]
-    ['0', '0.123', '1,234,567', '2.5e-7', '1e13']
-    """
-    size = abs(value)
-    if not math.isfinite(value):
-        return "–"
-    if size and not 1e-3 <= size < 1e12:
-        digits, power = f"{value:.3g}".partition("e")[::2]
-        return f"{digits}e{int(power)}" if power else digits
-    return f"{value:,.0f}" if size >= 1000 else f"{value:.3g}"
-
-
-def seconds(value: float) -> str:
-    """A time in words short enough for a table.
-
-    >>> [seconds(x) for x in (0.0004, 0.25, 12.34, 200, 8000)]
-    ['0.4 ms', '250 ms', '12.3 s', '3 min 20 s', '2 h 13 min']
-    """
-    if not math.isfinite(value):
-        return "–"
-    if value < 0.9995:
-        return f"{1000 * value:.3g} ms"
-    if value < 59.95:
-        return f"{value:.3g} s"
-    whole = round(value)
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 def curve(x: ArrayLike, y: ArrayLike, *, x_name: str, y_name: str, words: str) -> Markup:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .charts import convergence, number, seconds
+from ..wording import duration, number, percent
+from .charts import convergence
 from .markup import Markup, element
 from .words import Remark, in_words
 
@@ -106,20 +106,12 @@ def _list(remarks: Sequence[Remark]) -> Markup:
 def _figures(result: Result) -> Markup:
     entries, wrong = result.M.nnz, result.S.nnz
     figures = {
-        "observed": f"{number(entries)} entries, {_percent(entries, math.prod(result.M.shape))}",
-        "outliers": f"{number(wrong)}, {_percent(wrong, entries)} of them",
+        "observed": f"{number(entries)} entries, {percent(result.M.density)}",
+        "outliers": f"{number(wrong)}, {percent(wrong / entries)} of them",
         "noise": number(result.noise),
         "kept aside": None if result.held_out is None else f"predicted to within {number(result.held_out)}",
         "iterations": number(result.n_iter),
-        "time": f"{seconds(result.seconds)} on {result.backend}",
+        "time": f"{duration(result.seconds)} on {result.backend}",
     }
     shown = ((element("dt", name), element("dd", text)) for name, text in figures.items() if text is not None)
     return element("dl", *(part for pair in shown for part in pair))
-
-
-def _percent(part: float, whole: float) -> str:
-    """
-    >>> _percent(1, 3), _percent(0, 0)
-    ('33.3 %', '–')
-    """
-    return f"{number(100 * part / whole)} %" if whole else "–"

@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike
 from .. import files
 from .._version import __version__
 from ..diagnosis import Diagnosis
-from .charts import convergence, number, seconds
+from ..wording import duration, number
+from .charts import convergence
 from .markup import Markup, element, embedded
 from .words import Remark, in_words
 
@@ -233,9 +234,9 @@ def _convergence(run: Run) -> Markup | None:
 def _times(run: Run) -> Markup | None:
     if not run.timings:
         return None
-    told = element("p", f"{seconds(sum(run.timings.values()))} in all.", class_="quiet")
+    told = element("p", f"{duration(sum(run.timings.values()))} in all.", class_="quiet")
     return card(
-        "Where the time went", told, meters([(step, time, seconds(time)) for step, time in run.timings.items()])
+        "Where the time went", told, meters([(step, time, duration(time)) for step, time in run.timings.items()])
     )
 
 

@@ -181,4 +181,5 @@ def _density(shares: NDArray[np.float64]) -> Markup:
 
 
 def _share(share: float) -> str:
+    """As the script writes it, moment by moment."""
     return f"{100 * share:.1f} %"

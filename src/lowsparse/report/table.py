@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from ..lowrank import LowRank
 from ..observed import ObservedMatrix
 from ..result import Result
-from .charts import bars, number
+from ..wording import number, percent
+from .charts import bars
 from .heat import HeatMap, heat_map
 from .markup import Markup, element
 from .page import Run, card, columns, meters, pane, write
@@ -236,7 +237,7 @@ def _worst(labels: Labels, wrong: NDArray[Any], observed: NDArray[Any]) -> list[
 def _heat(table: TableView) -> Markup:
     m, n = table.heat.shape
     shares = {kind: table.heat.share(kind) for kind in ("wrong", "filled", "empty")}
-    told = ", ".join(f"{_percent(share)} {kind}" for kind, share in shares.items())
+    told = ", ".join(f"{percent(share)} {kind}" for kind, share in shares.items())
     words = f"{m:,} rows and {n:,} columns: {told}"
     panes = [
         pane(
@@ -280,10 +281,6 @@ def _heat(table: TableView) -> Markup:
 
 def _block(m: int, n: int, cells: tuple[int, int]) -> str:
     return f"about {round(m * n / (cells[0] * cells[1])):,}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.2g} %"
 
 
 def _flagged(table: TableView) -> Markup:
@@ -356,8 +353,8 @@ def _spectrum(table: TableView) -> list[Markup]:
     if sizes.size and not sizes.any():
         parts.append(card("Singular values", element("p", "L is 0: nothing of low rank predicts the entries.")))
     elif sizes.size:
-        energy = 100 * sizes[0] ** 2 / max(float(np.sum(sizes**2)), 1e-300)
-        said = f"L has rank {np.count_nonzero(sizes)}; its first component makes up {energy:.3g} % of its squares."
+        energy = sizes[0] ** 2 / max(float(np.sum(sizes**2)), 1e-300)
+        said = f"L has rank {np.count_nonzero(sizes)}; its first component makes up {percent(energy)} of its squares."
         names = [str(k + 1) for k in range(sizes.size)]
         drawing = bars(sizes, names, x_name="component", y_name="singular value", words=said)
         parts.append(card("Singular values", element("p", said, class_="quiet"), drawing))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..diagnosis import Diagnosis
-from .charts import number
+from ..wording import number, percent
 
 __all__ = ["Remark", "in_words"]
 
@@ -47,10 +47,10 @@ def in_words(diagnosis: Diagnosis) -> list[Remark]:
             f"A row has {number(d.entries_per_row[1])} entries as a rule and {number(d.entries_per_row[0])} at least; "
             f"a column {number(d.entries_per_column[1])} and {number(d.entries_per_column[0])}."
         ),
-        Remark(f"{100 * d.outlier_share:.2g} % of the entries do not fit and were set aside."),
+        Remark(f"{percent(d.outlier_share)} of the entries do not fit and were set aside."),
     ]
     if d.signal > 0:
-        relative = f", {100 * d.noise / d.signal:.2g} % of their usual size"
+        relative = f", {percent(d.noise / d.signal)} of their usual size"
         said.append(Remark(f"The others scatter by {number(d.noise)} around the fit{relative}."))
     if d.held_out is not None:
         said.append(Remark(f"Entries kept aside were predicted to within {number(d.held_out)}, as a rule."))
