@@ -239,7 +239,7 @@ def cross_validate(
     if order.size < folds:
         raise ValueError(f"{order.size} entries can be kept aside, too few for {folds} folds: give fewer, or more data")
     splits = [_split(M, np.sort(order[k::folds])) for k in range(folds)]
-    candidates, done, todo = [], 0, len(ranks) * len(methods) * folds
+    candidates, done, total = [], 0, len(ranks) * len(methods) * folds
     for own_method in methods:
         for own_rank in ranks:
             results = []
@@ -250,7 +250,7 @@ def cross_validate(
                 results.append((split.error(result.L), result.converged))
                 done += 1
                 if callback is not None:
-                    callback(done, todo)
+                    callback(done, total)
             errors, converged = zip(*results, strict=True)
             name = own_method if isinstance(own_method, str) else own_method.name
             candidates.append(Candidate(own_rank, name, errors, converged))
