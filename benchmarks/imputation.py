@@ -20,18 +20,10 @@ OPENBLAS_NUM_THREADS=1. Without other work it takes about 25 minutes on two core
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
-import importlib
-import importlib.metadata
 import json
-import os
-import subprocess
-import sys
 import tempfile
-import threading
 import time
-import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -40,13 +32,12 @@ from typing import Any
 
 import numpy as np
 
-import lowsparse as ls
 from lowsparse.cli.text import table
 from lowsparse.files import write_csv
 
 from . import memory
+from .apart import OVER_LIMIT, add_arguments, ask, at_most, grown, quietly
 from .imputers import IMPUTERS, Imputer
-from .peers import OVER_LIMIT, STARTING
 from .realdata import FOLDER, SETS, Table, Task, make_task
 
 OWN = "lowsparse"
@@ -71,57 +62,41 @@ def load(path: Path) -> Task:
 
 def in_this_process(imputer: Imputer, folder: Path, limit: float) -> None:
     """Print what there is to say of every seed in the folder, a line for each."""
-    if imputer.module:
-        importlib.import_module(imputer.module)
+    imputer.load()
     paths = sorted(folder.glob("*.npz"))
     task = load(paths[0])
-    with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quietly():
         imputer.fill(make_task(SETS[TRIAL].load(folder), 1).X, False, imputer.settings[0])
     before = memory.peak()
-    alarm = threading.Timer(limit, os._exit, [OVER_LIMIT])
-    alarm.daemon = True
-    alarm.start()
-    began = time.perf_counter()
-    setting, tried = imputer.choose(task.X, task.ratings, CHOOSING * limit)
-    choosing = time.perf_counter() - began if tried > 1 else 0.0
-    for path in paths:
-        task = load(path)
-        with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            began, used = time.perf_counter(), time.process_time()
-            filled = imputer.fill(task.X, task.ratings, setting)
-            seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - used
-        after = memory.peak()
-        errors = task.errors(filled)
-        line = {
-            "mae": float(np.mean(np.abs(errors))),
-            "rmse": float(np.sqrt(np.mean(errors**2))),
-            "seconds": seconds,
-            "cpu_seconds": cpu_seconds,
-            "choosing": choosing,
-            "bytes": None if before is None or after is None else float(after - before),
-            "setting": "" if setting is None else str(setting),
-        }
-        print(json.dumps(line), flush=True)
-    alarm.cancel()
+    with at_most(limit):
+        began = time.perf_counter()
+        setting, tried = imputer.choose(task.X, task.ratings, CHOOSING * limit)
+        choosing = time.perf_counter() - began if tried > 1 else 0.0
+        for path in paths:
+            task = load(path)
+            with quietly():
+                began, used = time.perf_counter(), time.process_time()
+                filled = imputer.fill(task.X, task.ratings, setting)
+                seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - used
+            taken = grown(before)
+            errors = task.errors(filled)
+            line = {
+                "mae": float(np.mean(np.abs(errors))),
+                "rmse": float(np.sqrt(np.mean(errors**2))),
+                "seconds": seconds,
+                "cpu_seconds": cpu_seconds,
+                "choosing": choosing,
+                "bytes": taken,
+                "setting": "" if setting is None else str(setting),
+            }
+            print(json.dumps(line), flush=True)
 
 
 def measure(name: str, folder: Path, limit: float) -> dict[str, Any]:
     """One method on the seeds in the folder, in a process of its own; with a remark if it did not get to the end."""
-    command = [sys.executable, "-m", "benchmarks.imputation", "--one", name, "--data", str(folder), "--limit"]
-    try:
-        done = subprocess.run([*command, str(limit)], capture_output=True, text=True, timeout=limit + STARTING)
-        printed, complaints, status = done.stdout, done.stderr, done.returncode
-    except subprocess.TimeoutExpired as error:
-        part = error.stdout or ""
-        printed, complaints, status = part.decode() if isinstance(part, bytes) else part, "", OVER_LIMIT
-    lines = [json.loads(line) for line in printed.splitlines()]
-    remark = ""
-    if status == OVER_LIMIT:
-        remark = f"over the limit after {len(lines)} of {len(list(folder.iterdir()))} seeds"
-    elif status:
-        remark = f"failed: {(complaints.strip().splitlines() or [f'exit status {status}'])[-1][:60]}"
+    lines, remark = ask("imputation", name, folder, limit)
+    if remark == OVER_LIMIT:
+        remark += f" after {len(lines)} of {len(list(folder.iterdir()))} seeds"
     return {**NOTHING, **(average(lines) if lines else {}), "remark": remark}
 
 
@@ -149,7 +124,7 @@ def run_set(
     rows = []
     for method, numbers in found.items():
         imputer = IMPUTERS[method]
-        who = {"method": method, "label": imputer.label, "version": version(imputer), "robust": imputer.robust}
+        who = {"method": method, "label": imputer.label, "version": imputer.version, "robust": imputer.robust}
         rows.append({"set": name, **who, **numbers})
     compare(rows)
     return sorted(rows, key=lambda row: float("inf") if row["mae"] is None else row["mae"])
@@ -163,10 +138,6 @@ def compare(rows: Sequence[dict[str, Any]]) -> None:
             smallest = min((other[key] for other in rows if other[key] is not None), default=None)
             row[f"{key}_over_best"] = None if row[key] is None else row[key] / smallest
         row["seconds_over_own"] = row["seconds"] / own if own and row["seconds"] else None
-
-
-def version(imputer: Imputer) -> str:
-    return importlib.metadata.version(imputer.package) if imputer.package else ls.__version__
 
 
 def describe(title: str, task: Task, rows: Sequence[dict[str, Any]]) -> str:
@@ -251,7 +222,7 @@ def parse() -> tuple[argparse.ArgumentParser, argparse.Namespace]:
     parser.add_argument("--quick", action="store_true", help=f"as --set {TRIAL} --seeds 1 --limit 60, if not given")
     parser.add_argument("--data", type=Path, default=FOLDER, help="folder of the sets (default: ../shared/data)")
     parser.add_argument("--out", type=Path, default=Path("results"), help="folder for imputation.csv")
-    parser.add_argument("--one", choices=IMPUTERS, help=argparse.SUPPRESS)
+    add_arguments(parser, IMPUTERS)
     given = parser.parse_args()
     given.sets = given.sets or ([TRIAL] if given.quick else REAL)
     given.seeds = (1 if given.quick else 3) if given.seeds is None else given.seeds
@@ -264,10 +235,10 @@ def main() -> None:
     if given.seeds < 1 or given.jobs < 1 or not given.limit > 0:
         parser.error("--seeds and --jobs must be 1 or more, and --limit positive")
     if given.one:
-        in_this_process(IMPUTERS[given.one], given.data, given.limit)
+        in_this_process(IMPUTERS[given.one], given.at, given.limit)
         return
     wanted = [name for name in IMPUTERS if name in (given.methods or IMPUTERS)]
-    methods = [name for name in wanted if not IMPUTERS[name].missing()]
+    methods = [name for name in wanted if IMPUTERS[name].version]
     for package in dict.fromkeys(IMPUTERS[name].package for name in wanted if name not in methods):
         print(f"{package} is left out, it is not installed: pip install 'lowsparse[bench]'")
     rows: list[dict[str, Any]] = []

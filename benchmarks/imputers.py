@@ -31,8 +31,6 @@ and the item, the usual baseline. Only lowsparse and the median get the table as
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,6 +41,8 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
 
 import lowsparse as ls
+
+from .apart import Entrant, load
 
 __all__ = ["IMPUTERS", "Imputer", "completed", "levels"]
 
@@ -90,14 +90,14 @@ def lowsparse_imputer(X: Float, ratings: bool, setting: None) -> Float:
 
 
 def qolmat_pcp(X: Float, ratings: bool, how: str) -> Float:
-    solver = importlib.import_module("qolmat.imputations.rpca.rpca_pcp").RpcaPcp
+    solver = load("qolmat.imputations.rpca.rpca_pcp").RpcaPcp
     model = solver(lam=1.5 / np.sqrt(max(X.shape)), verbose=False)
     return _levelled(X, ratings, lambda Z: model.decompose(Z, ~np.isnan(Z))[0], how)
 
 
 def qolmat_noisy(X: Float, ratings: bool, setting: tuple[float, str]) -> Float:
     noise, how = setting
-    solver = importlib.import_module("qolmat.imputations.rpca.rpca_noisy").RpcaNoisy
+    solver = load("qolmat.imputations.rpca.rpca_noisy").RpcaNoisy
     model = solver(
         rank=min(30, *X.shape),
         tau=noise * np.sqrt(_entries_per_line(X)),
@@ -111,7 +111,7 @@ def qolmat_noisy(X: Float, ratings: bool, setting: tuple[float, str]) -> Float:
 
 
 def tensorly_robust_pca(X: Float, ratings: bool, how: str) -> Float:
-    robust_pca = importlib.import_module("tensorly.decomposition").robust_pca
+    robust_pca = load("tensorly.decomposition").robust_pca
 
     def fill(Z: Float) -> Float:
         full = np.nan_to_num(Z)
@@ -135,21 +135,21 @@ def _entries_per_line(X: Float) -> float:
 
 
 def sklearn_knn(X: Float, ratings: bool, neighbours: int) -> Float:
-    imputer = importlib.import_module("sklearn.impute").KNNImputer
+    imputer = load("sklearn.impute").KNNImputer
     return _levelled(
         X, ratings, imputer(n_neighbors=neighbours, weights="distance", keep_empty_features=True).fit_transform
     )
 
 
 def sklearn_iterative(X: Float, ratings: bool, setting: None) -> Float:
-    importlib.import_module("sklearn.experimental.enable_iterative_imputer")
-    imputer = importlib.import_module("sklearn.impute").IterativeImputer
+    load("sklearn.experimental.enable_iterative_imputer")
+    imputer = load("sklearn.impute").IterativeImputer
     nearest, rounds = (10, 1) if ratings else (20, 10)
     return _levelled(X, ratings, imputer(n_nearest_features=nearest, max_iter=rounds, random_state=1).fit_transform)
 
 
 def sklearn_median(X: Float, ratings: bool, setting: None) -> Float:
-    filled: Float = importlib.import_module("sklearn.impute").SimpleImputer(strategy="median").fit_transform(X)
+    filled: Float = load("sklearn.impute").SimpleImputer(strategy="median").fit_transform(X)
     return filled
 
 
@@ -182,21 +182,14 @@ def completed(Z: Float, *, rank: int, share: float) -> Float:
 
 
 @dataclass(frozen=True)
-class Imputer:
+class Imputer(Entrant):
     """Somebody who takes part."""
 
-    label: str
     fill: Callable[[Float, bool, Any], Float]  # table, whether it has ratings, setting
     settings: tuple[Any, ...] = (None,)  # to choose from
     rating_settings: tuple[Any, ...] = ()  # for ratings, if they are others
     robust: bool = False
-    package: str = ""  # to be installed
-    module: str = ""  # imported before anything is measured
     largest: float = np.inf  # cells of a table that is not hopeless
-
-    def missing(self) -> bool:
-        """Whether the package is not installed."""
-        return bool(self.module) and importlib.util.find_spec(self.module.partition(".")[0]) is None
 
     def choose(self, X: Float, ratings: bool, seconds: float) -> tuple[Any, int]:
         """The setting that predicts best what is kept aside, and how many were tried within these seconds."""

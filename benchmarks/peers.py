@@ -30,17 +30,8 @@ as theory suggests.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import importlib
-import importlib.metadata
 import json
-import os
-import subprocess
-import sys
 import tempfile
-import threading
-import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,15 +46,13 @@ from lowsparse import plots
 from lowsparse.cli.text import table
 from lowsparse.files import write_csv
 
-from . import memory
+from .apart import Entrant, add_arguments, load, measured, quietly, row_of
 
 RANK = 5
 OUTLIERS = 0.1
 OUTLIER_SIZE = 5.0  # the entries of L have a standard deviation of √5
 PROBLEMS = {"complete": 1.0, "incomplete": 0.6}  # share observed
 TOL = 1e-7  # of the peers, all of which compare it with something else than the error
-STARTING = 120.0  # seconds a process may take to import and to warm up
-OVER_LIMIT = 124  # exit status
 
 Float = NDArray[np.float64]
 
@@ -100,7 +89,7 @@ def lowsparse_amanpgc(data: Data) -> Float:
 
 
 def tensorly_robust_pca(data: Data) -> Float:
-    robust_pca = _load("tensorly.decomposition").robust_pca
+    robust_pca = load("tensorly.decomposition").robust_pca
     X = np.nan_to_num(data.X)
     L: Float = robust_pca(
         X,
@@ -116,13 +105,13 @@ def tensorly_robust_pca(data: Data) -> Float:
 
 
 def qolmat_pcp(data: Data) -> Float:
-    solver = _load("qolmat.imputations.rpca.rpca_pcp").RpcaPcp
+    solver = load("qolmat.imputations.rpca.rpca_pcp").RpcaPcp
     L: Float = solver(lam=data.lam, tolerance=TOL, verbose=False).decompose(data.X, data.seen)[0]
     return L
 
 
 def qolmat_noisy(data: Data) -> Float:
-    solver = _load("qolmat.imputations.rpca.rpca_noisy").RpcaNoisy
+    solver = load("qolmat.imputations.rpca.rpca_noisy").RpcaNoisy
     weight = 0.1 / np.sqrt(max(data.X.shape))
     configured = solver(
         rank=data.rank, tau=weight, lam=weight, mu=1e-3, max_iterations=3000, tolerance=TOL, verbose=False
@@ -133,7 +122,7 @@ def qolmat_noisy(data: Data) -> Float:
 
 def rpca_robust_pca(data: Data) -> Float:
     beta = 0.35 / (2 * data.X.size**0.25)
-    solver = _load("rpca").RobustPCA
+    solver = load("rpca").RobustPCA
     gamma = 0.9 if min(data.X.shape) >= 200 else 0.95
     fitted = solver(data.rank + 1, gamma=gamma, beta=beta, tol=TOL, max_iter=1000, verbose=False).fit(data.X)
     L: Float = fitted.low_rank_ + fitted.mean_
@@ -141,63 +130,60 @@ def rpca_robust_pca(data: Data) -> Float:
 
 
 def pyrpca_ialm(data: Data) -> Float:
-    L: Float = _load("pyrpca").rpca_pcp_ialm(data.X, data.lam, tol=TOL, verbose=False)[0]
+    L: Float = load("pyrpca").rpca_pcp_ialm(data.X, data.lam, tol=TOL, verbose=False)[0]
     return L
 
 
 def sklearn_truncated_svd(data: Data) -> Float:
-    svd = _load("sklearn.decomposition").TruncatedSVD(data.rank, algorithm="arpack", random_state=1)
+    svd = load("sklearn.decomposition").TruncatedSVD(data.rank, algorithm="arpack", random_state=1)
     L: Float = svd.inverse_transform(svd.fit_transform(np.nan_to_num(data.X) / data.seen.mean()))
     return L
 
 
 def sklearn_iterative_imputer(data: Data) -> Float:
-    _load("sklearn.experimental.enable_iterative_imputer")
-    L: Float = _load("sklearn.impute").IterativeImputer(random_state=1).fit_transform(data.X)
+    load("sklearn.experimental.enable_iterative_imputer")
+    L: Float = load("sklearn.impute").IterativeImputer(random_state=1).fit_transform(data.X)
     return L
 
 
 @dataclass(frozen=True)
-class Contestant:
+class Contestant(Entrant):
     """Somebody who takes part."""
 
-    label: str
     run: Callable[[Data], Float]
-    package: str = ""  # to be installed
-    module: str = ""  # imported before anything is measured
     problems: tuple[str, ...] = tuple(PROBLEMS)
     largest: int | None = None  # size
-
-    def missing(self) -> bool:
-        """Whether the package is not installed."""
-        try:
-            return bool(self.package) and not importlib.metadata.version(self.package)
-        except importlib.metadata.PackageNotFoundError:
-            return True
 
 
 CONTESTANTS = {
     "default": Contestant(f"lowsparse ({ls.solvers.from_name('auto').name})", lowsparse_default),
     "amanpgc": Contestant("lowsparse (amanpgc)", lowsparse_amanpgc),
-    "tensorly": Contestant("tensorly robust_pca", tensorly_robust_pca, "tensorly", "tensorly.decomposition"),
-    "pcp": Contestant("qolmat RpcaPcp", qolmat_pcp, "qolmat", "qolmat.imputations.rpca.rpca_pcp"),
-    "noisy": Contestant("qolmat RpcaNoisy", qolmat_noisy, "qolmat", "qolmat.imputations.rpca.rpca_noisy"),
-    "rpca": Contestant("rpca RobustPCA", rpca_robust_pca, "rpca", "rpca", ("complete",)),
-    "pyrpca": Contestant("pyrpca rpca_pcp_ialm", pyrpca_ialm, "pyrpca", "pyrpca", ("complete",)),
-    "svd": Contestant("TruncatedSVD (not robust)", sklearn_truncated_svd, "scikit-learn", "sklearn.decomposition"),
+    "tensorly": Contestant(
+        "tensorly robust_pca", tensorly_robust_pca, package="tensorly", module="tensorly.decomposition"
+    ),
+    "pcp": Contestant("qolmat RpcaPcp", qolmat_pcp, package="qolmat", module="qolmat.imputations.rpca.rpca_pcp"),
+    "noisy": Contestant(
+        "qolmat RpcaNoisy", qolmat_noisy, package="qolmat", module="qolmat.imputations.rpca.rpca_noisy"
+    ),
+    "rpca": Contestant("rpca RobustPCA", rpca_robust_pca, package="rpca", module="rpca", problems=("complete",)),
+    "pyrpca": Contestant(
+        "pyrpca rpca_pcp_ialm", pyrpca_ialm, package="pyrpca", module="pyrpca", problems=("complete",)
+    ),
+    "svd": Contestant(
+        "TruncatedSVD (not robust)",
+        sklearn_truncated_svd,
+        package="scikit-learn",
+        module="sklearn.decomposition",
+    ),
     "imputer": Contestant(
         "IterativeImputer (not robust)",
         sklearn_iterative_imputer,
-        "scikit-learn",
-        "sklearn.impute",
-        ("incomplete",),
-        200,
+        package="scikit-learn",
+        module="sklearn.impute",
+        problems=("incomplete",),
+        largest=200,
     ),
 }
-
-
-def _load(name: str) -> Any:
-    return importlib.import_module(name)
 
 
 def dense(problem: ls.datasets.SyntheticProblem) -> Float:
@@ -216,44 +202,14 @@ def make(size: int, density: float) -> ls.datasets.SyntheticProblem:
 
 def in_this_process(contestant: Contestant, folder: Path, limit: float) -> dict[str, float | None]:
     """Seconds, error and bytes of one contestant on the problem in the folder."""
-    if contestant.module:
-        _load(contestant.module)
+    contestant.load()
     X, truth = np.load(folder / "X.npy"), ls.LowRank(np.load(folder / "U.npy"), np.load(folder / "V.npy"))
     data = Data(X, truth.rank)
-    with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quietly():
         contestant.run(Data(dense(make(30, data.seen.mean())), RANK))
-        before = memory.peak()
-        alarm = threading.Timer(limit, os._exit, [OVER_LIMIT])
-        alarm.daemon = True
-        alarm.start()
-        began = time.perf_counter()
-        L = contestant.run(data)
-        seconds = time.perf_counter() - began
-        alarm.cancel()
-        after = memory.peak()
+        L, taken = measured(lambda: contestant.run(data), limit)
     error = truth.error(L) / truth.norm() if np.isfinite(L).all() else float("inf")
-    return {
-        "seconds": seconds,
-        "error": error,
-        "bytes": None if before is None or after is None else float(after - before),
-    }
-
-
-def measure(name: str, folder: Path, limit: float) -> dict[str, Any]:
-    """The same, in a process of its own; with a remark if it did not get to the end."""
-    command = [sys.executable, "-m", "benchmarks.peers", "--one", name, "--data", str(folder), "--limit", str(limit)]
-    nothing: dict[str, Any] = {"seconds": None, "error": None, "bytes": None}
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit + STARTING)
-    except subprocess.TimeoutExpired:
-        return {**nothing, "remark": f"stopped after {limit:g} s"}
-    if done.returncode == OVER_LIMIT:
-        return {**nothing, "remark": f"stopped after {limit:g} s"}
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-        return {**nothing, "remark": f"failed: {last[:60]}"}
-    return {**json.loads(done.stdout.strip().splitlines()[-1]), "remark": ""}
+    return {**taken, "error": error}
 
 
 def describe(problem: str, rows: list[dict[str, Any]]) -> str:
@@ -316,18 +272,17 @@ def main() -> None:
     parser.add_argument("--contestants", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS), help="default: all")
     parser.add_argument("--quick", action="store_true", help="as --size 100 --limit 3, if not given")
     parser.add_argument("--out", type=Path, default=Path("results"), help="folder for peers.csv and peers.png")
-    parser.add_argument("--one", choices=CONTESTANTS, help=argparse.SUPPRESS)
-    parser.add_argument("--data", type=Path, help=argparse.SUPPRESS)
+    add_arguments(parser, CONTESTANTS)
     given = parser.parse_args()
     limit = given.limit if given.limit is not None else (3.0 if given.quick else 120.0)
     if given.one:
-        print(json.dumps(in_this_process(CONTESTANTS[given.one], given.data, limit)), flush=True)
+        print(json.dumps(in_this_process(CONTESTANTS[given.one], given.at, limit)), flush=True)
         return
     size = given.size if given.size is not None else (100 if given.quick else 500)
     if size < 2 * RANK or not limit > 0:
         parser.error(f"--size must be {2 * RANK} or more, and --limit positive")
     wanted = {name: contestant for name, contestant in CONTESTANTS.items() if name in given.contestants}
-    for package in dict.fromkeys(c.package for c in wanted.values() if c.missing()):
+    for package in dict.fromkeys(c.package for c in wanted.values() if not c.version):
         print(f"not installed: pip install {package}")
     rows: list[dict[str, Any]] = []
     for problem, density in PROBLEMS.items():
@@ -338,19 +293,19 @@ def main() -> None:
                 np.save(folder / f"{part}.npy", array)
             found: list[dict[str, Any]] = []
             for key, contestant in wanted.items():
-                if problem not in contestant.problems or contestant.missing():
+                if problem not in contestant.problems or not contestant.version:
                     continue
                 row: dict[str, Any] = {
                     "problem": problem,
                     "size": size,
                     "contestant": key,
                     "label": contestant.label,
-                    "version": importlib.metadata.version(contestant.package) if contestant.package else ls.__version__,
+                    "version": contestant.version,
                 }
                 if contestant.largest is not None and size > contestant.largest:
                     row |= {"seconds": None, "error": None, "bytes": None, "remark": f"size <= {contestant.largest}"}
                 else:
-                    row |= measure(key, folder, limit)
+                    row |= row_of("peers", key, folder, limit)
                 found.append(row)
         if not found:
             continue

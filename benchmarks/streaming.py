@@ -29,18 +29,9 @@ hidden pixels in grey levels, people who walk by included. It is left out where 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import functools
-import importlib
-import importlib.metadata
 import json
 import math
-import os
-import subprocess
-import sys
 import tempfile
-import threading
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -59,13 +50,11 @@ from lowsparse.lines import EFFICIENT, Placement
 from lowsparse.streaming import Stream
 from lowsparse.tracking import Rules, Tracker
 
-from . import memory
+from .apart import Entrant, add_arguments, load, measured, quietly, row_of
 from .realdata import FOLDER
 
 OUTLIERS, OUTLIER_SIZE = 0.1, 8.0
 GREY_NOISE = 4.0  # levels: what is farther off is not of the background, when a frame is placed
-STARTING = 120.0  # seconds a process may take to import and to warm up
-OVER_LIMIT = 124  # exit status
 
 Float = NDArray[np.float64]
 
@@ -182,7 +171,7 @@ def grasta(data: Data) -> Float:
 def orpca(data: Data) -> Float:
     first = next(data.batches())
     weight = 0.75 * float(np.nanmedian(np.abs(first - np.nanmedian(first, axis=0))))
-    learner = _load("hyperspy.learn._rpca").ORPCA(
+    learner = load("hyperspy.learn._rpca").ORPCA(
         data.rank, method="CF", lambda1=weight, lambda2=weight, training_samples=min(10, data.batch), random_state=1
     )
     for X in data.completed():
@@ -193,7 +182,7 @@ def orpca(data: Data) -> Float:
 
 def incremental_pca(data: Data) -> Float:
     mean_too = int(data.video)
-    learner = _load("sklearn.decomposition").IncrementalPCA(data.rank - mean_too)
+    learner = load("sklearn.decomposition").IncrementalPCA(data.rank - mean_too)
     for X in data.completed():
         if len(X) >= data.rank:
             learner.partial_fit(X)
@@ -203,33 +192,23 @@ def incremental_pca(data: Data) -> Float:
 
 
 @dataclass(frozen=True)
-class Contestant:
+class Contestant(Entrant):
     """Somebody who takes part."""
 
-    label: str
     run: Callable[[Data], Float]
-    package: str = ""  # to be installed
-    module: str = ""  # imported before anything is measured
-
-    @functools.cached_property
-    def version(self) -> str:
-        """Of the package; nothing if it is not installed."""
-        try:
-            return importlib.metadata.version(self.package) if self.package else ls.__version__
-        except importlib.metadata.PackageNotFoundError:
-            return ""
 
 
 CONTESTANTS = {
     "ours": Contestant("lowsparse", ours),
     "grasta": Contestant("lowsparse GRASTA", grasta),
-    "orpca": Contestant("hyperspy ORPCA", orpca, "hyperspy", "hyperspy.learn._rpca"),
-    "pca": Contestant("IncrementalPCA (not robust)", incremental_pca, "scikit-learn", "sklearn.decomposition"),
+    "orpca": Contestant("hyperspy ORPCA", orpca, package="hyperspy", module="hyperspy.learn._rpca"),
+    "pca": Contestant(
+        "IncrementalPCA (not robust)",
+        incremental_pca,
+        package="scikit-learn",
+        module="sklearn.decomposition",
+    ),
 }
-
-
-def _load(name: str) -> Any:
-    return importlib.import_module(name)
 
 
 # ---------------------------------------------------------------------- measuring
@@ -251,43 +230,12 @@ def saved(folder: Path) -> Data:
 
 def in_this_process(contestant: Contestant, folder: Path, limit: float) -> dict[str, float | None]:
     """Seconds, error and bytes of one contestant on the stream in the folder."""
-    if contestant.module:
-        _load(contestant.module)
+    contestant.load()
     data = saved(folder)
-    with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quietly():
         contestant.run(make(Kind(150, 30, 2, 0.0, 0.1), folder))
-        before = memory.peak()
-        alarm = threading.Timer(limit, os._exit, [OVER_LIMIT])
-        alarm.daemon = True
-        alarm.start()
-        began = time.perf_counter()
-        U = contestant.run(data)
-        seconds = time.perf_counter() - began
-        alarm.cancel()
-        after = memory.peak()
-        return {
-            "seconds": seconds,
-            "error": error(data, U),
-            "bytes": None if before is None or after is None else float(after - before),
-        }
-
-
-def measure(name: str, folder: Path, limit: float) -> dict[str, Any]:
-    """The same, in a process of its own; with a remark if it did not get to the end."""
-    command = [sys.executable, "-m", "benchmarks.streaming", "--one", name, "--at", str(folder), "--limit", str(limit)]
-    nothing: dict[str, Any] = {"seconds": None, "error": None, "bytes": None}
-    stopped = {**nothing, "remark": f"stopped after {limit:g} s"}
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit + STARTING)
-    except subprocess.TimeoutExpired:
-        return stopped
-    if done.returncode == OVER_LIMIT:
-        return stopped
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-        return {**nothing, "remark": f"failed: {last[:60]}"}
-    return {**json.loads(done.stdout.strip().splitlines()[-1]), "remark": ""}
+        U, taken = measured(lambda: contestant.run(data), limit)
+        return {**taken, "error": error(data, U)}
 
 
 def of_stream(name: str, data: Data, wanted: dict[str, Contestant], limit: float) -> list[dict[str, Any]]:
@@ -306,7 +254,7 @@ def of_stream(name: str, data: Data, wanted: dict[str, Contestant], limit: float
                     "contestant": key,
                     "label": contestant.label,
                     "version": contestant.version,
-                    **measure(key, Path(place), limit),
+                    **row_of("streaming", key, Path(place), limit),
                 }
             )
     own = next((row for row in rows if row["contestant"] == "ours"), None)
@@ -384,8 +332,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small streams: to see that it runs")
     parser.add_argument("--data", type=Path, default=FOLDER, help="folder of the videos (default: ../shared/data)")
     parser.add_argument("--out", type=Path, default=Path("results"), help="folder for streaming.csv and streaming.png")
-    parser.add_argument("--one", choices=CONTESTANTS, help=argparse.SUPPRESS)
-    parser.add_argument("--at", type=Path, help=argparse.SUPPRESS)
+    add_arguments(parser, CONTESTANTS)
     given = parser.parse_args()
     if given.one:
         print(json.dumps(in_this_process(CONTESTANTS[given.one], given.at, given.limit)), flush=True)
