@@ -39,6 +39,7 @@ from . import memory
 from .apart import OVER_LIMIT, add_arguments, ask, at_most, grown, quietly
 from .imputers import IMPUTERS, Imputer
 from .realdata import FOLDER, SETS, Table, Task, make_task
+from .shown import cell
 
 OWN = "lowsparse"
 REAL = [name for name, source in SETS.items() if source.file]
@@ -142,21 +143,17 @@ def compare(rows: Sequence[dict[str, Any]]) -> None:
 
 def describe(title: str, task: Task, rows: Sequence[dict[str, Any]]) -> str:
     """The table of one set."""
-
-    def cell(row: dict[str, Any], key: str, form: str, unit: float = 1.0) -> str:
-        return "" if row[key] is None else format(row[key] / unit, form)
-
     body = [
         [
             row["label"] + (" *" if row["robust"] else ""),
-            cell(row, "mae", ".4f"),
-            cell(row, "mae_over_best", ".2f"),
-            cell(row, "rmse", ".4f"),
-            cell(row, "rmse_over_best", ".2f"),
-            cell(row, "seconds", ".2f"),
-            cell(row, "seconds_over_own", ".1f"),
-            cell(row, "choosing", ".1f"),
-            cell(row, "bytes", ".0f", 1e6),
+            cell(row["mae"], ".4f"),
+            cell(row["mae_over_best"], ".2f"),
+            cell(row["rmse"], ".4f"),
+            cell(row["rmse_over_best"], ".2f"),
+            cell(row["seconds"], ".2f"),
+            cell(row["seconds_over_own"], ".1f"),
+            cell(row["choosing"], ".1f"),
+            cell(row["bytes"], ".0f", 1e6),
             ", ".join(text for text in (row["setting"], row["remark"]) if text),
         ]
         for row in rows

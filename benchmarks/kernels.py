@@ -34,6 +34,8 @@ from lowsparse.start import generator, starting_subspace
 from lowsparse.sweeps import Float, Sweep, available, open_sweep
 from lowsparse.sweeps.native import num_threads
 
+from .shown import cell
+
 METHODS = ("manpg", "amanpg", "manpgc", "amanpgc", "rmc", "lmafit", "subgm")
 ORACLE = {"manpgc": "manpg", "amanpgc": "amanpg"}  # the same iteration
 WARM_UP = 3  # iterations before the first that is timed
@@ -192,10 +194,6 @@ def measure(shape: Shape, rank: int, methods: Sequence[str], *, repeats: int, or
 
 def describe(rows: list[dict[str, object]]) -> str:
     """The table of one matrix and rank."""
-
-    def cell(value: object, form: str) -> str:
-        return "" if value is None else format(value, form)
-
     first = rows[0]
     entries = first["entries"]
     share = 100 * float(str(entries)) / (float(str(first["m"])) * float(str(first["n"])))

@@ -42,11 +42,11 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 import lowsparse as ls
-from lowsparse import plots
 from lowsparse.cli.text import table
 from lowsparse.files import write_csv
 
 from .apart import Entrant, add_arguments, load, measured, quietly, row_of
+from .shown import cell, error_against_seconds
 
 RANK = 5
 OUTLIERS = 0.1
@@ -214,10 +214,6 @@ def in_this_process(contestant: Contestant, folder: Path, limit: float) -> dict[
 
 def describe(problem: str, rows: list[dict[str, Any]]) -> str:
     """The table of one problem."""
-
-    def cell(value: float | None, form: str, unit: float = 1.0) -> str:
-        return "" if value is None else format(value / unit, form)
-
     first = rows[0]
     body = [
         [
@@ -238,31 +234,15 @@ def describe(problem: str, rows: list[dict[str, Any]]) -> str:
 
 def figure(rows: list[dict[str, Any]]) -> Figure:
     """Error against seconds, a panel for every problem."""
-    picture = Figure(figsize=(9.6, 4.2), dpi=140, layout="constrained")
-    colours = dict(zip(CONTESTANTS, ("#000000", "#0072B2", *(plots.OTHERS[:2] * 9)), strict=False))
-    markers = dict(zip(CONTESTANTS, "osD^vPX*h", strict=False))
-    panels = picture.subplots(1, len(PROBLEMS), sharey=True)
-    drawn: dict[str, Any] = {}
-    for ax, problem in zip(panels, PROBLEMS, strict=True):
-        for row in (row for row in rows if row["problem"] == problem and row["seconds"] is not None):
-            name = row["contestant"]
-            (drawn[row["label"]],) = ax.plot(
-                row["seconds"], row["error"], markers[name], color=colours[name], markersize=8, linestyle="none"
-            )
-        ax.set_xscale("log")
-        ax.set_yscale("log")
-        ax.set_xlabel("seconds")
-        ax.set_title(f"{PROBLEMS[problem]:.0%} observed", fontsize=10)
-        ax.grid(color="#e4e4e4", linewidth=0.7)
-        ax.set_axisbelow(True)
-        ax.tick_params(which="both", color="#888888", labelsize=9)
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.spines[["left", "bottom"]].set_color("#888888")
-    panels[0].set_ylabel("relative error")
-    picture.legend(drawn.values(), drawn.keys(), loc="outside lower center", ncols=4, frameon=False, fontsize=8.5)
+    panels = {
+        f"{density:.0%} observed": [row for row in rows if row["problem"] == problem]
+        for problem, density in PROBLEMS.items()
+    }
     size = rows[0]["size"]
-    picture.suptitle(f"{size} × {size}, rank {RANK}, {OUTLIERS:.0%} outliers", x=0.014, ha="left", fontsize=12)
-    return picture
+    title = f"{size} × {size}, rank {RANK}, {OUTLIERS:.0%} outliers"
+    return error_against_seconds(
+        panels, CONTESTANTS, title=title, y_name="relative error", size=(9.6, 4.2), same_y=True
+    )
 
 
 def main() -> None:

@@ -341,11 +341,7 @@ def _curve(ax: Axes, cells: list[Cell], colour: str, order: int) -> None:
     ax.set_ylim(-0.04, 1.04)
     ax.set_xlabel(NAMES[grid.x], fontsize=9)
     ax.set_title(grid.name, fontsize=9)
-    ax.grid(color="#e4e4e4", linewidth=0.7)
-    ax.set_axisbelow(True)
-    ax.tick_params(labelsize=8, color="#888888")
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.spines[["left", "bottom"]].set_color("#888888")
+    plots.plain_axes(ax)
 
 
 def write(out: Path, everything: Sequence[dict[str, list[Cell]]]) -> None:

@@ -39,6 +39,7 @@ from lowsparse.sweeps import available
 from lowsparse.sweeps.native import num_threads
 
 from .contenders import DEFAULT, contenders
+from .shown import cell
 
 TARGET = 1e-8
 TOL = 1e-10  # of the others: none shall stop short of the target by its own test
@@ -172,10 +173,6 @@ def verdict(goal: Goal, over_svds: float, bound: float | None, faster: float | N
 
 def describe(rows: list[dict[str, object]]) -> str:
     """The table of one case."""
-
-    def cell(value: object, form: str) -> str:
-        return "" if value is None else format(value, form)
-
     first = rows[0]
     share = 100 * float(str(first["entries"])) / (float(str(first["m"])) * float(str(first["n"])))
     title = (
@@ -235,11 +232,8 @@ def figure(rows: list[dict[str, object]]) -> Figure:
     ax.yaxis.set_minor_formatter(NullFormatter())
     ax.set_xticks(range(len(cases)), [f"case {case}" for case in cases])
     ax.set_ylabel("seconds / svds")
-    ax.grid(axis="y", color="#e4e4e4", linewidth=0.7)
-    ax.set_axisbelow(True)
-    ax.tick_params(which="both", color="#888888", labelsize=9)
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.spines[["left", "bottom"]].set_color("#888888")
+    plots.plain_axes(ax)
+    ax.grid(visible=False, axis="x")
     picture.legend(handles=legend, loc="outside lower center", ncols=4, frameon=False, fontsize=9.5)
     picture.suptitle(f"Time to a relative difference of {TARGET:.0e}", x=0.014, ha="left", fontsize=12)
     return picture

@@ -43,7 +43,6 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 import lowsparse as ls
-from lowsparse import plots
 from lowsparse.cli.text import table
 from lowsparse.files import write_csv
 from lowsparse.lines import EFFICIENT, Placement
@@ -52,6 +51,7 @@ from lowsparse.tracking import Rules, Tracker
 
 from .apart import Entrant, add_arguments, load, measured, quietly, row_of
 from .realdata import FOLDER
+from .shown import cell, error_against_seconds
 
 OUTLIERS, OUTLIER_SIZE = 0.1, 8.0
 GREY_NOISE = 4.0  # levels: what is farther off is not of the background, when a frame is placed
@@ -267,10 +267,6 @@ def of_stream(name: str, data: Data, wanted: dict[str, Contestant], limit: float
 
 def describe(rows: list[dict[str, Any]], video: bool) -> str:
     """The table of one stream."""
-
-    def cell(value: float | None, form: str, unit: float = 1.0) -> str:
-        return "" if value is None else format(value / unit, form)
-
     first = rows[0]
     body = [
         [
@@ -296,32 +292,14 @@ def describe(rows: list[dict[str, Any]], video: bool) -> str:
 
 def figure(rows: list[dict[str, Any]]) -> Figure:
     """Error against seconds, a panel for every stream."""
-    names = list(dict.fromkeys(row["stream"] for row in rows))
-    picture = Figure(figsize=(2.4 * max(len(names), 2), 3.4), dpi=140, layout="constrained")
-    colours = dict(zip(CONTESTANTS, ("#000000", "#0072B2", *plots.OTHERS), strict=False))
-    markers = dict(zip(CONTESTANTS, "osD^", strict=True))
-    drawn: dict[str, Any] = {}
-    panels = picture.subplots(1, len(names), squeeze=False)[0]
-    for ax, name in zip(panels, names, strict=True):
-        for row in (row for row in rows if row["stream"] == name and row["seconds"] is not None):
-            key = row["contestant"]
-            (drawn[row["label"]],) = ax.plot(
-                row["seconds"], row["error"], markers[key], color=colours[key], markersize=8, linestyle="none"
-            )
-        ax.set_xscale("log")
-        ax.set_yscale("log")
-        ax.set_xlabel("seconds")
-        ax.set_title(name, fontsize=10)
-        ax.margins(0.2)
-        ax.grid(color="#e4e4e4", linewidth=0.7)
-        ax.set_axisbelow(True)
-        ax.tick_params(which="both", color="#888888", labelsize=8)
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.spines[["left", "bottom"]].set_color("#888888")
-    panels[0].set_ylabel("angle to the truth (video: grey levels)")
-    picture.legend(drawn.values(), drawn.keys(), loc="outside lower center", ncols=4, frameon=False, fontsize=8.5)
-    picture.suptitle("One pass over streams", x=0.014, ha="left", fontsize=12)
-    return picture
+    names = dict.fromkeys(row["stream"] for row in rows)
+    return error_against_seconds(
+        {name: [row for row in rows if row["stream"] == name] for name in names},
+        CONTESTANTS,
+        title="One pass over streams",
+        y_name="angle to the truth (video: grey levels)",
+        size=(2.4 * max(len(names), 2), 3.4),
+    )
 
 
 def main() -> None:

@@ -98,7 +98,7 @@ def convergence(
     ax.xaxis.set_major_locator(_matplotlib("ticker").MaxNLocator(nbins=6))
     ax.set_xlabel(AXIS_NAMES.get(x, x))
     ax.set_ylabel(AXIS_NAMES.get(y, y))
-    _plain(ax)
+    plain_axes(ax)
     return ax
 
 
@@ -158,7 +158,7 @@ def spectrum(of: Result | LowRank, *, ax: Axes | None = None) -> Axes:
     ax.xaxis.set_major_locator(_matplotlib("ticker").MaxNLocator(integer=True, nbins=10))
     ax.set_xlabel("component")
     ax.set_ylabel("singular value")
-    _plain(ax)
+    plain_axes(ax)
     return ax
 
 
@@ -342,7 +342,8 @@ def _figure(size: tuple[float, float], *, dpi: int = 120, layout: Any = "constra
     return _matplotlib("figure").Figure(figsize=size, dpi=dpi, layout=layout)
 
 
-def _plain(ax: Axes) -> None:
+def plain_axes(ax: Axes) -> None:
+    """Faint lines behind what is drawn, and no frame around it."""
     ax.grid(which="major", color=FAINT, linewidth=0.7)
     ax.set_axisbelow(True)
     ax.tick_params(which="both", color=PALE, labelsize=9)
