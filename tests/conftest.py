@@ -14,6 +14,8 @@ import pytest
 
 import lowsparse as ls
 from lowsparse.geometry import qf
+from lowsparse.solve import _sizes
+from lowsparse.solvers import Problem
 from lowsparse.sweeps import available, open_sweep
 
 # for processes of their own: this package, and these helpers
@@ -36,6 +38,23 @@ def tangent_part(U, H):
 
 def robust_problem(m=60, n=50, rank=3, density=0.6, outliers=0.1, seed=101, **kind):
     return ls.datasets.synthetic(m, n, rank=rank, density=density, outliers=outliers, random_state=seed, **kind)
+
+
+def conditioned(key, m, n, rank, density, outliers=0.0, *, size=3.0, condition=1.0, noise=0.0):
+    """Entries of root mean square 1, singular values from 1 to 1 / condition. (M, L, is outlier).
+
+    Outliers are added, uniform of the standard deviation `size`.
+    """
+    rng = np.random.default_rng(key)
+    U, V = (np.linalg.qr(rng.standard_normal((k, rank)))[0] for k in (m, n))
+    s = np.geomspace(1, 1 / condition, rank)
+    s *= np.sqrt(m * n / np.sum(s**2))
+    i, j = np.nonzero(rng.random((m, n)) < density)
+    x = np.einsum("kr,r,kr->k", U[i], s, V[j]) + noise * rng.standard_normal(i.size)
+    wrong = rng.random(i.size) < outliers
+    x[wrong] += size * rng.uniform(-np.sqrt(3), np.sqrt(3), wrong.sum())
+    order = np.lexsort((i, j))
+    return ls.ObservedMatrix.from_coo(i, j, x, (m, n)), ls.LowRank(U * s, V.T), wrong[order]
 
 
 def on_grid(M, values):
@@ -119,6 +138,12 @@ def smooth_value(sweep, U, S, lambda2=0.0):
 
 def opened(M, backend="numpy"):
     return open_sweep(M, backend)
+
+
+def as_problem(M, rank, *, start=None, given=True, tol=1e-8, backend="numpy"):
+    """What `solve` hands to a method: with a start that the user has `given`, or one for those who ask."""
+    first = orthonormal(M.shape[0], rank, 5) if start is None else start
+    return Problem(M, rank, opened(M, backend), lambda: first, given, tol, *_sizes(M.values), 3)
 
 
 # ---------------------------------------------------------------------- processes

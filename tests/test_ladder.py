@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import lowsparse as ls
-from conftest import relative, robust_problem
+from conftest import conditioned, relative, robust_problem
 from lowsparse.diagnosis import coherence
 from lowsparse.geometry import basis
 from lowsparse.result import Status
@@ -16,18 +16,8 @@ from lowsparse.solvers import Ladder
 from lowsparse.sweeps import Robust, open_sweep
 
 
-def problem(m, n, rank, density, outliers, *, size=3.0, condition=1.0, noise=0.0, seed=0):
-    """Entries of root mean square 1; outliers are added, uniform of that standard deviation. (M, L, is outlier)."""
-    rng = np.random.default_rng([2026, seed])
-    U, V = (np.linalg.qr(rng.standard_normal((k, rank)))[0] for k in (m, n))
-    s = np.geomspace(1, 1 / condition, rank)
-    s *= np.sqrt(m * n / np.sum(s**2))
-    i, j = np.nonzero(rng.random((m, n)) < density)
-    x = np.einsum("kr,r,kr->k", U[i], s, V[j]) + noise * rng.standard_normal(i.size)
-    wrong = rng.random(i.size) < outliers
-    x[wrong] += size * rng.uniform(-np.sqrt(3), np.sqrt(3), wrong.sum())
-    order = np.lexsort((i, j))
-    return ls.ObservedMatrix.from_coo(i, j, x, (m, n)), ls.LowRank(U * s, V.T), wrong[order]
+def problem(*shape, seed=0, **kind):
+    return conditioned([2026, seed], *shape, **kind)
 
 
 # ---------------------------------------------------------------------- recovery

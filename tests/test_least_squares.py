@@ -10,7 +10,9 @@ import pytest
 
 import lowsparse as ls
 from conftest import (
+    as_problem,
     assert_close,
+    conditioned,
     dense_f,
     dense_gradient,
     dense_V,
@@ -22,7 +24,7 @@ from conftest import (
 )
 from lowsparse import Status
 from lowsparse.geometry import qf
-from lowsparse.solvers import AManPG, Problem
+from lowsparse.solvers import AManPG
 from lowsparse.solvers.least_squares import fit, rounding
 from lowsparse.solvers.optspace import OptSpace, best_core, trimmed
 from lowsparse.solvers.rtrmc import RTRMC, hessian, truncated_cg
@@ -30,23 +32,9 @@ from lowsparse.solvers.set import SET, geodesic
 from lowsparse.sweeps import Rule, open_sweep
 
 
-def matrix(m, n, rank, density, *, condition=1.0, noise=0.0, seed):
-    """Entries of root mean square 1 and singular values from 1 to 1 / condition, without outliers. (M, L)."""
-    rng = np.random.default_rng([4711, seed])
-    U, V = (np.linalg.qr(rng.standard_normal((k, rank)))[0] for k in (m, n))
-    s = np.geomspace(1, 1 / condition, rank)
-    s *= np.sqrt(m * n / np.sum(s**2))
-    i, j = np.nonzero(rng.random((m, n)) < density)
-    x = np.einsum("kr,r,kr->k", U[i], s, V[j]) + noise * rng.standard_normal(i.size)
-    return ls.ObservedMatrix.from_coo(i, j, x, (m, n)), ls.LowRank(U * s, V.T)
-
-
-def as_problem(M, rank, backend="numpy"):
-    """What `solve` hands to a method."""
-    scale = float(np.sqrt(np.mean(M.values.astype(float) ** 2)))
-    largest = float(np.abs(M.values).max())
-    start = lambda: orthonormal(M.shape[0], rank, 3)  # noqa: E731
-    return Problem(M, rank, open_sweep(M, backend), start, False, 1e-8, scale, scale, largest, np.inf, 1)
+def matrix(*shape, seed, **kind):
+    """Without outliers: (M, L)."""
+    return conditioned([4711, seed], *shape, **kind)[:2]
 
 
 def polar(U, H):
@@ -61,7 +49,7 @@ def polar(U, H):
 def test_f_and_its_gradient_are_the_papers(backend, lambda2):
     M, _ = matrix(14, 11, 3, 0.7, noise=0.2, seed=1)
     U = orthonormal(14, 3, 11)
-    at = fit(as_problem(M, 3, backend), U, lambda2)
+    at = fit(as_problem(M, 3, backend=backend), U, lambda2)
     C, Y = on_grid(M, 1.0), on_grid(M, M.values)
     V = dense_V(U, Y, C, lambda2)
     assert_close(at.W.T, V, 1e-11)

@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lowsparse as ls
-from conftest import assert_close, on_entries, on_grid, orthonormal, relative, robust_problem
+from conftest import as_problem, assert_close, on_entries, on_grid, relative, robust_problem
 from lowsparse import Status
-from lowsparse.solvers.base import Problem
 from lowsparse.solvers.factors import balanced
 from lowsparse.solvers.rgnmr import RGNMR
 from lowsparse.solvers.rpca_gd import RPCAGD
@@ -52,14 +51,6 @@ def flat(seed, condition, n=240, rank=3, outliers=0.05, size=3.0):
 
 def share(M, wrong):
     return largest_share(M, wrong) + 0.01
-
-
-def posed(M, rank, tol=1e-8):
-    """What a solver is given, with the start left to it."""
-    x = np.abs(M.values)
-    rms = float(np.sqrt(np.mean(x**2)))
-    start = lambda: orthonormal(M.shape[0], rank)  # noqa: E731
-    return Problem(M, rank, open_sweep(M), start, False, tol, float(np.median(x)), rms, float(x.max()), np.inf, 5)
 
 
 # ---------------------------------------------------------------------- trimming
@@ -163,7 +154,7 @@ def test_gradients_by_differences(method):
     rng = np.random.default_rng(411)
     M = robust_problem(12, 10, rank=2, density=0.7, seed=412).M
     U, V, S = rng.standard_normal((12, 2)), 2 * rng.standard_normal((10, 2)), 0.3 * rng.standard_normal(M.nnz)
-    problem, solver = posed(M, 2), method(alpha=0.2)
+    problem, solver = as_problem(M, 2, given=False), method(alpha=0.2)
     y = problem.sweep.residual(U, V) + S
     X, seen = on_grid(M, M.values), on_grid(M, np.ones(M.nnz))
 
@@ -185,7 +176,7 @@ def test_iterations_on_dense_arrays(method):
     alpha, total, rank = 0.25, 0.12, 2
     M, _, _ = standard("B", 413, density=0.8, size=30, rank=rank)
     solver = method(alpha=alpha, **({"total": total} if method is Unified else {}))
-    problem = posed(M, rank)
+    problem = as_problem(M, rank, given=False)
     X, seen = on_grid(M, M.values), on_grid(M, np.ones(M.nnz)) > 0
     U, V, sigma = dense_start(X, seen, rank, alpha)
     state = solver.init(problem)
@@ -214,7 +205,7 @@ def test_iterations_on_dense_arrays(method):
 
 def test_scaled_steps_do_not_depend_on_the_factors():
     M, _, wrong = standard("A", 414, density=0.6, size=60, rank=3)
-    problem, T = posed(M, 3), np.array([[2.0, 0.3, 0.0], [0.0, 0.1, 1.0], [0.0, 0.0, 5.0]])
+    problem, T = as_problem(M, 3, given=False), np.array([[2.0, 0.3, 0.0], [0.0, 0.1, 1.0], [0.0, 0.0, 5.0]])
     for method, invariant in ((ScaledGD, True), (RPCAGD, False)):
         solver = method(alpha=share(M, wrong))
         state = solver.init(problem)
@@ -242,7 +233,7 @@ def test_rows_are_shortened_if_asked(method):
     assert_close(found, [[0.6, 0.8], [0.3, 0.4], [0.0, 0.0], [0.0, 1.0]], 1e-15)
     M, L, wrong = standard("A", 416, density=0.6, size=100, rank=2)
     alpha = share(M, wrong)
-    problem, solver = posed(M, 2), method(alpha=alpha, mu=0.25)
+    problem, solver = as_problem(M, 2, given=False), method(alpha=alpha, mu=0.25)
     state = solver.init(problem)
     after = solver.advance(problem, state)
     bound = np.sqrt(4 * 0.25 * 2 / 100) * np.linalg.norm(state.U, 2)
@@ -397,7 +388,7 @@ def test_a_step_that_is_far_too_long_diverges_and_says_so():
 def test_a_round_solves_the_linearised_problem():
     """The smallest least-squares solution on the entries kept, and the largest residuals of the linear model."""
     M, _, wrong = standard("A", 441, density=0.6, size=30, rank=2)
-    problem, k = posed(M, 2), int(wrong.sum())
+    problem, k = as_problem(M, 2, given=False), int(wrong.sum())
     solver = RGNMR(outliers=k, alpha=1.0)
     state = dataclasses.replace(solver.init(problem), inner_tol=1e-14)
     after = solver.advance(problem, state)

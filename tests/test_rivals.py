@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 import lowsparse as ls
-from conftest import assert_close, on_entries, on_grid, orthonormal, relative, soft
+from conftest import as_problem, assert_close, on_entries, on_grid, orthonormal, relative, soft
 from lowsparse.geometry import qf
 from lowsparse.losses import Kind, Loss
 from lowsparse.result import Status
-from lowsparse.solve import _sizes
-from lowsparse.solvers import RMC, AManPGC, LMaFit, Problem, SubGM
+from lowsparse.solvers import RMC, AManPGC, LMaFit, SubGM
 from lowsparse.solvers.rmc import Point, retraction, transport
 from lowsparse.sweeps import Robust, open_sweep
 
@@ -36,13 +35,6 @@ def problem(
     wrong = rng.random(i.size) < outliers
     x[wrong] += size * (rng.uniform(-1, 1, wrong.sum()) if uniform else rng.standard_normal(wrong.sum()))
     return ls.ObservedMatrix.from_coo(i, j, x, (m, n)), ls.LowRank(U, V.T)
-
-
-def as_problem(M, rank, *, tol=1e-8, start=None, backend="numpy"):
-    """What `solve` hands to a solver."""
-    unit, scale, largest, clip = _sizes(M.values)
-    U = orthonormal(M.shape[0], rank, seed=5) if start is None else start
-    return Problem(M, rank, open_sweep(M, backend), lambda: U, True, tol, unit, scale, largest, clip, 3)
 
 
 # ---------------------------------------------------------------------- recovery
