@@ -384,6 +384,17 @@ def test_a_folder_that_cannot_be_written_to(tmp_path):
         pytest.fail("the work has begun")
 
 
+@pytest.mark.parametrize("place", [output_folder, output_file])
+def test_a_place_where_the_system_makes_no_folder(place, tmp_path, monkeypatch):
+    def refuse(path, *_):
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    monkeypatch.setattr(os, "mkdir", refuse)
+    told = f"cannot write to {tmp_path} (Read-only file system): choose another --out"
+    with pytest.raises(CommandError, match=re.escape(told)), place(tmp_path / "deep" / "er" / "out", force=False):
+        pytest.fail("the work has begun")
+
+
 # ---------------------------------------------------------------------- what a command says
 
 

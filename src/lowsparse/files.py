@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["refused", "replacing", "write", "write_csv"]
+__all__ = ["FULL", "refused", "replacing", "write", "write_csv"]
+
+FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))  # errors: there is no room left on the disk
 
 
 @contextmanager
@@ -33,8 +35,7 @@ def refused(path: Path, error: OSError) -> OSError:
     >>> refused(Path("a.csv"), OSError(errno.ENOSPC, "No space left on device"))
     OSError('cannot write a.csv: No space left on device: free some space, then give the same command again')
     """
-    full = error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
-    advice = ": free some space, then give the same command again" if full else ""
+    advice = ": free some space, then give the same command again" if error.errno in FULL else ""
     return OSError(f"cannot write {path}: {error.strerror or error}{advice}")
 
 

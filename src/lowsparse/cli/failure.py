@@ -14,6 +14,7 @@ from typing import Any, NoReturn, ParamSpec
 
 import typer
 
+from ..files import FULL
 from .extras import advice_for
 from .signals import TerminatedError, stoppable
 from .text import let_go
@@ -41,7 +42,7 @@ EXIT_CODES = {
 }
 DEBUG = "LOWSPARSE_DEBUG"
 
-FULL = "the disk is full{at}: free some space, then give the same command again"
+NO_ROOM = "the disk is full{at}: free some space, then give the same command again"
 OF_SYSTEM = {  # `at` is " (path)", if it is known
     errno.ENOENT: "there is no file or folder {path}: check the path",
     errno.EACCES: "no permission{at}: choose another path, or change who may read and write there",
@@ -49,8 +50,7 @@ OF_SYSTEM = {  # `at` is " (path)", if it is known
     errno.EISDIR: "{path} is a folder, but a file is needed",
     errno.ENOTDIR: "a folder is needed, but a part of {path} is a file",
     errno.EROFS: "this disk can only be read{at}: choose another path",
-    errno.ENOSPC: FULL,
-    getattr(errno, "EDQUOT", errno.ENOSPC): FULL,
+    **dict.fromkeys(FULL, NO_ROOM),
 }
 
 Arguments = ParamSpec("Arguments")

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from ..files import FULL
 from .failure import fail
 from .signals import uninterrupted
 
@@ -23,12 +24,17 @@ def obstacle(out: Path) -> str | None:
     >>> obstacle(Path(".")) is None
     True
     """
-    there = next(folder for folder in (out.absolute(), *out.absolute().parents) if os.path.lexists(folder))
+    there = _nearest(out.absolute())
     if not there.is_dir():
         return f"{there} is not a folder: choose another --out"
     if not os.access(there, os.W_OK | os.X_OK):
         return f"cannot write to {there}: choose another --out"
     return None
+
+
+def _nearest(path: Path) -> Path:
+    """Itself or what is above it, whichever is there."""
+    return next(place for place in (path, *path.parents) if os.path.lexists(place))
 
 
 @contextmanager
@@ -57,7 +63,7 @@ def output_folder(out: Path, names: Sequence[str] | None = None, *, force: bool)
     beside = _beside(target)
     with _parents(target), _nothing_written():
         try:
-            beside.mkdir()
+            _make(beside)
             yield beside
             _move(beside, target, out, force)
         finally:
@@ -119,13 +125,23 @@ def _parents(target: Path) -> Iterator[None]:
     """Make the folders above; those that were not there are taken away again if the block fails."""
     made = [folder for folder in target.parents if not folder.exists()]
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        _make(target.parent)
         yield
     except BaseException:
         with uninterrupted(), suppress(OSError):
             for folder in made:
                 folder.rmdir()
         raise
+
+
+def _make(folder: Path) -> None:
+    """Make a folder, and those above; leave if the system refuses, but for a disk that is full, which is well told."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        if error.errno in FULL:
+            raise
+        fail(f"cannot write to {_nearest(folder)} ({error.strerror or error}): choose another --out")
 
 
 @contextmanager
