@@ -956,7 +956,7 @@ def test_bench_says_why_a_method_cannot_run(command):
         (("text.npy",), 1, "text.npy is no .npy file with numbers, or it is damaged"),
         (("text.npz",), 1, "text.npz is no .npz file with numbers, or it is damaged"),
         (("text.txt",), 1, "the ending of text.txt is not that of a table"),
-        (("words.npy",), 1, "words.npy: there are 0 matrices of numbers"),
+        (("words.npy",), 1, "words.npy: there is no matrix of numbers, only 'values' (1, 2) of <U1"),
         (("line.npy",), 1, "a matrix needs 2 dimensions, and numbers"),
         (("one.npy",), 1, "too few to keep some aside"),
         (("two.npz",), 1, "two.npz: there are 2 matrices of numbers"),

@@ -185,8 +185,10 @@ def _of_arrays(path: Path, ending: str, wanted: tuple[Name | None, ...]) -> Tabl
 
 def _only_matrix(held: dict[str, Any]) -> str:
     found = [name for name, array in held.items() if array.ndim == 2 and array.dtype.kind in "fiub"]
-    if len(found) != 1:
-        shapes = ", ".join(f"{name!r} {array.shape}" for name, array in held.items()) or "no arrays"
-        advice = "name one as value" if found else "a matrix needs 2 dimensions, and numbers"
-        raise ValueError(f"there are {len(found)} matrices of numbers among {shapes}: {advice}")
+    if not found:
+        others = ", ".join(f"{name!r} {array.shape} of {array.dtype}" for name, array in held.items()) or "nothing"
+        raise ValueError(f"there is no matrix of numbers, only {others}: a matrix needs 2 dimensions, and numbers")
+    if len(found) > 1:
+        shapes = ", ".join(f"{name!r} {held[name].shape}" for name in held)
+        raise ValueError(f"there are {len(found)} matrices of numbers among {shapes}: name one as value")
     return found[0]
