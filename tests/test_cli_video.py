@@ -273,7 +273,8 @@ def bad(here, folder, scene):
     home = here / "bad"
     home.mkdir()
     (home / "text.avi").write_text("This is not a video.\n" * 100)
-    (home / "empty.mp4").write_bytes(b"")
+    for name in ("empty.mp4", "empty.npy"):
+        (home / name).write_bytes(b"")
     (home / "head.mp4").write_bytes((folder / "colour.mp4").read_bytes()[:100])
     (home / "nothing").mkdir()
     (home / "letters").mkdir()
@@ -296,9 +297,10 @@ def bad(here, folder, scene):
     ("name", "words"),
     [
         ("nowhere.avi", ["no video", "nowhere.avi"]),
-        ("*.nothing", ["no video"]),
+        ("*.nothing", ["no video", "nor a file that fits this pattern"]),
         ("text.avi", ["text.avi", "cannot be read as a video"]),
-        ("empty.mp4", ["empty.mp4", "cannot be read as a video"]),
+        ("empty.mp4", ["empty.mp4", "cannot be read as a video: it is empty"]),
+        ("empty.npy", ["empty.npy", "it is empty"]),
         ("head.mp4", ["head.mp4"]),
         ("nothing", ["nothing", "no pictures"]),
         ("letters", ["letters", "no pictures"]),
@@ -317,6 +319,14 @@ def bad(here, folder, scene):
 def test_no_video(name, words, stream, bad, here, command):
     assert_failed(command("video", bad / name, *stream), 1, *words)
     assert names(here) == ["bad"]
+
+
+def test_nothing_on_standard_input(here):
+    words = [sys.executable, "-m", "lowsparse", "video", "-"]
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert done.stderr.startswith("lowsparse video: what came on standard input cannot be read as a video")
+    assert not names(here)
 
 
 def test_the_region_must_be_inside(folder, here, command):

@@ -27,6 +27,7 @@ __all__ = ["PICTURES", "Frame", "Frames", "NoVideoError", "as_file", "open_av", 
 
 PICTURES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 RATE = Fraction(25)  # frames a second of what does not say
+STANDARD_INPUT = "pipe:0"  # as FFmpeg calls it
 PATIENCE = 30.0  # seconds to wait for a source on the network
 
 
@@ -203,12 +204,15 @@ def _checked_region(region: Region) -> Region:
 def _reader(source: str, colour: bool, whole: bool, replay: bool) -> Reader:
     path = Path(source)
     if source == "-" or _is_address(source):
-        return _File("pipe:0" if source == "-" else source, colour, whole, keep=replay)
+        return _File(STANDARD_INPUT if source == "-" else source, colour, whole, keep=replay)
     if not path.exists():
         pictures = _in_order(Path(name) for name in glob.glob(source)) if glob.has_magic(source) else []
         if not pictures:
-            raise FileNotFoundError(f"there is no video {path}")
+            pattern = ", nor a file that fits this pattern" if glob.has_magic(source) else ""
+            raise FileNotFoundError(f"there is no video {path}{pattern}: check the path")
         return _Pictures(pictures, colour)
+    if path.is_file() and not path.stat().st_size:
+        raise NoVideoError(f"{path} cannot be read as a video: it is empty")
     if path.is_dir():
         pictures = _in_order(one for one in path.iterdir() if one.suffix.lower() in PICTURES)
         if not pictures:
@@ -339,6 +343,10 @@ class _File:
             with self._open(source):
                 pass
 
+    @property
+    def _called(self) -> str:
+        return "what came on standard input" if self.source == STANDARD_INPUT else self.source
+
     @contextmanager
     def _open(self, source: str) -> Iterator[tuple[Any, Any]]:
         """The container and its video stream."""
@@ -347,10 +355,10 @@ class _File:
         try:
             container = av.open(source, timeout=PATIENCE) if remote else av.open(as_file(source))
         except (av.error.FFmpegError, OSError) as error:
-            raise NoVideoError(f"{self.source} cannot be read as a video: {error.strerror or error}") from error
+            raise NoVideoError(f"{self._called} cannot be read as a video: {error.strerror or error}") from error
         with container:
             if not container.streams.video:
-                raise NoVideoError(f"{self.source} has no pictures in it")
+                raise NoVideoError(f"{self._called} has no pictures in it")
             stream = container.streams.video[0]
             stream.thread_type = "AUTO"
             self.rate = Fraction(stream.average_rate or stream.guessed_rate or RATE)
