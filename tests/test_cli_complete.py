@@ -316,7 +316,7 @@ def test_what_nobody_knows_stays_empty_and_is_counted(tmp_path):
     assert facts["filled"] == np.count_nonzero(np.isnan(X) & ~lost)
     code, out, _ = complete(tmp_path / "table.parquet", "--force")
     assert code == 0
-    assert "1 rows and 1 columns have no value at all: 71 cells stay empty." in out
+    assert "No value at all in 1 row and 1 column: 71 cells left empty." in out
 
 
 def test_numbers_of_four_bytes_and_whole_numbers(tmp_path):

@@ -323,7 +323,8 @@ def test_no_video(name, words, stream, bad, here, command):
 
 def test_nothing_on_standard_input(here):
     words = [sys.executable, "-m", "lowsparse", "video", "-"]
-    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+    env = {**os.environ, "PYTHONPATH": PATH}
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == 1
     assert done.stderr.startswith("lowsparse video: what came on standard input cannot be read as a video")
     assert not names(here)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["duration", "number", "percent"]
+__all__ = ["counted", "duration", "number", "percent"]
 
 NONE = "–"  # what is not finite
 
@@ -22,6 +22,15 @@ def number(value: float) -> str:
         digits, power = f"{value:.3g}".partition("e")[::2]
         return f"{digits}e{int(power)}" if power else digits
     return f"{value:,.0f}" if size >= 1000 else f"{value:.3g}"
+
+
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """So many of something; its plural ends in s if none is given.
+
+    >>> counted(1, "row"), counted(1200, "row"), counted(0, "entry", "entries")
+    ('1 row', '1,200 rows', '0 entries')
+    """
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
 def percent(share: float) -> str:

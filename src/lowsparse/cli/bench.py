@@ -24,7 +24,7 @@ from ..scale import column_medians
 from ..solve import solve
 from ..tables import read_table
 from ..validation import holdout
-from ..wording import percent
+from ..wording import counted, percent
 from .extras import installed
 from .failure import advise, fail, one_line, require
 from .output import Json, Quiet, Voice
@@ -118,7 +118,10 @@ class Score:
 
 
 def _made_up(m: int, n: int, rank: int, observed: float, outliers: float, seed: int) -> Task:
-    require(rank <= min(m, n), f"--rank is {rank}, but a {m} x {n} matrix has at most rank {min(m, n)}")
+    require(
+        rank <= min(m, n),
+        f"--rank is {rank}, but a {m} x {n} matrix has at most rank {min(m, n)}: give a smaller --rank",
+    )
     problem = synthetic(m, n, rank=rank, density=observed, outliers=outliers, random_state=seed)
     return Task(
         f"A made-up {m} x {n} matrix of rank {rank}: {percent(observed)} observed, {percent(outliers)} of that wrong",
@@ -135,7 +138,7 @@ def _of_file(file: Path, rank: int | None, seed: int, voice: Voice) -> Task:
     split = holdout(M, ASIDE, np.random.default_rng([seed, 1]))
     rows, columns, aside, seen = split.rows, split.columns, split.values, split.M
     if not aside.size:
-        fail(f"{file} has {M.nnz} entries, too few to keep some aside")
+        fail(f"{file} has {counted(M.nnz, 'entry', 'entries')}, too few to keep some aside")
     if rank is None:
         with step(voice, "choosing the rank", unit="iterations") as choosing:
             rank = solve(seen, "auto", callback=choosing.watch).L.rank

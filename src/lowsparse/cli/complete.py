@@ -21,7 +21,7 @@ from ..tables.columns import NoNumbersError
 from ..tables.labels import shown
 from ..tables.read import ARRAYS, TEXT, ending_of
 from ..tables.write import write_columns
-from ..wording import duration, number, percent
+from ..wording import counted, duration, number, percent
 from .again import command_again
 from .failure import advise, fail, require
 from .folder import output_folder
@@ -323,8 +323,8 @@ def _report(
 
 def _told(table: Table) -> str:
     m, n = table.M.shape
-    records = "" if table.places is None else f" in {table.places[0].size:,} records"
-    return f"{m:,} rows x {n:,} columns, {table.M.nnz:,} values{records}"
+    records = "" if table.places is None else f" in {counted(table.places[0].size, 'record')}"
+    return f"{counted(m, 'row')} x {counted(n, 'column')}, {counted(table.M.nnz, 'value')}{records}"
 
 
 def _trust(table: Table, model: Imputation) -> list[report.Remark]:
@@ -356,11 +356,11 @@ def _trust(table: Table, model: Imputation) -> list[report.Remark]:
 def _notes(facts: dict[str, Any], table: Table) -> list[str]:
     """What the user should know before relying on it."""
     notes = []
-    lines = {"rows": facts["empty_rows"], "columns": facts["empty_columns"]}
+    lines = {"row": facts["empty_rows"], "column": facts["empty_columns"]}
     if facts["left_empty"]:
-        told = " and ".join(f"{count:,} {name}" for name, count in lines.items() if count)
-        cells = "cells" if table.places is None else "records"
-        notes.append(f"{told} have no value at all: {facts['left_empty']:,} {cells} stay empty.")
+        told = " and ".join(counted(count, name) for name, count in lines.items() if count)
+        cells = counted(facts["left_empty"], "cell" if table.places is None else "record")
+        notes.append(f"No value at all in {told}: {cells} left empty.")
     if not table.missing and table.places is None:
         notes.append("There was no hole. If these are records, say so: --row, --col and --value.")
     if not facts["converged"]:

@@ -16,7 +16,7 @@ from ..report import Filmstrip, Run, video_report
 from ..video.foreground import Separated
 from ..video.pictures import Picture
 from ..video.separation import FILMS, STILL, Separation, separate_video
-from ..wording import duration, percent
+from ..wording import counted, duration, percent
 from .failure import advise
 from .folder import output_folder
 from .output import Voice
@@ -277,8 +277,7 @@ def _colour(done: Separation) -> str:
 
 
 def _masks(done: Separation) -> str:
-    count = int(done.scores["masks"])
-    return f"{count:,} mask{'s' if count > 1 else ''}"
+    return counted(int(done.scores["masks"]), "mask")
 
 
 def _median(done: Separation) -> float:

@@ -25,7 +25,7 @@ from ..datasets import synthetic
 from ..geometry import qf
 from ..observed import ObservedMatrix
 from ..sweeps import Rule, native
-from ..wording import duration
+from ..wording import counted, duration
 from .extras import extras, installed
 from .failure import one_line
 
@@ -100,7 +100,7 @@ def blas() -> Finding:
     pools = [pool for pool in threadpool_info() if pool.get("user_api") == "blas"]
     if not pools:
         return Finding("note", "not one that tells its name and threads (nothing wrong with that)", facts={"pools": []})
-    said = [f"{pool['internal_api']} {pool.get('version')}, {_threads(pool['num_threads'])}" for pool in pools]
+    said = [f"{pool['internal_api']} {pool.get('version')}, {counted(pool['num_threads'], 'thread')}" for pool in pools]
     text = "; ".join(dict.fromkeys(said)) + "; a solve uses one of them and leaves the cores to the sweeps"
     keys = ("internal_api", "version", "num_threads", "architecture", "threading_layer")
     return Finding("ok", text, facts={"pools": [{key: pool.get(key) for key in keys} for pool in pools]})
@@ -181,7 +181,7 @@ def threads() -> Finding:
         )
     allowed = _allowed_cores()
     facts = {"threads": count, "from": name or "cores", "cores": os.cpu_count(), "limit": allowed}
-    text = f"{_threads(count)}, " + (f"as {name} says" if name else "as many as cores this process may run on")
+    text = f"{counted(count, 'thread')}, " + (f"as {name} says" if name else "as many as cores this process may run on")
     if allowed is not None and count > max(1, round(allowed)):
         advice = f"set LOWSPARSE_NUM_THREADS={max(1, round(allowed))}: more threads than that wait for each other"
         return Finding("warning", f"{text}; but it may use the time of {allowed:g} cores only", advice, facts)
@@ -332,10 +332,6 @@ def _race(runs: dict[str, Callable[[], Any]]) -> dict[str, float]:
             run()
             best[name] = min(best[name], time.perf_counter() - began)
     return best
-
-
-def _threads(count: int) -> str:
-    return f"{count} thread{'s' if count > 1 else ''}"
 
 
 PROBES = {
