@@ -457,6 +457,20 @@ def test_nothing_is_overwritten_unless_forced(taken, tmp_path):
     assert after[taken] != b"mine"
 
 
+def test_on_40_columns_words_are_wrapped_and_paths_are_whole(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    X = spoilt()[1]
+    X[4] = nan
+    out = tmp_path / "a name of some words.csv"
+    code, said, _ = complete(stored(tmp_path, X, ".csv"), "--out", out)
+    assert code == 0
+    words, written = said.split("\n\n")
+    assert "No value at all in 1 row:" in words
+    assert all(len(line) <= 40 for line in words.splitlines()[1:])  # the first tells the path of the table
+    assert [line.split(maxsplit=1)[0] for line in written.splitlines()] == ["completed", "outliers", "report"]
+    assert f"completed  {out}" in written.splitlines()
+
+
 def test_the_report_tells_the_command(tmp_path):
     path = stored(tmp_path, spoilt()[1], ".csv").rename(tmp_path / "my table.csv")
     completed(path, "--clean", "--seed", 3)

@@ -962,11 +962,7 @@ def test_bench_says_why_a_method_cannot_run(command):
         (("two.npz",), 1, "two.npz: there are 2 matrices of numbers"),
         (("one.npy", "--rows", "5"), 2, "--rows is for made-up data"),
         (("--rows", "0"), 2, "--rows must be 1 or more"),
-        (
-            ("--rows", "3"),
-            2,
-            "--rank is 5, but a 3 x 3 matrix has at most rank 3: give a smaller --rank",
-        ),
+        (("--rows", "3"), 2, "--rank is 5, but a 3 x 3 matrix has at most rank 3: give a smaller --rank"),
         (("--observed", "0"), 2, "--observed must be a share"),
         (("--outliers", "1"), 2, "--outliers must be a share"),
         (("--repeat", "0"), 2, "--repeat must be 1 or more"),

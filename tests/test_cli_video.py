@@ -178,6 +178,13 @@ def test_words_and_quiet(folder, here, command):
     )
 
 
+def test_words_on_40_columns(folder, here, command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    words = command("video", folder / "colour.mp4")[1].split("\n\n")[0]
+    assert "looked at" in words
+    assert all(len(line) <= 40 for line in words.splitlines())
+
+
 def test_the_report_tells_the_command(folder, here, command):
     words = ["video", str(folder / "colour.mp4"), "--observe", "0.3", "-q", "--out", "a b"]
     command(*words)

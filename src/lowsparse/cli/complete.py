@@ -28,6 +28,7 @@ from .folder import output_folder
 from .output import Force, Json, Quiet, Voice
 from .progress import step
 from .text import columns as aligned
+from .text import paragraph, width
 
 __all__ = ["complete"]
 
@@ -375,6 +376,8 @@ def _summary(facts: dict[str, Any], table: Table) -> str:
         ["flagged", f"{facts['flagged']:,} ({percent(facts['flagged'] / facts['observed'])} of what was given)"],
         ["rank", str(facts["rank"])],
         ["time", spent],
-        *([name, facts[name]] for name in ("completed", "outliers", "report")),
     ]
-    return "\n".join([*_notes(facts, table), aligned(rows, left=(0, 1))])
+    written = [[name, facts[name]] for name in ("completed", "outliers", "report")]
+    notes = [paragraph(note, width()) for note in _notes(facts, table)]
+    # paths stay whole, to be copied
+    return "\n".join([*notes, aligned(rows, left=(0, 1), fit=width()), "", aligned(written, left=(0, 1))])

@@ -22,7 +22,7 @@ from .folder import output_folder
 from .output import Voice
 from .progress import Step, step
 from .signals import ending
-from .text import columns
+from .text import columns, paragraph, width
 
 __all__ = ["NAMES", "Job", "process"]
 
@@ -194,11 +194,12 @@ def _facts(job: Job, done: Separation) -> dict[str, Any]:
 def _text(job: Job, done: Separation, notes: list[str]) -> str:
     looked = f"looked at {percent(done.observe)} of the pixels of each frame"
     often = "" if job.stream else f", {done.background.looks} times at each"
-    lines = [f"{job.name}: {_size(done)}", f"{looked}{often}; {_in_front(done)}", *notes]
+    said = [f"{job.name}: {_size(done)}", f"{looked}{often}; {_in_front(done)}", *notes]
+    lines = [paragraph(line, width()) for line in said]
     if done.scores:
         lines += ["", columns([list(pair) for pair in _scores(done).items()], left=(0,))]
     listed = [[str(job.out / name), words] for name, words in WORDS.items()]
-    return "\n".join([*lines, "", columns(listed, left=(0, 1))])
+    return "\n".join([*lines, "", columns(listed, left=(0, 1), fit=width())])
 
 
 def _report(path: Path, job: Job, done: Separation, film: Filmstrip, notes: list[str]) -> None:
