@@ -300,7 +300,7 @@ class ColumnSweep {
     // (V^T; how many residuals of each column are within `bound` before the last turn; and how many there are of each
     // magnitude, in multiples of unit, before the first)
     nb::tuple regress(Matrix U, nb::object V_in, int kind, double first_scale, double scale, double p, int turns,
-                      double shrink, double ridge, double largest, double bound, double unit, int threads) {
+                      double shrink, double ridge, double largest, double bound, double unit, int64_t of, int threads) {
         check_rows(U);
         const Loss loss = loss_of(kind, scale, p);
         if (!(first_scale > 0 && unit > 0) || turns < 1 || !(ridge >= 0))
@@ -314,7 +314,7 @@ class ColumnSweep {
             check_columns(given, r);
             args.V_in = given.data();
         }
-        while (columns_.nnz / (args.sampling + 1) > 50000) args.sampling = 2 * args.sampling + 1;
+        while ((of > 0 ? of : columns_.nnz) / (args.sampling + 1) > 50000) args.sampling = 2 * args.sampling + 1;
         Array V = new_array(size_t(columns_.n), size_t(r));
         args.V = V.data();
         Counts inside = new_counts(size_t(columns_.n));
@@ -581,7 +581,7 @@ NB_MODULE(_core, module) {
              nb::arg("rule"), nb::arg("threads"))
         .def("regress", &ColumnSweep::regress, nb::arg("U"), nb::arg("V").none(), nb::arg("kind"), nb::arg("first_scale"),
              nb::arg("scale"), nb::arg("p"), nb::arg("turns"), nb::arg("shrink"), nb::arg("ridge"),
-             nb::arg("largest"), nb::arg("bound"), nb::arg("unit"), nb::arg("threads"))
+             nb::arg("largest"), nb::arg("bound"), nb::arg("unit"), nb::arg("of"), nb::arg("threads"))
         .def("entries", &ColumnSweep::entries, nb::arg("U"), nb::arg("V"), nb::arg("less_values"), nb::arg("threads"))
         .def("product", &ColumnSweep::product, nb::arg("y"), nb::arg("V"), nb::arg("threads"))
         .def("product_transposed", &ColumnSweep::product_transposed, nb::arg("y"), nb::arg("U"), nb::arg("threads"))

@@ -143,7 +143,7 @@ def opened(M, backend="numpy"):
 def as_problem(M, rank, *, start=None, given=True, tol=1e-8, backend="numpy"):
     """What `solve` hands to a method: with a start that the user has `given`, or one for those who ask."""
     first = orthonormal(M.shape[0], rank, 5) if start is None else start
-    return Problem(M, rank, opened(M, backend), lambda: first, given, tol, *_sizes(M.values), 3)
+    return Problem(M, rank, opened(M, backend), lambda: first, given, tol, *_sizes(M), 3)
 
 
 # ---------------------------------------------------------------------- processes

@@ -60,6 +60,7 @@ class ColumnSweep:
         largest: float,
         bound: float,
         unit: float,
+        of: int,
         threads: int,
     ) -> tuple[Float, NDArray[np.int64], NDArray[np.int64]]: ...
     def entries(self, U: Float, V: Float, less_values: bool, threads: int) -> Float: ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +17,7 @@ from .wording import percent
 if TYPE_CHECKING:
     from .result import Result
 
-__all__ = ["Diagnosis", "coherence", "examine", "largest_rank", "standard_errors"]
+__all__ = ["Diagnosis", "coherence", "counted", "examine", "largest_rank", "standard_errors"]
 
 FEW = 3  # entries of a line, in multiples of the rank
 
@@ -94,16 +94,30 @@ def coherence(A: NDArray[np.float64]) -> float:
     return float(found.max() / found.mean()) if found.any() else 1.0
 
 
+def counted(M: ObservedMatrix, flagged: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """How many of the flagged entries, given by their places, are in each row, and in each column.
+
+    >>> M = ObservedMatrix.from_dense([[1.0, 2.0], [3.0, 4.0]])
+    >>> [counts.tolist() for counts in counted(M, np.array([1, 3]))]
+    [[0, 2], [1, 1]]
+    """
+    if not isinstance(flagged, np.ndarray):  # places in pieces
+        return flagged.by_row, flagged.by_column
+    return np.bincount(M.rows[flagged], minlength=M.shape[0]), np.diff(np.searchsorted(flagged, M.indptr))
+
+
 def examine(result: Result) -> Diagnosis:
     """The diagnosis of a result."""
     M, L = result.M, result.L
     m, n = M.shape
     k = max(1, int(np.count_nonzero(np.linalg.norm(L.V, axis=1) > 0)))
-    good_in_row = M.row_counts - np.bincount(result.S.indices, minlength=m)
-    good_in_column = M.column_counts - np.diff(result.S.indptr)
-    sample = slice(None, None, max(1, M.nnz // 100_000))
-    fitted = np.asarray(L.at(M.rows[sample], M.columns_of_entries()[sample]))
-    rest = np.abs(fitted - M.values[sample])
+    good_in_row, good_in_column = (
+        counts - wrong
+        for counts, wrong in zip((M.row_counts, M.column_counts), counted(M, result.flagged), strict=True)
+    )
+    sample = M.sample(100_000)
+    fitted = np.asarray(L.at(sample.rows, sample.columns_of_entries()))
+    rest = np.abs(fitted - sample.values)
     inlier = rest <= max(4 * result.noise, 4 * robust_scale(rest))
     signal = float(np.sqrt(np.mean(fitted[inlier] ** 2))) if inlier.any() else 0.0
     figures = {

@@ -84,10 +84,9 @@ class Lines:
         return found, bool((share < 0.5 * np.median(share)).any())
 
     def _some(self, which: NDArray[np.intp]) -> Lines | None:
-        A = self.M.to_scipy()[:, which]
-        if not A.nnz:
+        M = self.M.take_columns(which)
+        if M is None:
             return None
-        M = ObservedMatrix.from_scipy(A)
         return Lines(M, open_sweep(M, self.sweep.name), self.unit, learning=self.learning)
 
 

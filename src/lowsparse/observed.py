@@ -16,8 +16,73 @@ from .containers import as_numpy, check_numbers, matrix_of
 _Parts = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # indptr, indices, values of compressed lines
 
 
+class Facts:
+    """What the shape and the counts of entries say of a matrix."""
+
+    __slots__ = ()
+
+    @property
+    def density(self: Any) -> float:
+        """The observed share |Ω| / (m n).
+
+        Examples
+        --------
+        >>> ObservedMatrix.from_dense([[1.0, float("nan")]]).density
+        0.5
+        """
+        m, n = self.shape
+        return float(self.nnz / (m * n))
+
+    @property
+    def empty_columns(self: Any) -> NDArray[np.intp]:
+        """The columns without an entry.
+
+        Examples
+        --------
+        >>> ObservedMatrix.from_coo([0, 2], [1, 1], [5.0, 6.0]).empty_columns.tolist()
+        [0]
+        """
+        return np.flatnonzero(self.column_counts == 0)
+
+    @property
+    def empty_rows(self: Any) -> NDArray[np.intp]:
+        """The rows without an entry.
+
+        Examples
+        --------
+        >>> ObservedMatrix.from_coo([0, 2], [1, 1], [5.0, 6.0]).empty_rows.tolist()
+        [1]
+        """
+        return np.flatnonzero(self.row_counts == 0)
+
+    def thin_columns(self: Any, rank: int) -> NDArray[np.intp]:
+        """The columns with fewer than `rank` entries: no subspace of that rank determines them.
+
+        Examples
+        --------
+        >>> ObservedMatrix.from_coo([0, 1, 0], [0, 0, 1], [5.0, 6.0, 7.0]).thin_columns(2).tolist()
+        [1]
+        """
+        return np.flatnonzero(self.column_counts < rank)
+
+    def check_rank(self: Any, rank: int) -> int:
+        """`rank` as an int, if a matrix of this shape can have it; an error otherwise.
+
+        Examples
+        --------
+        >>> ObservedMatrix.from_dense([[1.0, 2.0], [3.0, 4.0]]).check_rank(2)
+        2
+        """
+        if isinstance(rank, bool) or not isinstance(rank, Integral):
+            raise TypeError(f"rank must be an integer, not {rank!r}")
+        m, n = self.shape
+        if not 1 <= rank <= min(m, n):
+            raise ValueError(f"rank is {rank}; choose 1 to {min(m, n)} for a {m} x {n} matrix")
+        return int(rank)
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ObservedMatrix:
+class ObservedMatrix(Facts):
     """The entries of a partly observed m x n matrix M on Ω, sorted by column.
 
     Column j holds ``values[indptr[j]:indptr[j+1]]`` in the rows ``rows[indptr[j]:indptr[j+1]]``,
@@ -88,6 +153,24 @@ class ObservedMatrix:
             view.flags.writeable = False
             object.__setattr__(self, name, view)
         object.__setattr__(self, "shape", shape)
+
+    @classmethod
+    def trusted(
+        cls, indptr: NDArray[np.int64], rows: NDArray[np.int32], values: NDArray[Any], shape: tuple[int, int]
+    ) -> Self:
+        """The sorted arrays themselves, unchecked: of columns that were checked before, and may be without any entry.
+
+        Examples
+        --------
+        >>> M = ObservedMatrix.from_dense([[1.0, 2.0]])
+        >>> ObservedMatrix.trusted(M.indptr, M.rows, M.values, M.shape)
+        ObservedMatrix(1 x 2, 2 entries observed (100%), float64)
+        """
+        self = object.__new__(cls)
+        parts = {"indptr": indptr, "rows": rows, "values": values, "shape": shape, "_counted": []}
+        for name, part in parts.items():
+            object.__setattr__(self, name, part)
+        return self
 
     # ------------------------------------------------------------------ from other formats
 
@@ -304,6 +387,39 @@ class ObservedMatrix:
         part = slice(self.indptr[j % n], self.indptr[j % n + 1])
         return self.rows[part], self.values[part]
 
+    def take_columns(self, which: NDArray[np.intp]) -> "ObservedMatrix | None":
+        """Some columns, in this order; None if they have no entry.
+
+        Examples
+        --------
+        >>> ObservedMatrix.from_coo([0, 2, 1], [1, 1, 0], [5, 6, 7]).take_columns(np.array([1])).values.tolist()
+        [5.0, 6.0]
+        """
+        A = self.to_scipy()[:, which]
+        return ObservedMatrix.from_scipy(A) if A.nnz else None
+
+    def sample(self, size: int) -> "ObservedMatrix":
+        """About so many of the entries, evenly spread over all columns; all if there are not many more.
+
+        Examples
+        --------
+        >>> ObservedMatrix.from_dense(np.ones((40, 30))).sample(100).nnz
+        100
+        """
+        k = np.arange(0, self.nnz, max(1, self.nnz // size))
+        return ObservedMatrix(np.searchsorted(k, self.indptr), self.rows[k], self.values[k], self.shape)
+
+    def parts(self) -> Iterator[NDArray[np.floating[Any]]]:
+        """The values, a million at a time.
+
+        Examples
+        --------
+        >>> [part.tolist() for part in ObservedMatrix.from_coo([0, 2], [1, 1], [5.0, 6.0]).parts()]
+        [[5.0, 6.0]]
+        """
+        for first in range(0, self.nnz, 2**20):
+            yield self.values[first : first + 2**20]
+
     def columns_of_entries(self) -> NDArray[np.int32]:
         """The column of each entry, in the order of `rows` and `values`.
 
@@ -339,18 +455,6 @@ class ObservedMatrix:
         return self.values.dtype
 
     @property
-    def density(self) -> float:
-        """The observed share |Ω| / (m n).
-
-        Examples
-        --------
-        >>> ObservedMatrix.from_dense([[1.0, float("nan")]]).density
-        0.5
-        """
-        m, n = self.shape
-        return self.nnz / (m * n)
-
-    @property
     def column_counts(self) -> NDArray[np.int64]:
         """The number of entries in each column.
 
@@ -377,53 +481,6 @@ class ObservedMatrix:
             counts.flags.writeable = False
             self._counted.append(counts)
         return self._counted[0]
-
-    @property
-    def empty_columns(self) -> NDArray[np.intp]:
-        """The columns without an entry.
-
-        Examples
-        --------
-        >>> ObservedMatrix.from_coo([0, 2], [1, 1], [5.0, 6.0]).empty_columns.tolist()
-        [0]
-        """
-        return np.flatnonzero(self.column_counts == 0)
-
-    @property
-    def empty_rows(self) -> NDArray[np.intp]:
-        """The rows without an entry.
-
-        Examples
-        --------
-        >>> ObservedMatrix.from_coo([0, 2], [1, 1], [5.0, 6.0]).empty_rows.tolist()
-        [1]
-        """
-        return np.flatnonzero(self.row_counts == 0)
-
-    def thin_columns(self, rank: int) -> NDArray[np.intp]:
-        """The columns with fewer than `rank` entries: no subspace of that rank determines them.
-
-        Examples
-        --------
-        >>> ObservedMatrix.from_coo([0, 1, 0], [0, 0, 1], [5.0, 6.0, 7.0]).thin_columns(2).tolist()
-        [1]
-        """
-        return np.flatnonzero(self.column_counts < rank)
-
-    def check_rank(self, rank: int) -> int:
-        """`rank` as an int, if a matrix of this shape can have it; an error otherwise.
-
-        Examples
-        --------
-        >>> ObservedMatrix.from_dense([[1.0, 2.0], [3.0, 4.0]]).check_rank(2)
-        2
-        """
-        if isinstance(rank, bool) or not isinstance(rank, Integral):
-            raise TypeError(f"rank must be an integer, not {rank!r}")
-        m, n = self.shape
-        if not 1 <= rank <= min(m, n):
-            raise ValueError(f"rank is {rank}; choose 1 to {min(m, n)} for a {m} x {n} matrix")
-        return int(rank)
 
     def fingerprint(self) -> str:
         """A digest of the shape and every entry: equal for equal data, whatever it came from.

@@ -136,7 +136,7 @@ class Result:
         True
         """
         flags = np.zeros(self.M.nnz, bool)
-        flags[self.flagged] = True
+        flags[np.asarray(self.flagged)] = True
         return flags
 
     def standard_error(self, i: ArrayLike, j: ArrayLike) -> Any:
@@ -150,6 +150,8 @@ class Result:
         >>> bool(0.01 < r.standard_error(3, 4) < 0.1)
         True
         """
+        if not isinstance(self.M, ObservedMatrix):
+            raise TypeError("standard errors are for data in memory: solve a part of the columns there")
         found = standard_errors(self.M, self.L, self.is_outlier, self.noise, i, j)
         return found[()]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,11 +52,10 @@ def draw(
     """
     m, n = M.shape
     columns = np.arange(n) if everything else _choose(n, M.row_counts, rank, rng)
-    A = M.to_scipy()
-    strip = M
-    if len(columns) < n:
-        A = A[:, columns]
-        strip = ObservedMatrix.from_scipy(A)
+    columns = _that_fit(M, columns, rng)
+    strip = M if len(columns) == n and isinstance(M, ObservedMatrix) else M.take_columns(columns)
+    assert strip is not None  # there are enough of them
+    A = strip.to_scipy()
     rows = np.arange(m) if everything else _choose(m, strip.column_counts, rank, rng)
     if len(rows) < m:
         place = np.full(m, -1, np.int32)
@@ -84,6 +84,15 @@ def _choose(lines: int, across: NDArray[np.int64], rank: int, rng: np.random.Gen
     return np.sort(rng.permutation(lines)[: int(np.ceil(share * lines))])
 
 
+def _that_fit(M: ObservedMatrix | Any, columns: NDArray[np.intp], rng: np.random.Generator) -> NDArray[np.intp]:
+    """As many of the columns as may be in memory, if the matrix says so."""
+    entries = float(M.column_counts[columns].sum())
+    most = getattr(M, "largest_part", entries)
+    if entries <= most:
+        return columns
+    return np.sort(rng.permutation(columns)[: max(1, int(columns.size * most / entries))])
+
+
 class Sample:
     """Some of the entries, evenly spread over the columns; all of them if there are not too many.
 
@@ -93,8 +102,7 @@ class Sample:
     """
 
     def __init__(self, M: ObservedMatrix, backend: str, size: int = 20_000) -> None:
-        k = np.arange(0, M.nnz, max(1, M.nnz // size))
-        self.M = ObservedMatrix(np.searchsorted(k, M.indptr), M.rows[k], M.values[k], M.shape)
+        self.M = M.sample(size)
         self.sweep = open_sweep(self.M, backend)
 
     def residual(self, U: Float, V: Float) -> Float:

@@ -9,7 +9,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +17,9 @@ from scipy import sparse
 from threadpoolctl import ThreadpoolController
 
 from . import checkpoint as checkpoints
-from .diagnosis import largest_rank
+from .blocks.outliers import StoredOutliers
+from .blocks.placing import check_in_pieces, placed
+from .diagnosis import counted, largest_rank
 from .lowrank import LowRank
 from .observed import ObservedMatrix
 from .result import Result, Status, Trace
@@ -78,6 +80,8 @@ def solve(
     max_time: float | None = None,
     tol: float = 1e-8,
     backend: str = "auto",
+    memory: int | str | None = None,
+    client: Any = None,
     start: str | ArrayLike | LowRank | Result = "svd",
     random_state: int | np.random.Generator | None = 0,
     callback: Callable[[Progress], object] | None = None,
@@ -102,7 +106,11 @@ def solve(
         Where to stop: iterations, seconds, and the accuracy relative to the size of the data. ``tol=0`` runs to
         `max_iter`.
     backend
-        "auto", "native" (the compiled core) or "numpy".
+        "auto", "native" (the compiled core) or "numpy", in memory; "outofcore", on disk; "dask", on a cluster.
+    memory
+        Of "outofcore": what the solve may take, such as "1GB".
+    client
+        Of "dask": a `dask.distributed.Client`; None: the current one, else a new one on this machine.
     start
         U⁰: "svd" (of the observed entries, zeros elsewhere), "random", an m x rank matrix, a `LowRank` or a `Result`.
     random_state
@@ -129,7 +137,7 @@ def solve(
     >>> r.converged, bool(np.allclose(r.L.to_dense(), truth, atol=1e-5))
     (True, True)
     """
-    M = ObservedMatrix.from_any(M)
+    M = cast(ObservedMatrix, placed(M, backend, memory=memory, client=client))  # or what can be used like one
     solver = from_name(method) if isinstance(method, str) else method
     if not isinstance(solver, Solver):
         called = f"; did you mean {method.__name__}()?" if isinstance(method, type) else ""
@@ -150,6 +158,8 @@ def solve(
     if rank is None and not solver.finds_rank:
         raise ValueError(f"{solver.name} needs a rank: give one, or rank='auto' to have it chosen")
     rank = min(M.shape) if rank is None else solver.check_rank(M, rank)
+    if hasattr(M, "backend"):
+        check_in_pieces(solver.name, checkpoint, resume)
     if solver.full and M.nnz < M.shape[0] * M.shape[1]:
         raise ValueError(
             f"{solver.name} needs every entry, and {M.shape[0] * M.shape[1] - M.nnz} are missing: choose a method that "
@@ -172,7 +182,7 @@ def solve(
     # cores to the sweep (OpenBLAS threads spin between calls).
     with one_blas_thread:
         sweep = open_sweep(M, backend)
-        unit, scale, largest, clip = _sizes(M.values)
+        unit, scale, largest, clip = _sizes(M)
         given = not (isinstance(start, str) and start == "svd")
         if given and not solver.takes_start:
             raise ValueError(f"{solver.name} begins at zero, wherever it is told to: leave the start out")
@@ -328,24 +338,22 @@ class _OneBlasThread:
 one_blas_thread = _OneBlasThread()
 
 
-def _sizes(values: NDArray[Any]) -> tuple[float, float, float, float]:
+def _sizes(M: ObservedMatrix) -> tuple[float, float, float, float]:
     """Median and root mean square, the largest magnitude, and `clip`, without a copy of all the values.
 
     The median is that of a sample's magnitudes, zeros left out. One wild entry would set the root mean square, and the
     start, on its own: entries beyond `clip`, 20 medians, count as that many; if there are none, `clip` is infinite.
     """
-    sample = np.abs(values[:: max(1, values.size // 100_000)]).astype(np.float64)
+    sample = np.abs(M.sample(100_000).values).astype(np.float64)
     unit = float(np.median(sample[sample > 0])) if sample.any() else 1.0
     clip = 20 * unit if sample.any() else np.inf
-    largest = max(float(values.max()), -float(values.min()))
-    squares = 0.0
-    for first in range(0, values.size, 1 << 20):
-        part = values[first : first + (1 << 20)].astype(np.float64, copy=False)
-        if largest > clip:
-            part = np.clip(part, -clip, clip)
+    largest, squares = 0.0, 0.0
+    for part in M.parts():
+        largest = max(largest, float(part.max()), -float(part.min()))
+        clipped = np.clip(part, -clip, clip).astype(np.float64, copy=False)
         with np.errstate(over="ignore"):
-            squares += float(part @ part)
-    size = float(np.sqrt(squares / values.size))
+            squares += float(clipped @ clipped)
+    size = float(np.sqrt(squares / M.nnz))
     if largest > 0 and not (1 / LARGEST < largest < LARGEST and size > 0):
         raise ValueError(
             f"the largest magnitude in the data is {largest:.2g}: its powers leave the range of floating-point "
@@ -355,7 +363,9 @@ def _sizes(values: NDArray[Any]) -> tuple[float, float, float, float]:
 
 
 def _outliers(M: ObservedMatrix, flagged: NDArray[np.intp], values: NDArray[Any]) -> sparse.csc_array:
-    """S as a sparse array of its non-zeros."""
+    """S as a sparse array of its non-zeros; of a matrix in pieces it stays in pieces."""
+    if not isinstance(flagged, np.ndarray):
+        return StoredOutliers(M, flagged, values)
     rows, indptr = M.rows[flagged], np.searchsorted(flagged, M.indptr)
     if flagged.size <= np.iinfo(np.int32).max:
         return sparse.csc_array((values, rows, indptr.astype(np.int32)), shape=M.shape)
@@ -375,11 +385,9 @@ def _advice(status: Status, solver: Solver) -> str:
 
 def _notes(M: ObservedMatrix, rank: int, flagged: NDArray[np.intp]) -> tuple[str, ...]:
     """What the data lacks to determine L: lines with few entries, or with few that are not outliers."""
-    columns = np.searchsorted(M.indptr, flagged, side="right") - 1
     said = []
-    for lines, counts, wrong in (
-        ("rows", M.row_counts, np.bincount(M.rows[flagged], minlength=M.shape[0])),
-        ("columns", M.column_counts, np.bincount(columns, minlength=M.shape[1])),
+    for lines, counts, wrong in zip(
+        ("rows", "columns"), (M.row_counts, M.column_counts), counted(M, flagged), strict=True
     ):
         few = counts < rank
         if few.any():

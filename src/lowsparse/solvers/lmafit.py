@@ -41,7 +41,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..geometry import qf
-from ..sweeps import Float, Multiplier
+from ..sweeps import Float, Multiplier, hold
 from .base import Problem, require, require_positive
 from .factors import FactorSolver, FactorState, clipped_factors
 
@@ -96,10 +96,10 @@ class LMaFit(FactorSolver):
         """The factors of the start, and the steps in Z and Λ there, from Λ = 0."""
         U, V = clipped_factors(problem)
         beta = self.penalty(problem, 0)
-        multiplier = np.clip(beta * problem.sweep.residual(U, V), -1.0, 1.0)
-        w = -2 / beta * multiplier
+        multiplier = hold(np.clip(beta * problem.sweep.residual(U, V), -1.0, 1.0))
+        w = hold(-2 / beta * multiplier)
         G = problem.sweep.product(w, V)
-        spares = np.empty_like(w), np.empty_like(w)
+        spares = hold(np.zeros_like(w)), hold(np.zeros_like(w))
         return LMaFitState(U=U, V=V, multiplier=multiplier, w=w, G=G, spare_multiplier=spares[0], spare_w=spares[1])
 
     def advance(self, problem: Problem, state: LMaFitState) -> LMaFitState:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ..geometry import retract
 from ..lowrank import LowRank
 from ..result import Stationarity
-from ..sweeps import Before, Float, Rule, Swept
+from ..sweeps import Before, Float, Rule, Swept, hold
 from .base import Outcome, Problem, Solver, State, nothing, require, require_positive
 
 __all__ = ["AManPG", "ManPG", "ProximalGradient", "ProximalState"]
@@ -110,8 +110,9 @@ class ProximalGradient(Solver):
         """(U⁰, S⁰) with the threshold γ; S⁰ is 0 but where an entry exceeds all that an inlier could be."""
         x = problem.M.values
         S = np.zeros_like(x) if np.isinf(problem.clip) else x - np.clip(x, -problem.clip, problem.clip)
+        S, spare = hold(S), hold(np.zeros_like(x))
         return ProximalState(
-            U=problem.start(), S=S, spare=np.empty_like(S), l1=float(np.sum(np.abs(S), dtype=np.float64)), gamma=gamma
+            U=problem.start(), S=S, spare=spare, l1=float(np.sum(np.abs(S), dtype=np.float64)), gamma=gamma
         )
 
     def sweep(self, problem: Problem, state: ProximalState, U: Float, rule: Rule, inverse: Float) -> Swept:

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..losses import Kind, Loss
-from ..sweeps import Float
+from ..sweeps import Float, open_sweep
 from .base import Outcome, Problem, nothing, require, require_positive
 from .factors import EXPLAINED, FactorSolver, FactorState, balanced, by_residual, clipped_factors
 
@@ -139,14 +139,15 @@ class SubGM(FactorSolver):
 
     def _misfits(self, problem: Problem, state: SubGMState, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> int:
         """How many of these rows and columns fit worse than the others."""
-        M = problem.M
-        e = np.abs(problem.sweep.residual(state.U, state.V))
-        bound = 3 * float(np.median(e)) + 0.01 * EXPLAINED * problem.unit
-        parts = [e[M.indptr[j] : M.indptr[j + 1]] for j in columns]
-        within = np.flatnonzero(np.isin(M.rows, rows))
-        within = within[np.argsort(M.rows[within], kind="stable")]
-        parts += np.split(e[within], np.flatnonzero(np.diff(M.rows[within])) + 1)
-        return sum(float(np.median(part)) > bound for part in parts if part.size)
+        M, U, V = problem.M, state.U, state.V
+        bound = 3 * float(np.median(np.abs(problem.sweep.residual(U, V)))) + 0.01 * EXPLAINED * problem.unit
+        return sum(
+            float(np.median(part)) > bound
+            for few, left, right in ((M.take_columns(columns), U, V[columns]), (M.T.take_columns(rows), V, U[rows]))
+            if few is not None
+            for part in np.split(np.abs(open_sweep(few, problem.sweep.name).residual(left, right)), few.indptr[1:-1])
+            if part.size
+        )
 
     def finish(self, problem: Problem, state: SubGMState) -> Outcome:
         """L, S and the objective there."""

@@ -34,6 +34,7 @@ __all__ = [
     "Swept",
     "available",
     "enough",
+    "hold",
     "open_sweep",
 ]
 
@@ -41,6 +42,7 @@ Float = NDArray[np.float64]
 
 # In the order of preference of backend="auto". A module offers `reason_unavailable()` and a class `Sweep`.
 BACKENDS = {"native": ".native", "numpy": ".reference"}
+IN_PIECES = ("outofcore", "dask")  # over a matrix in pieces, each of which is swept by one of those
 
 
 class Rule(IntEnum):
@@ -137,6 +139,7 @@ class Robust:
     largest: float = np.inf
     bound: float = 0.0  # residuals up to this are counted, column by column
     unit: float = 1.0  # of the magnitudes that are counted
+    of: int = 0  # entries of the whole matrix, if this is a piece of it: so much larger is the sample that is counted
 
 
 @dataclass(frozen=True)
@@ -261,13 +264,29 @@ def _module(name: str) -> Any:
     return importlib.import_module(BACKENDS[name], __package__)
 
 
-def open_sweep(M: ObservedMatrix, backend: str = "auto") -> Sweep:
+def hold(numbers: Any) -> Any:
+    """Numbers, one per entry, that are to be kept: an array is what it is, a formula over pieces is evaluated.
+
+    >>> hold(np.ones(2)).tolist()
+    [1.0, 1.0]
+    """
+    return numbers if isinstance(numbers, np.ndarray) else numbers.hold()
+
+
+def open_sweep(M: ObservedMatrix | Any, backend: str = "auto") -> Sweep:
     """Open a backend on the data; "auto" takes the first that can run (or what LOWSPARSE_BACKEND names).
+
+    A matrix in pieces has its own. Parts of it that are in memory are swept in this process.
 
     >>> M = ObservedMatrix.from_dense([[1.0, 2.0], [3.0, float("nan")]])
     >>> open_sweep(M, "numpy").name
     'numpy'
     """
+    if isinstance(getattr(M, "backend", None), str):
+        pieces: Sweep = importlib.import_module(".pieces", __package__).PiecewiseSweep(M)
+        return pieces
+    if backend in IN_PIECES:
+        backend = "auto"
     if backend == "auto":
         backend = os.environ.get("LOWSPARSE_BACKEND") or "auto"
     if backend == "auto":

@@ -98,6 +98,7 @@ class ColumnSweep:
             how.largest,
             how.bound,
             how.unit,
+            how.of,
             self.threads,
         )
         return Regressed(fitted, inside, Magnitudes(counts, how.unit))

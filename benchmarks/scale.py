@@ -1,0 +1,236 @@
+"""Larger than memory, and on a cluster of this machine: time per pass, memory, bytes that travel.
+
+    python -m pip install 'lowsparse[dask]'
+    python -m benchmarks.scale --entries 200e6 --folder /somewhere/with/room
+
+A matrix of rank 5 of which a tenth is observed, and a tenth of that wrong, is made on disk, a few columns at a time.
+A pass is one iteration of AManPG, or one robust regression of all columns (half an iteration of the default). Every
+figure comes from a process of its own, so that its memory is its own; the medians are over passes after the first.
+
+- in memory: the compiled core on all threads;
+- on disk: with the limit of memory, the file in the page cache;
+- cold: the first pass after the file has been dropped from the page cache, against reading the file from front to end;
+- workers: Dask on this machine, each with one thread; bytes are those of U out and of the sums back, once per piece.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import lowsparse as ls
+from lowsparse.blocks import StoredMatrix
+from lowsparse.blocks.placing import bytes_of, placed
+from lowsparse.blocks.store import Side, Writer
+from lowsparse.cli.text import table
+from lowsparse.solve import one_blas_thread
+from lowsparse.solvers import Problem, from_name
+from lowsparse.sweeps import Robust, Sweep, open_sweep
+
+from . import memory
+
+RANK, DENSITY, WRONG = 5, 0.1, 0.1
+AT_ONCE = 2_000_000  # entries that are made at a time
+METHODS = ("amanpg", "regress")
+
+
+def make(folder: Path, entries: int, seed: int = 0) -> None:
+    """A matrix with about so many entries, unless it is there."""
+    side = max(50, round((entries / DENSITY) ** 0.5))
+    source = f"made up: {side} x {side}, seed {seed}"
+    if (folder / "columns" / "manifest.json").exists() and Side.open(folder / "columns").source == source:
+        return
+    rng = np.random.default_rng(seed)
+    U = rng.standard_normal((side, RANK))
+    per_column = max(RANK + 1, round(DENSITY * side))
+    width = max(1, AT_ONCE // per_column)
+    with Writer(folder / "columns", side, np.float64, source) as writer:
+        for first in range(0, side, width):
+            columns = min(width, side - first)
+            # ascending rows with gaps at random: every column has as many
+            gaps = rng.random((columns, per_column), dtype=np.float32) + 0.1
+            rows = np.cumsum(gaps, axis=1)
+            rows = (rows * (side / (rows[:, -1:] + 0.5)) * (1 - per_column / side)).astype(np.int32)
+            rows += np.arange(per_column, dtype=np.int32)
+            V = rng.standard_normal((columns, RANK))
+            values = np.einsum("cr,ckr->ck", V, U[rows]).ravel()
+            bad = rng.integers(values.size, size=int(WRONG * values.size))
+            values[bad] += 10 * rng.standard_normal(bad.size)
+            writer.append(np.full(columns, per_column), rows.ravel(), values)
+
+
+def passes(M: Any, sweep: Sweep, method: str) -> Callable[[], object]:
+    """What is timed."""
+    U = np.linalg.qr(np.random.default_rng(1).standard_normal((M.shape[0], RANK)))[0]
+    if method == "regress":
+        how = Robust(c=1.0, bound=3.0)
+        V = sweep.regress(U, None, how).V
+        return lambda: sweep.regress(U, V, how)
+    solver = from_name(method)
+    problem = Problem(M, RANK, sweep, lambda: U, True, 1e-8, 1.0, 1.0, 100.0, np.inf, 0)
+    state = [solver.init(problem)]
+
+    def step() -> None:
+        state[0] = solver.advance(problem, state[0])
+
+    return step
+
+
+def one(where: str, folder: Path, method: str, limit: str, workers: int, rounds: int) -> dict[str, Any]:
+    """A figure, in this process."""
+    M: Any = StoredMatrix(folder, memory=bytes_of(limit))
+    client: Any = None
+    cluster: Any = None
+    if where == "memory":
+        side = M.side
+        M = ls.ObservedMatrix(side.indptr, np.array(side.rows), np.array(side.values), side.shape)
+    elif where == "workers":
+        distributed: Any = importlib.import_module("dask.distributed")
+
+        cluster = distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0")
+        client = distributed.Client(cluster)
+        M = placed(M, "dask", client=client)
+    said: dict[str, Any] = {"entries": M.nnz, "pieces": len(getattr(M, "pieces", [1]))}
+    if where == "cold":
+        forget(folder)
+        began = time.perf_counter()
+        for array in (M.side.rows, M.side.values):
+            for first in range(0, array.size, 1 << 22):
+                array[first : first + (1 << 22)].sum()
+        M.side.release(0, M.nnz)
+        said["reading"] = time.perf_counter() - began
+        M._verified  # noqa: B018
+    with one_blas_thread:
+        step = passes(M, open_sweep(M), method)
+        if where == "cold":
+            forget(folder)
+        seconds = []
+        for _ in range(1 if where == "cold" else rounds):
+            began = time.perf_counter()
+            step()
+            seconds.append(time.perf_counter() - began)
+    said["seconds"] = statistics.median(seconds[1:] or seconds)
+    said["peak"] = memory.peak()
+    if client is not None:
+        client.close()
+        cluster.close()
+    return said
+
+
+def forget(folder: Path) -> None:
+    """Drop the matrix from the page cache."""
+    for path in (folder / "columns").glob("*.npy"):
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def measure(where: str, folder: Path, method: str, arguments: argparse.Namespace, workers: int = 1) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.scale", "--one", where, "--folder", str(folder), "--method", method]
+    command += ["--memory", arguments.memory, "--workers", str(workers), "--rounds", str(arguments.rounds)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(done.stderr.strip().splitlines()[-1])
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Larger than memory, and on a cluster of this machine.")
+    parser.add_argument("--entries", type=float, nargs="+", default=[1e6, 20e6, 200e6])
+    parser.add_argument("--cluster", type=float, default=20e6, help="entries of the matrix for Dask; 0: none")
+    parser.add_argument("--memory", default="1GB")
+    parser.add_argument("--folder", type=Path, default=None)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--one", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--method", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--workers", type=int, default=1, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(
+            json.dumps(
+                one(
+                    arguments.one,
+                    arguments.folder,
+                    arguments.method,
+                    arguments.memory,
+                    arguments.workers,
+                    arguments.rounds,
+                )
+            )
+        )
+        return
+    with tempfile.TemporaryDirectory() as made:
+        folder = arguments.folder or Path(made)
+        rows = [row for entries in arguments.entries for row in on_disk(folder, int(entries), arguments)]
+        print(table(["entries", "pass", "in memory", "on disk", "ratio", "M entries/s", "MB", "cold", "reading"], rows))
+        if arguments.cluster:
+            print()
+            print(
+                table(
+                    ["pass", "in process", "1 worker", "2 workers", "1 / 2", "2 / in process", "MB moved"],
+                    on_cluster(folder, int(arguments.cluster), arguments),
+                )
+            )
+
+
+def on_disk(folder: Path, entries: int, arguments: argparse.Namespace) -> list[list[str]]:
+    """The rows of one size."""
+    place = folder / f"{entries}"
+    make(place, entries)
+    rows = []
+    for method in METHODS:
+        inside, outside, cold = (measure(where, place, method, arguments) for where in ("memory", "disk", "cold"))
+        rows.append(
+            [
+                f"{inside['entries']:,}",
+                method,
+                f"{inside['seconds']:.3f} s",
+                f"{outside['seconds']:.3f} s",
+                f"{outside['seconds'] / inside['seconds']:.2f}",
+                f"{outside['entries'] / outside['seconds'] / 1e6:.0f}",
+                f"{outside['peak'] / 1e6:.0f}",
+                f"{cold['seconds']:.2f} s",
+                f"{cold['reading']:.2f} s",
+            ]
+        )
+    return rows
+
+
+def on_cluster(folder: Path, entries: int, arguments: argparse.Namespace) -> list[list[str]]:
+    """The rows of the cluster."""
+    place = folder / f"{entries}"
+    make(place, entries)
+    rows = []
+    for method in METHODS:
+        inside = measure("memory", place, method, arguments)
+        alone, both = (measure("workers", place, method, arguments, workers) for workers in (1, 2))
+        side = StoredMatrix(place).shape[0]
+        rows.append(
+            [
+                method,
+                f"{inside['seconds']:.3f} s",
+                f"{alone['seconds']:.3f} s",
+                f"{both['seconds']:.3f} s",
+                f"{alone['seconds'] / both['seconds']:.2f}",
+                f"{both['seconds'] / inside['seconds']:.2f}",
+                f"{both['pieces'] * side * RANK * 8 * 2 / 1e6:.1f}",
+            ]
+        )
+    return rows
+
+
+if __name__ == "__main__":
+    main()

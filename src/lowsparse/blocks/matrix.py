@@ -1,0 +1,290 @@
+"""A matrix on disk that is gone through in pieces: what `ObservedMatrix` is in memory.
+
+It offers what solvers use of one: shape, counts of lines, the transposed matrix (a second copy on disk, made when it is
+asked for), some columns, a sample; its values, and anything with a number per entry, are `Entries`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..observed import Facts, ObservedMatrix
+from ..sweeps import Sweep, open_sweep
+from .entries import Entries, Formula, Held, Rows, Values
+from .merge import merge, tree
+from .reading import Reader
+from .sources import Told, make, turn
+from .store import Side, advise
+
+__all__ = ["StoredMatrix", "StoredPiece"]
+
+MEMORY = 1 << 30  # bytes, if nothing is said
+WORK = 200  # bytes for each entry of a piece: two pieces, what is held of them, and what is computed
+LARGEST_SKETCH = 60  # bytes for each entry that is taken out of it to learn from
+
+
+class StoredPiece:
+    """Some columns, which are in memory while a pass is at them."""
+
+    def __init__(self, matrix: StoredMatrix, number: int, first: int, end: int) -> None:
+        self._matrix, self.number, self.columns = matrix, number, slice(first, end)
+        self.entries = slice(*(int(matrix.side.indptr[j]) for j in (first, end)))
+        self._now: ObservedMatrix | None = None
+        self._swept: Sweep | None = None
+
+    @contextmanager
+    def at_hand(self, rows: NDArray[np.int32], values: NDArray[Any]) -> Iterator[None]:
+        """While a pass is at it: the data on disk, and the values that the matrix has instead."""
+        side = self._matrix.side
+        indptr = side.indptr[self.columns.start : self.columns.stop + 1] - self.entries.start
+        shape = side.shape[0], indptr.size - 1
+        self._now = ObservedMatrix.trusted(indptr, rows, values, shape)
+        try:
+            given = self._matrix.given
+            if given is None:
+                yield
+            else:
+                home = given.home.pieces[self.number]
+                with home.at_hand(rows, values):
+                    new = np.ascontiguousarray(given.formula.cut(self.columns).at(home))
+                    self._now = ObservedMatrix.trusted(indptr, rows, new, shape)
+                    yield
+        finally:
+            self._now = self._swept = None
+
+    @property
+    def M(self) -> ObservedMatrix:  # noqa: N802
+        """These columns, with the values that the matrix has."""
+        assert self._now is not None
+        return self._now
+
+    @property
+    def sweep(self) -> Sweep:
+        """The passes over it."""
+        self._swept = self._swept or open_sweep(self.M, "auto")
+        return self._swept
+
+    def held(self, name: str) -> NDArray[Any]:
+        """Numbers that were kept for later."""
+        return self._matrix.kept[name][self.entries]
+
+
+class StoredMatrix(Facts):
+    """A partly observed matrix in a folder.
+
+    Parameters
+    ----------
+    folder
+        With the side `columns`; `rows`, the transposed matrix, is added when it is needed.
+    memory
+        Bytes that a solve may take, all in all.
+
+    Examples
+    --------
+    >>> M = ObservedMatrix.from_dense([[1.0, float("nan")], [2.0, 3.0]])
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> stored = StoredMatrix.build(M, folder.name)
+    >>> stored, stored.T.column_counts.tolist()
+    (StoredMatrix(2 x 2, 3 entries observed (75%), float64), [1, 2])
+    >>> folder.cleanup()
+    """
+
+    backend = "outofcore"
+
+    def __init__(self, folder: str | os.PathLike[str], *, memory: int = MEMORY, side: str = "columns") -> None:
+        self.folder, self.memory, self.name = Path(folder), memory, side
+        self.side = Side.open(self.folder / side)
+        self.shape, self.nnz = self.side.shape, self.side.nnz
+        self.dtype: np.dtype[Any] = self.side.values.dtype
+        self.indptr = self.side.indptr
+        self.given: Entries | None = None  # values instead of those on disk
+        self.kept: dict[str, NDArray[Any]] = {}
+        ranges = self.side.ranges(max(memory // WORK, 1))
+        self.pieces = [StoredPiece(self, k, *columns) for k, columns in enumerate(ranges)]
+
+    @classmethod
+    def build(
+        cls,
+        source: Any,
+        folder: str | os.PathLike[str],
+        *,
+        row: str | None = None,
+        col: str | None = None,
+        value: str | None = None,
+        memory: int = MEMORY,
+        told: Told | None = None,
+    ) -> StoredMatrix:
+        """Put a source on disk, in bounded memory, unless it is there already.
+
+        Parameters
+        ----------
+        source
+            An array with two dimensions, NaN where nothing is known (Dask, Zarr, a NumPy memory map, the path of an
+            `.npy` file); a Parquet file or a folder of them with records; a list of `.npz` files with sparse matrices,
+            side by side; an `ObservedMatrix`.
+        folder
+            Where to put it.
+        row, col, value
+            The columns of records.
+        memory
+            Bytes that this, and a solve afterwards, may take.
+        told
+            Called with what is being done, how much of it is done, and of how much.
+        """
+        make(source, Path(folder), memory=memory, row=row, col=col, value=value, told=told)
+        return cls(folder, memory=memory)
+
+    def within(self, memory: int) -> StoredMatrix:
+        """The same matrix, with another limit of memory."""
+        return StoredMatrix(self.folder, memory=memory, side=self.name)
+
+    # -- going through it
+
+    def over(self, function: Callable[..., Any], *formulas: Formula, writes: tuple[Held, ...] = ()) -> list[Any]:
+        """``function(piece, *numbers of the formulas)`` of every piece, in place; the next is fetched meanwhile."""
+        self._verified  # noqa: B018
+        found = []
+        for piece, (rows, values) in zip(self.pieces, self._reader.read(), strict=True):
+            with piece.at_hand(rows, values):
+                found.append(function(piece, *(formula.cut(piece.columns).at(piece) for formula in formulas)))
+            for numbers in self.kept.values():
+                advise(numbers, piece.entries.start, piece.entries.stop, "MADV_DONTNEED")
+        return found
+
+    @cached_property
+    def _reader(self) -> Reader:
+        return Reader(self.side, [piece.entries for piece in self.pieces])
+
+    @cached_property
+    def _verified(self) -> bool:
+        self.side.verify()
+        return True
+
+    def merged(
+        self, how: str, function: Callable[..., tuple[Any, ...]], *formulas: Formula, writes: tuple[Held, ...] = ()
+    ) -> tuple[Any, ...]:
+        """What a function gives for every piece, merged as `how` says."""
+        return tree(self.over(function, *formulas), partial(merge, how))
+
+    def firsts(self) -> NDArray[np.int64]:
+        """The places of the first entries of the pieces, and nnz."""
+        return np.array([*(piece.entries.start for piece in self.pieces), self.nnz])
+
+    # -- what solvers use
+
+    @property
+    def values(self) -> Entries:
+        """The observed values."""
+        return Entries(self, Values())
+
+    def with_values(self, values: Entries) -> StoredMatrix:
+        """Other values at the same places."""
+        other = StoredMatrix(self.folder, memory=self.memory, side=self.name)
+        other.given = values
+        return other
+
+    @property
+    def column_counts(self) -> NDArray[np.int64]:
+        """The number of entries in each column."""
+        return np.diff(self.indptr)
+
+    @cached_property
+    def row_counts(self) -> NDArray[np.int64]:
+        """The number of entries in each row."""
+        if self._other.exists():
+            return np.diff(Side.open(self._other).indptr)
+        return np.asarray(sum(self.over(_row_counts)), dtype=np.int64)
+
+    @property
+    def _other(self) -> Path:
+        return self.folder / ("rows" if self.name == "columns" else "columns")
+
+    @cached_property
+    def T(self) -> StoredMatrix:  # noqa: N802
+        """The transposed matrix."""
+        if self.given is not None:
+            raise NotImplementedError("a stored matrix whose values are a formula cannot be transposed")
+        if not self._other.exists():
+            turn(self.folder, self.name, self.memory, lambda *_: None)
+        return StoredMatrix(self.folder, memory=self.memory, side=self._other.name)
+
+    @property
+    def largest_part(self) -> int:
+        """Entries of columns that may be in memory at once."""
+        return self.memory // LARGEST_SKETCH
+
+    def take_columns(self, which: NDArray[np.intp]) -> ObservedMatrix | None:
+        """Some columns, in memory; None if they have no entry."""
+        counts = self.column_counts[which]
+        if not counts.any():
+            return None
+        rows, values = np.empty(counts.sum(), np.int32), np.empty(counts.sum(), self.dtype)
+        ends = np.cumsum(counts)
+
+        def take(piece: StoredPiece) -> None:
+            M = piece.M
+            for k in np.flatnonzero((which >= piece.columns.start) & (which < piece.columns.stop)):
+                j = which[k] - piece.columns.start
+                here, there = slice(ends[k] - counts[k], ends[k]), slice(M.indptr[j], M.indptr[j + 1])
+                rows[here], values[here] = M.rows[there], M.values[there]
+
+        self.over(take)
+        return ObservedMatrix(np.concatenate([[0], ends]), rows, values, (self.shape[0], which.size))
+
+    def sample(self, size: int) -> ObservedMatrix:
+        """About so many entries, evenly spread; all the rows and columns are there."""
+        step = max(1, self.nnz // size)
+        k = np.arange(0, self.nnz, step)
+        rows = Entries(self, Rows())[::step]
+        return ObservedMatrix(np.searchsorted(k, self.indptr), rows, self.values[::step], self.shape)
+
+    def parts(self) -> Iterator[NDArray[Any]]:
+        """The values, some at a time."""
+        for piece, (rows, values) in zip(self.pieces, self._reader.read(), strict=True):
+            with piece.at_hand(rows, values):
+                if piece.M.nnz:
+                    yield piece.M.values
+
+    def hold(self, numbers: Entries) -> Entries:
+        """Keep the numbers that a formula gives, in a scratch file that goes when they do."""
+        dtype = self.over(_kind, numbers.formula)[0] if self.pieces else self.dtype
+        name = secrets.token_hex(8)
+        with tempfile.NamedTemporaryFile(dir=self.folder, prefix=".held-") as file:
+            self.kept[name] = np.memmap(file, dtype, "w+", shape=(self.nnz,))  # the file lives as long as it is mapped
+        held = Held(name)
+        weakref.finalize(held, self.kept.pop, name, None)
+        self.over(_keep, numbers.formula, held)
+        return Entries(self, held)
+
+    def fingerprint(self) -> str:
+        """A digest of the shape and every entry, by the checksums of the blocks."""
+        return hashlib.blake2b(repr((self.shape, self.dtype, self.side.blocks)).encode(), digest_size=16).hexdigest()
+
+    def __repr__(self) -> str:
+        m, n = self.shape
+        return f"StoredMatrix({m} x {n}, {self.nnz} entries observed ({100 * self.density:.3g}%), {self.dtype})"
+
+
+def _row_counts(piece: StoredPiece) -> NDArray[np.int64]:
+    counts: NDArray[np.int64] = np.bincount(piece.M.rows, minlength=piece.M.shape[0])
+    return counts
+
+
+def _kind(piece: StoredPiece, numbers: NDArray[Any]) -> np.dtype[Any]:
+    return numbers.dtype
+
+
+def _keep(piece: StoredPiece, numbers: NDArray[Any], place: NDArray[Any]) -> None:
+    place[:] = numbers

@@ -1,0 +1,222 @@
+"""Compressed columns on disk: three `.npy` files that can be mapped, and a manifest with checksums.
+
+A side of a matrix is a folder:
+
+    manifest.json   format, shape, nnz, dtype, source, and the blocks: [first column, end, checksum] each
+    indptr.npy      n + 1 integers of 64 bits: where each column starts
+    rows.npy        nnz integers of 32 bits, ascending inside each column
+    values.npy      nnz numbers of 32 or 64 bits
+
+This is the layout of `ObservedMatrix`; anything that reads `.npy` files can read it. The checksum of a block is the
+CRC-32 of its rows followed by its values, as they are stored. The folder is written under another name and renamed when
+it is complete: what has its name is whole.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import secrets
+import shutil
+import zlib
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["FORMAT", "CorruptStoreError", "Side", "Writer"]
+
+FORMAT = 1
+HEADER = 128  # bytes of an .npy file before its numbers
+ENDINGS = ("indptr", "rows", "values")
+
+
+class CorruptStoreError(ValueError):
+    """What is on disk is not what was written there."""
+
+
+# ---------------------------------------------------------------------- writing
+
+
+class Writer:
+    """A side to be written, a few columns at a time; it appears when the context is left.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with Writer(Path(folder.name, "columns"), 3, np.float64) as writer:
+    ...     writer.append([2, 0], [0, 2], [1.0, 2.0])
+    ...     writer.append([1], [1], [3.0])
+    >>> Side.open(Path(folder.name, "columns"))
+    Side(3 x 3, 3 entries)
+    >>> folder.cleanup()
+    """
+
+    def __init__(self, path: Path, rows: int, dtype: Any, source: str = "") -> None:
+        self.path, self.height, self.dtype, self.source = path, rows, np.dtype(dtype), source
+        self.beside = path.with_name(f".{path.name}.part-{secrets.token_hex(4)}")
+        self.counts: list[NDArray[np.int64]] = []
+        self.blocks: list[tuple[int, int, int]] = []
+        self.columns = self.entries = 0
+        self._files: list[BinaryIO] = []
+
+    def __enter__(self) -> Self:
+        self.beside.mkdir(parents=True)
+        for name in ENDINGS[1:]:
+            self._files.append(open(self.beside / f"{name}.npy", "wb"))
+            self._files[-1].write(bytes(HEADER))
+        return self
+
+    def append(self, counts: Any, rows: Any, values: Any) -> None:
+        """The next columns: how many entries each has, their rows, which ascend in each, and values."""
+        counts = np.asarray(counts, np.int64)
+        parts = np.ascontiguousarray(rows, np.int32), np.ascontiguousarray(values, self.dtype)
+        checksum = 0
+        for file, part in zip(self._files, parts, strict=True):
+            checksum = zlib.crc32(part.data, checksum)
+            file.write(part.data)
+        self.counts.append(counts)
+        self.blocks.append((self.columns, self.columns + counts.size, checksum))
+        self.columns += counts.size
+        self.entries += parts[0].size
+
+    def _complete(self) -> None:
+        kinds = np.dtype(np.int32), self.dtype
+        for file, kind in zip(self._files, kinds, strict=True):
+            file.seek(0)
+            file.write(_header(kind, self.entries))
+            file.close()
+        counts = np.concatenate([np.zeros(1, np.int64), *self.counts])
+        with open(self.beside / "indptr.npy", "wb") as file:
+            file.write(_header(np.dtype(np.int64), counts.size))
+            file.write(np.cumsum(counts).data)
+        manifest = {
+            "format": FORMAT,
+            "shape": [self.height, self.columns],
+            "nnz": self.entries,
+            "dtype": self.dtype.str,
+            "source": self.source,
+            "blocks": self.blocks,
+        }
+        (self.beside / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+        if self.path.exists():
+            shutil.rmtree(self.path)
+        os.replace(self.beside, self.path)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self._complete()
+        finally:
+            for file in self._files:
+                file.close()
+            shutil.rmtree(self.beside, ignore_errors=True)
+
+
+def _header(dtype: np.dtype[Any], size: int) -> bytes:
+    """Of an `.npy` file, always of the same length."""
+    text = f"{{'descr': '{dtype.str}', 'fortran_order': False, 'shape': ({size},), }}"
+    return b"\x93NUMPY\x01\x00" + (HEADER - 10).to_bytes(2, "little") + text.ljust(HEADER - 11).encode() + b"\n"
+
+
+# ---------------------------------------------------------------------- reading
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Side:
+    """The compressed columns of a matrix, mapped from disk."""
+
+    path: Path
+    shape: tuple[int, int]
+    indptr: NDArray[np.int64]
+    rows: NDArray[np.int32]
+    values: NDArray[np.floating[Any]]
+    source: str  # what it was made from
+    blocks: list[tuple[int, int, int]]  # first column, end, checksum
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Map a side; its size is checked, its entries are when `verify` is called."""
+        try:
+            manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
+            known, (m, n), nnz = manifest["format"], manifest["shape"], manifest["nnz"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CorruptStoreError(
+                f"{path} is no matrix on disk: its manifest.json cannot be read ({error})"
+            ) from error
+        if known != FORMAT:
+            raise CorruptStoreError(
+                f"{path} has format {known}; this version of lowsparse reads format {FORMAT}: make it anew"
+            )
+        arrays = [_mapped(path / f"{name}.npy") for name in ENDINGS]
+        expected = (n + 1, np.int64), (nnz, np.int32), (nnz, np.dtype(manifest["dtype"]))
+        for name, array, (size, dtype) in zip(ENDINGS, arrays, expected, strict=True):
+            if array.shape != (size,) or array.dtype != dtype:
+                said = f"{array.shape} of {array.dtype}, not ({size},) of {np.dtype(dtype)}"
+                raise CorruptStoreError(f"{path / name}.npy holds {said}: make it anew")
+        indptr = np.array(arrays[0])
+        if indptr[0] or indptr[-1] != nnz or (np.diff(indptr) < 0).any():
+            raise CorruptStoreError(f"{path / 'indptr.npy'} does not ascend from 0 to {nnz}: make it anew")
+        blocks = [(int(a), int(b), int(c)) for a, b, c in manifest["blocks"]]
+        return cls(path, (m, n), indptr, arrays[1], arrays[2], str(manifest["source"]), blocks)
+
+    @property
+    def nnz(self) -> int:
+        """Entries."""
+        return int(self.indptr[-1])
+
+    def verify(self, columns: slice = slice(0, None)) -> None:
+        """Read the blocks that have these columns once; raise if one is not what was written."""
+        begin, stop, _ = columns.indices(self.shape[1])
+        for first, end, checksum in self.blocks:
+            if end <= begin or first >= stop:
+                continue
+            a, b = int(self.indptr[first]), int(self.indptr[end])
+            found = zlib.crc32(self.values[a:b].data, zlib.crc32(self.rows[a:b].data))
+            self.release(a, b)
+            if found != checksum:
+                raise CorruptStoreError(
+                    f"{self.path} is damaged: the block of the columns {first} to {end - 1} is not what was written; "
+                    "make it anew"
+                )
+
+    def ranges(self, most: int) -> list[tuple[int, int]]:
+        """Consecutive columns with up to `most` entries together, or single ones with more; all about equally large."""
+        pieces = max(1, -(-self.nnz // most))
+        goals = np.arange(1, pieces) * (self.nnz / pieces)
+        cuts = np.searchsorted(self.indptr, goals, side="right") - 1
+        edges = np.unique(np.concatenate([[0], cuts, [self.shape[1]]]))
+        return list(pairwise(edges.tolist()))
+
+    def release(self, a: int, b: int) -> None:
+        """The entries a to b - 1 need not be in memory any more."""
+        for array in (self.rows, self.values):
+            advise(array, a, b, "MADV_DONTNEED")
+
+    def __repr__(self) -> str:
+        return f"Side({self.shape[0]} x {self.shape[1]}, {self.nnz} entries)"
+
+
+def _mapped(path: Path) -> NDArray[Any]:
+    try:
+        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise CorruptStoreError(f"{path} cannot be read: {error}; make it anew") from error
+    return array
+
+
+def advise(array: NDArray[Any], a: int, b: int, how: str) -> None:
+    """Tell the system about the numbers a to b - 1 of a mapped array, by whole pages; not everywhere possible."""
+    mapped = getattr(array, "_mmap", None)
+    if mapped is None or not hasattr(mmap, how) or b <= a:
+        return
+    offset = array.offset % mmap.ALLOCATIONGRANULARITY  # type: ignore[attr-defined]
+    first = (offset + a * array.itemsize) // mmap.PAGESIZE * mmap.PAGESIZE
+    last = min(-(-(offset + b * array.itemsize) // mmap.PAGESIZE) * mmap.PAGESIZE, len(mapped))
+    mapped.madvise(getattr(mmap, how), first, last - first)

@@ -1,0 +1,158 @@
+"""The sweep over a matrix in pieces: each piece is swept where it is, and what they give is merged in a fixed order."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..blocks.entries import Columns, Entries, Fit, Formula, Piece
+from ..losses import Loss
+from . import Ascent, Before, Float, Gradient, Magnitudes, Multiplier, Regressed, Robust, Rule, Swept
+
+__all__ = ["PiecewiseSweep"]
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """A method of the sweep of a piece, with what is the same for all pieces."""
+
+    method: str
+    first: tuple[Any, ...] = ()  # arguments before those of the piece,
+    last: tuple[Any, ...] = ()  # and after
+
+    def __call__(self, piece: Piece, *own: Any) -> tuple[Any, ...]:
+        found = getattr(piece.sweep, self.method)(*self.first, *own, *self.last)
+        match found:
+            case Regressed():
+                return found.V, found.inside, found.before.counts
+            case Gradient():
+                return found.value, found.U, found.V
+        return (found,)
+
+
+@dataclass(frozen=True, eq=False)
+class SweepPiece:
+    """`Sweep.sweep` of a piece: Vᵀ, G, V Vᵀ and the sums."""
+
+    U: Float
+    turn: Float | None
+    options: dict[str, Any]
+
+    def __call__(
+        self, piece: Piece, S: NDArray[Any], S_out: NDArray[Any] | None, V_before: Float | None
+    ) -> tuple[Any, ...]:
+        before = None if V_before is None or self.turn is None else Before(V_before.T, self.turn)
+        swept = piece.sweep.sweep(self.U, S, S_out, before=before, **self.options)
+        sums = np.array([swept.smooth_in, swept.smooth_out, swept.l1, swept.dS**2, swept.dV**2])
+        return swept.V.T, swept.G, swept.VVt, sums
+
+
+@dataclass(frozen=True, eq=False)
+class AscendPiece:
+    """`Sweep.ascend` of a piece."""
+
+    U: Float
+    beta: float
+    next_beta: float
+
+    def __call__(self, piece: Piece, C: Float, *four: NDArray[Any]) -> tuple[Any, ...]:
+        now, out = Multiplier(*four[:2]), Multiplier(*four[2:])
+        done = piece.sweep.ascend(self.U, C, now, out, self.beta, self.next_beta)
+        return done.V, done.G, done.l1, done.infeasible**2
+
+
+class PiecewiseSweep:
+    """One pass over the columns of a matrix in pieces (see `lowsparse.sweeps.Sweep`)."""
+
+    def __init__(self, M: Any) -> None:
+        self.M, self.name = M, M.backend
+
+    def _asked(self, how: str, method: str, *own: Any, first: Any = (), last: Any = ()) -> Any:
+        """What a method gives for all pieces; `how` has a letter for each part of it: to be added, or joined."""
+        formulas: list[Formula] = [x.formula if isinstance(x, Entries) else Columns(x) for x in own]
+        merged = self.M.merged(how, Asked(method, first, last), *formulas)
+        return merged if len(how) > 1 else merged[0]
+
+    def sweep(
+        self,
+        U: Float,
+        S: Entries,
+        S_out: Entries | None,
+        *,
+        rule: Rule,
+        before: Before | None = None,
+        gamma: float = 0.0,
+        t_S: float = 1.0,
+        lambda2: float = 0.0,
+    ) -> Swept:
+        """The columns of each piece; f, its gradient and the other sums are those of all."""
+        options = {"rule": rule, "gamma": gamma, "t_S": t_S, "lambda2": lambda2}
+        V_before, turn = (None, None) if before is None else (before.V.T, before.turn)
+        out = Columns(None) if S_out is None else S_out.formula
+        task, writes = SweepPiece(U, turn, options), () if S_out is None or rule == Rule.FIT else (out,)
+        V, G, VVt, sums = self.M.merged("|+++", task, S.formula, out, Columns(V_before), writes=writes)
+        smooth_in, smooth_out, l1, dS2, dV2 = sums.tolist()
+        return Swept(V.T, G, G.T @ G, VVt, smooth_in, smooth_out, l1, math.sqrt(dS2), math.sqrt(dV2))
+
+    def regress(self, U: Float, V: Float | None, how: Robust) -> Regressed:
+        """Each column."""
+        found = self._asked("||+", "regress", V, first=(U,), last=(replace(how, of=self.M.nnz),))
+        return Regressed(found[0], found[1], Magnitudes(found[2], how.unit))
+
+    def residual(self, U: Float, V: Float) -> Entries:
+        """P_Ω(U Vᵀ) - x, when it is asked for."""
+        return Entries(self.M, Fit(U, V, True))
+
+    def entries(self, U: Float, V: Float) -> Entries:
+        """P_Ω(U Vᵀ), when it is asked for."""
+        return Entries(self.M, Fit(U, V, False))
+
+    def product(self, y: Entries, V: Float) -> Float:
+        """Sp(y) V."""
+        total: Float = self._asked("+", "product", y, V)
+        return total
+
+    def product_transposed(self, y: Entries, U: Float) -> Float:
+        """Sp(y)ᵀ U."""
+        total: Float = self._asked("|", "product_transposed", y, last=(U,))
+        return total
+
+    def gradient(self, U: Float, V: Float, loss: Loss) -> Gradient:
+        """Σ ρ(e) and both derivatives."""
+        return Gradient(*self._asked("++|", "gradient", V, first=(U,), last=(loss,)))
+
+    def curvature(self, U: Float, V: Float, B: Float, loss: Loss) -> float:
+        """Σ w(e) d²."""
+        return float(self._asked("+", "curvature", V, B, first=(U,), last=(loss,)))
+
+    def ascend(self, U: Float, C: Float, now: Multiplier, out: Multiplier, beta: float, next_beta: float) -> Ascent:
+        """V, Z, Λ and the product with the new w."""
+        four: list[Any] = [*now, *out]
+        task = AscendPiece(U, beta, next_beta)
+        V, G, l1, gap2 = self.M.merged(
+            "|+++",
+            task,
+            Columns(C),
+            *(numbers.formula for numbers in four),
+            writes=tuple(numbers.formula for numbers in four[2:]),
+        )
+        return Ascent(V, G, l1, math.sqrt(gap2))
+
+    def grams(self, U: Float) -> Float:
+        """U_jᵀ U_j of each column."""
+        total: Float = self._asked("|", "grams", first=(U,))
+        return total
+
+    def kth_largest(self, y: Entries, k: NDArray[np.int64]) -> Float:
+        """The k-th largest |y| of each column."""
+        total: Float = self._asked("|", "kth_largest", y, k)
+        return total
+
+    def gram_product(self, Q: Float) -> Float:
+        """A Aᵀ Q."""
+        total: Float = self._asked("+", "gram_product", first=(Q,))
+        return total
