@@ -4,8 +4,9 @@
     python -m benchmarks.scale --entries 200e6 --folder /somewhere/with/room
 
 A matrix of rank 5 of which a tenth is observed, and a tenth of that wrong, is made on disk, a few columns at a time.
-A pass is one iteration of AManPG, or one robust regression of all columns (half an iteration of the default). Every
-figure comes from a process of its own, so that its memory is its own; the medians are over passes after the first.
+A pass is the sweep of an iteration of AManPG, or one robust regression of all columns (half an iteration of the
+default). Every figure comes from a process of its own, so that its memory is its own; the medians are over passes after
+the first.
 
 - in memory: the compiled core on all threads;
 - on disk: with the limit of memory, the file in the page cache;
@@ -36,14 +37,15 @@ from lowsparse.blocks.placing import bytes_of, placed
 from lowsparse.blocks.store import Side, Writer
 from lowsparse.cli.text import table
 from lowsparse.solve import one_blas_thread
-from lowsparse.solvers import Problem, from_name
-from lowsparse.sweeps import Robust, Sweep, open_sweep
+from lowsparse.start import left_singular_vectors
+from lowsparse.sweeps import Robust, Rule, Sweep, hold, open_sweep
 
 from . import memory
 
 RANK, DENSITY, WRONG = 5, 0.1, 0.1
 AT_ONCE = 2_000_000  # entries that are made at a time
 METHODS = ("amanpg", "regress")
+THRESHOLD = 5.0  # of S, which is then zero at most entries, as in a solve after the first iterations
 
 
 def make(folder: Path, entries: int, seed: int = 0) -> None:
@@ -73,17 +75,17 @@ def make(folder: Path, entries: int, seed: int = 0) -> None:
 
 def passes(M: Any, sweep: Sweep, method: str) -> Callable[[], object]:
     """What is timed."""
-    U = np.linalg.qr(np.random.default_rng(1).standard_normal((M.shape[0], RANK)))[0]
+    U = left_singular_vectors(sweep, M.shape[0], RANK, np.random.default_rng(1))[0]
     if method == "regress":
         how = Robust(c=1.0, bound=3.0)
         V = sweep.regress(U, None, how).V
         return lambda: sweep.regress(U, V, how)
-    solver = from_name(method)
-    problem = Problem(M, RANK, sweep, lambda: U, True, 1e-8, 1.0, 1.0, 100.0, np.inf, 0)
-    state = [solver.init(problem)]
+    S, spare = (hold(np.zeros_like(M.values)) for _ in range(2))
+    kept = [S, spare]
 
     def step() -> None:
-        state[0] = solver.advance(problem, state[0])
+        sweep.sweep(U, *kept, rule=Rule.AMANPG, gamma=THRESHOLD)
+        kept.reverse()
 
     return step
 
@@ -106,10 +108,7 @@ def one(where: str, folder: Path, method: str, limit: str, workers: int, rounds:
     if where == "cold":
         forget(folder)
         began = time.perf_counter()
-        for array in (M.side.rows, M.side.values):
-            for first in range(0, array.size, 1 << 22):
-                array[first : first + (1 << 22)].sum()
-        M.side.release(0, M.nnz)
+        read(folder)
         said["reading"] = time.perf_counter() - began
         M._verified  # noqa: B018
     with one_blas_thread:
@@ -127,6 +126,15 @@ def one(where: str, folder: Path, method: str, limit: str, workers: int, rounds:
         client.close()
         cluster.close()
     return said
+
+
+def read(folder: Path) -> None:
+    """Read the matrix from front to end."""
+    room = memoryview(bytearray(1 << 22))
+    for path in (folder / "columns").glob("*.npy"):
+        with open(path, "rb", buffering=0) as file:
+            while file.readinto(room):
+                pass
 
 
 def forget(folder: Path) -> None:

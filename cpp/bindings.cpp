@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "kernels.hpp"
+#include "nonzeros.hpp"
 #include "parallel.hpp"
 
 #if defined(LOWSPARSE_HAS_V3) && defined(_MSC_VER)
@@ -38,6 +39,8 @@ using Values = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::
 using ValuesOut = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Matrix = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using MatrixOut = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Bits = nb::ndarray<const uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using BitsOut = nb::ndarray<uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Array = nb::ndarray<nb::numpy, double, nb::ndim<2>>;
 using Counts = nb::ndarray<nb::numpy, int64_t, nb::ndim<1>>;
 
@@ -563,6 +566,59 @@ nb::tuple track(Input64 indptr, Input32 rows, Entries values, Input64 order, Mat
     return nb::make_tuple(W, state.mu, state.level, state.scale);
 }
 
+template <class T, class Work>
+void by_length(const T& numbers, Work work) {
+    if (numbers.dtype() == nb::dtype<double>())
+        work(uint64_t(0));
+    else if (numbers.dtype() == nb::dtype<float>())
+        work(uint32_t(0));
+    else
+        throw std::invalid_argument("the numbers must be float");
+}
+
+// A bit for each number, and those that are not zero, unless there are more than `found` has room for; how many there are.
+int64_t squeeze_numbers(Entries x, BitsOut bits, EntriesOut found, const std::string& isa, int threads) {
+    const int64_t n = int64_t(x.shape(0));
+    if (x.dtype() != found.dtype() || int64_t(bits.shape(0)) != (n + 63) / 64)
+        throw std::invalid_argument("the arrays do not fit together");
+    const Kernels& kernels = kernels_for(isa);
+    Stop stop(signalled);
+    int64_t many = 0;
+    const auto squeezed = [&](auto word) {
+        using Word = decltype(word);
+        const auto look = [&](const Word* numbers, int64_t count, uint64_t* out) {
+            kernels.nonzero_bits(numbers, sizeof(Word) == sizeof(float), count, out);
+        };
+        many = squeeze(static_cast<const Word*>(x.data()), n, bits.data(), static_cast<Word*>(found.data()),
+                       int64_t(found.shape(0)), look, threads, stop);
+    };
+    {
+        const nb::gil_scoped_release released;
+        by_length(x, squeezed);
+    }
+    if (stop.was_interrupted) throw nb::python_error();
+    return many;
+}
+
+void expand_numbers(Bits bits, Entries found, EntriesOut x, int threads) {
+    const int64_t n = int64_t(x.shape(0));
+    if (x.dtype() != found.dtype() || int64_t(bits.shape(0)) != (n + 63) / 64)
+        throw std::invalid_argument("the arrays do not fit together");
+    Stop stop(signalled);
+    bool fits = true;
+    const auto expanded = [&](auto word) {
+        using Word = decltype(word);
+        fits = expand(bits.data(), static_cast<const Word*>(found.data()), int64_t(found.shape(0)), n,
+                      static_cast<Word*>(x.data()), threads, stop);
+    };
+    {
+        const nb::gil_scoped_release released;
+        by_length(x, expanded);
+    }
+    if (stop.was_interrupted) throw nb::python_error();
+    if (!fits) throw std::invalid_argument("there are not as many numbers as the bits say");
+}
+
 }  // namespace
 
 NB_MODULE(_core, module) {
@@ -573,6 +629,10 @@ NB_MODULE(_core, module) {
                nb::arg("turns_min"), nb::arg("turns_max"), nb::arg("tolerance"), nb::arg("mu_min"), nb::arg("mu_max"),
                nb::arg("levels"), nb::arg("step"), nb::arg("learn"), nb::arg("isa"),
                "GRASTA's tracker over many columns; lowsparse.tracking is its user.");
+    module.def("squeeze", &squeeze_numbers, nb::arg("x"), nb::arg("bits"), nb::arg("found"), nb::arg("isa"), nb::arg("threads"),
+               "A bit for each number, and those that are not zero; lowsparse.blocks.scratch is its user.");
+    module.def("expand", &expand_numbers, nb::arg("bits"), nb::arg("found"), nb::arg("x"), nb::arg("threads"),
+               "The numbers again.");
     nb::class_<ColumnSweep>(module, "ColumnSweep")
         .def(nb::init<int64_t, Input64, Input32, Entries, const std::string&>(), nb::arg("m"), nb::arg("indptr"),
              nb::arg("rows"), nb::arg("values"), nb::arg("isa"))

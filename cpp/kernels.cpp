@@ -77,6 +77,35 @@ void track(const TrackArgs& args, const int64_t* order, int64_t count, TrackStat
     });
 }
 
+template <class Word>
+uint64_t bits_of(const Word* x, int64_t n) {
+    uint64_t found = 0;
+    for (int64_t k = 0; k < n; ++k) found |= uint64_t(x[k] != 0) << k;
+    return found;
+}
+
+void nonzero_bits(const void* x, bool single, int64_t n, uint64_t* bits) {
+    int64_t k = 0;
+#if defined(__GNUC__)
+    typedef uint64_t four __attribute__((vector_size(32)));
+    if (!single)
+        for (; k + 64 <= n; k += 64) {
+            four found = {0, 0, 0, 0}, place = {1, 2, 4, 8}, numbers;
+            LS_UNROLL
+            for (int part = 0; part < 16; ++part, place <<= 4) {
+                std::memcpy(&numbers, static_cast<const uint64_t*>(x) + k + 4 * part, sizeof numbers);
+                found |= place & ~four(numbers == four{0, 0, 0, 0});
+            }
+            bits[k / 64] = found[0] | found[1] | found[2] | found[3];
+        }
+#endif
+    for (; k < n; k += 64) {
+        const int64_t many = n - k < 64 ? n - k : 64;
+        bits[k / 64] = single ? bits_of(static_cast<const uint32_t*>(x) + k, many)
+                              : bits_of(static_cast<const uint64_t*>(x) + k, many);
+    }
+}
+
 #define LS_TEXT_(x) #x
 #define LS_TEXT(x) LS_TEXT_(x)
 
@@ -98,6 +127,7 @@ extern const Kernels kernels = {LS_TEXT(LOWSPARSE_ISA),
                                 ascend,
                                 grams_columns,
                                 track,
+                                nonzero_bits,
                                 finish_gradient};
 
 }  // namespace LOWSPARSE_ISA

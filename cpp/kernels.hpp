@@ -189,6 +189,8 @@ struct Kernels {
     // The columns order[0..count-1], one after the other; W (count x r) gets their coefficients on U as it was before each.
     void (*track)(const TrackArgs&, const int64_t* order, int64_t count, TrackState&, double* W, int64_t longest,
                   double* memory);
+    // A bit for each of n numbers, set if it is not zero; a zero with a sign counts as none.
+    void (*nonzero_bits)(const void* x, bool single, int64_t n, uint64_t* bits);
     // Rows begin..end-1 of G = sum + U W, and gram = G^T G over them; W and gram are r x r.
     void (*finish_gradient)(const double* sum, const double* U, const double* W, int64_t begin, int64_t end, int r,
                             int padded, double* G, double* gram);

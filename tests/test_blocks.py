@@ -12,10 +12,12 @@ import lowsparse as ls
 from lowsparse.blocks import CorruptStoreError, StoredMatrix
 from lowsparse.blocks.build import sort_into
 from lowsparse.blocks.placing import bytes_of
+from lowsparse.blocks.scratch import Scratch
 from lowsparse.blocks.store import Side
+from lowsparse.sweeps import native
 
 METHODS = ("auto", "amanpg", "amanpgc", "manpg", "manpgc", "subgm", "rmc", "lmafit", "irls")
-SMALL = 200 * 9000  # bytes of memory in which the matrix is in several pieces
+SMALL = 125 * 9000  # bytes of memory in which the matrix is in several pieces
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +124,8 @@ def test_the_median_is_exact_whatever_the_numbers(tmp_path):
     stored = StoredMatrix.build(M, tmp_path, memory=SMALL)
     for x in (np.full(M.nnz, -2.5), rng.standard_cauchy(M.nnz) ** 5, np.round(rng.standard_normal(M.nnz), 1)):
         held = stored.values.hold()
-        stored.kept[held.formula.name][:] = x
+        for piece in stored.pieces:
+            stored.kept[held.formula.name].write(piece.number, x[piece.entries])
         assert float(np.median(held)) == float(np.median(x))
 
 
@@ -134,6 +137,26 @@ def test_what_was_held_is_given_up_with_its_last_user(stored):
     assert name in stored.kept
     del more
     assert name not in stored.kept
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9])
+def test_what_is_kept_comes_back_bit_by_bit(tmp_path, monkeypatch, dtype, share, compiled):
+    if not compiled:
+        monkeypatch.setattr(native, "_reason", "not to be used")
+    rng = np.random.default_rng(6)
+    parts = [slice(0, 0), slice(0, 1), slice(1, 64), slice(64, 200_003), slice(200_003, 200_100)]
+    scratch = Scratch(tmp_path, parts, dtype)
+    for _ in range(2):
+        x = np.where(rng.random(200_100) < share, rng.standard_normal(200_100), 0.0).astype(dtype)
+        x[::1000] = [-0.0, np.nan, np.inf] * 67
+        for k, part in enumerate(parts):
+            scratch.write(k, x[part])
+        for k, part in reversed(list(enumerate(parts))):
+            assert scratch.read(k).tobytes() == x[part].tobytes()
+    assert (3 in scratch.many) == (share < 0.5)
+    assert not list(tmp_path.iterdir())  # the file has no name
 
 
 # ---------------------------------------------------------------------- sources

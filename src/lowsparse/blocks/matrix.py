@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-import tempfile
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,14 +23,15 @@ from ..observed import Facts, ObservedMatrix
 from ..sweeps import Sweep, open_sweep
 from .entries import Entries, Formula, Held, Rows, Values
 from .merge import merge, tree
-from .reading import Reader
+from .reading import through
+from .scratch import Scratch
 from .sources import Told, make, turn
-from .store import Side, advise
+from .store import Side
 
 __all__ = ["StoredMatrix", "StoredPiece"]
 
 MEMORY = 1 << 30  # bytes, if nothing is said
-WORK = 200  # bytes for each entry of a piece: two pieces, what is held of them, and what is computed
+WORK = 125  # bytes for each entry of a piece: two pieces, what is held of them, and what is computed
 LARGEST_SKETCH = 60  # bytes for each entry that is taken out of it to learn from
 
 
@@ -41,14 +41,16 @@ class StoredPiece:
     def __init__(self, matrix: StoredMatrix, number: int, first: int, end: int) -> None:
         self._matrix, self.number, self.columns = matrix, number, slice(first, end)
         self.entries = slice(*(int(matrix.side.indptr[j]) for j in (first, end)))
+        self.writes: frozenset[str] = frozenset()  # what is kept of it that is written, not read, by the pass
         self._now: ObservedMatrix | None = None
         self._swept: Sweep | None = None
 
     @contextmanager
-    def at_hand(self, rows: NDArray[np.int32], values: NDArray[Any]) -> Iterator[None]:
+    def at_hand(self) -> Iterator[None]:
         """While a pass is at it: the data on disk, and the values that the matrix has instead."""
         side = self._matrix.side
         indptr = side.indptr[self.columns.start : self.columns.stop + 1] - self.entries.start
+        rows, values = (np.asarray(mapped[self.entries]) for mapped in (side.rows, side.values))
         shape = side.shape[0], indptr.size - 1
         self._now = ObservedMatrix.trusted(indptr, rows, values, shape)
         try:
@@ -57,7 +59,7 @@ class StoredPiece:
                 yield
             else:
                 home = given.home.pieces[self.number]
-                with home.at_hand(rows, values):
+                with home.at_hand():
                     new = np.ascontiguousarray(given.formula.cut(self.columns).at(home))
                     self._now = ObservedMatrix.trusted(indptr, rows, new, shape)
                     yield
@@ -78,7 +80,8 @@ class StoredPiece:
 
     def held(self, name: str) -> NDArray[Any]:
         """Numbers that were kept for later."""
-        return self._matrix.kept[name][self.entries]
+        scratch = self._matrix.kept[name]
+        return scratch.room(self.number) if name in self.writes else scratch.read(self.number)
 
 
 class StoredMatrix(Facts):
@@ -94,6 +97,7 @@ class StoredMatrix(Facts):
     Examples
     --------
     >>> M = ObservedMatrix.from_dense([[1.0, float("nan")], [2.0, 3.0]])
+    >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
     >>> stored = StoredMatrix.build(M, folder.name)
     >>> stored, stored.T.column_counts.tolist()
@@ -110,7 +114,7 @@ class StoredMatrix(Facts):
         self.dtype: np.dtype[Any] = self.side.values.dtype
         self.indptr = self.side.indptr
         self.given: Entries | None = None  # values instead of those on disk
-        self.kept: dict[str, NDArray[Any]] = {}
+        self.kept: dict[str, Scratch] = {}
         ranges = self.side.ranges(max(memory // WORK, 1))
         self.pieces = [StoredPiece(self, k, *columns) for k, columns in enumerate(ranges)]
 
@@ -154,18 +158,29 @@ class StoredMatrix(Facts):
 
     def over(self, function: Callable[..., Any], *formulas: Formula, writes: tuple[Held, ...] = ()) -> list[Any]:
         """``function(piece, *numbers of the formulas)`` of every piece, in place; the next is fetched meanwhile."""
-        self._verified  # noqa: B018
-        found = []
-        for piece, (rows, values) in zip(self.pieces, self._reader.read(), strict=True):
-            with piece.at_hand(rows, values):
-                found.append(function(piece, *(formula.cut(piece.columns).at(piece) for formula in formulas)))
-            for numbers in self.kept.values():
-                advise(numbers, piece.entries.start, piece.entries.stop, "MADV_DONTNEED")
-        return found
+        return list(self._one_by_one(function, formulas, writes))
 
-    @cached_property
-    def _reader(self) -> Reader:
-        return Reader(self.side, [piece.entries for piece in self.pieces])
+    def _one_by_one(
+        self, function: Callable[..., Any], formulas: tuple[Formula, ...], writes: tuple[Held, ...] = ()
+    ) -> Iterator[Any]:
+        self._verified  # noqa: B018
+        written = frozenset(held.name for held in writes)
+        for piece in self._at_hand():
+            piece.writes = written
+            yield function(piece, *(formula.cut(piece.columns).at(piece) for formula in formulas))
+            for name in written:
+                self.kept[name].write(piece.number, self.kept[name].room(piece.number))
+
+    def _at_hand(self) -> Iterator[StoredPiece]:
+        """The pieces, one after the other; the next is fetched meanwhile."""
+        parts = through([self.side.rows, self.side.values], self._parts)
+        for piece, _ in zip(self.pieces, parts, strict=True):
+            with piece.at_hand():
+                yield piece
+
+    @property
+    def _parts(self) -> list[slice]:
+        return [piece.entries for piece in self.pieces]
 
     @cached_property
     def _verified(self) -> bool:
@@ -176,7 +191,7 @@ class StoredMatrix(Facts):
         self, how: str, function: Callable[..., tuple[Any, ...]], *formulas: Formula, writes: tuple[Held, ...] = ()
     ) -> tuple[Any, ...]:
         """What a function gives for every piece, merged as `how` says."""
-        return tree(self.over(function, *formulas), partial(merge, how))
+        return tree(self._one_by_one(function, formulas, writes), partial(merge, how))
 
     def firsts(self) -> NDArray[np.int64]:
         """The places of the first entries of the pieces, and nnz."""
@@ -252,20 +267,19 @@ class StoredMatrix(Facts):
 
     def parts(self) -> Iterator[NDArray[Any]]:
         """The values, some at a time."""
-        for piece, (rows, values) in zip(self.pieces, self._reader.read(), strict=True):
-            with piece.at_hand(rows, values):
-                if piece.M.nnz:
-                    yield piece.M.values
+        for piece in self._at_hand():
+            if piece.M.nnz:
+                yield piece.M.values
 
     def hold(self, numbers: Entries) -> Entries:
         """Keep the numbers that a formula gives, in a scratch file that goes when they do."""
-        dtype = self.over(_kind, numbers.formula)[0] if self.pieces else self.dtype
-        name = secrets.token_hex(8)
-        with tempfile.NamedTemporaryFile(dir=self.folder, prefix=".held-") as file:
-            self.kept[name] = np.memmap(file, dtype, "w+", shape=(self.nnz,))  # the file lives as long as it is mapped
-        held = Held(name)
-        weakref.finalize(held, self.kept.pop, name, None)
-        self.over(_keep, numbers.formula, held)
+        held = Held(secrets.token_hex(8))
+        for piece in self._at_hand():
+            found = np.ascontiguousarray(numbers.formula.cut(piece.columns).at(piece))
+            if not piece.number:
+                self.kept[held.name] = Scratch(self.folder, self._parts, found.dtype)
+                weakref.finalize(held, self.kept.pop, held.name, None)
+            self.kept[held.name].write(piece.number, found)
         return Entries(self, held)
 
     def fingerprint(self) -> str:
@@ -280,11 +294,3 @@ class StoredMatrix(Facts):
 def _row_counts(piece: StoredPiece) -> NDArray[np.int64]:
     counts: NDArray[np.int64] = np.bincount(piece.M.rows, minlength=piece.M.shape[0])
     return counts
-
-
-def _kind(piece: StoredPiece, numbers: NDArray[Any]) -> np.dtype[Any]:
-    return numbers.dtype
-
-
-def _keep(piece: StoredPiece, numbers: NDArray[Any], place: NDArray[Any]) -> None:
-    place[:] = numbers

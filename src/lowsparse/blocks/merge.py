@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,12 +24,26 @@ def merge(how: str, *parts: tuple[Any, ...]) -> tuple[Any, ...]:
     )
 
 
-def tree(items: list[Item], join: Callable[..., Item], width: int = 4) -> Item:
-    """Join neighbours, so many at a time, until one is left.
+def tree(items: Iterable[Item], join: Callable[..., Item], width: int = 4) -> Item:
+    """Join neighbours, so many at a time, until one is left; no more of them are kept than have to wait.
 
-    >>> tree(list("abcdef"), lambda *few: "(" + "".join(few) + ")")
+    >>> tree("abcdef", lambda *few: "(" + "".join(few) + ")")
     '((abcd)(ef))'
     """
-    while len(items) > 1:
-        items = [join(*items[k : k + width]) if items[k + 1 : k + 2] else items[k] for k in range(0, len(items), width)]
-    return items[0]
+    waiting: list[list[Item]] = []  # at each height
+
+    def put(item: Item, height: int) -> None:
+        if height == len(waiting):
+            waiting.append([])
+        waiting[height].append(item)
+        if len(waiting[height]) == width:
+            few, waiting[height] = waiting[height], []
+            put(join(*few), height + 1)
+
+    for item in items:
+        put(item, 0)
+    rest: list[Item] = []
+    for few in waiting:
+        few += rest
+        rest = [join(*few)] if len(few) > 1 else few
+    return rest[0]

@@ -17,6 +17,7 @@ from scipy import sparse
 
 from ..observed import ObservedMatrix
 from .build import Chunk, append_columns, sort_into
+from .reading import through
 from .store import CorruptStoreError, Side, Writer
 
 __all__ = ["Told", "make"]
@@ -113,18 +114,15 @@ def turn(folder: Path, side: str, memory: int, told: Told) -> None:
     have = Side.open(folder / side)
     m, n = have.shape
     pieces = have.ranges(max(1, memory // 64))
+    parts = [slice(int(have.indptr[first]), int(have.indptr[end])) for first, end in pieces]
     counts = np.zeros(m, np.int64)
-    for first, end in pieces:
-        entries = slice(int(have.indptr[first]), int(have.indptr[end]))
-        counts += np.bincount(have.rows[entries], minlength=m)
-        have.release(entries.start, entries.stop)
+    for part in through([have.rows], parts):
+        counts += np.bincount(have.rows[part], minlength=m)
 
     def chunks() -> Iterator[Chunk]:
-        for first, end in pieces:
-            entries = slice(int(have.indptr[first]), int(have.indptr[end]))
+        for (first, end), part in zip(pieces, through([have.rows, have.values], parts), strict=True):
             columns = np.repeat(np.arange(first, end, dtype=np.int32), np.diff(have.indptr[first : end + 1]))
-            yield columns, have.rows[entries], have.values[entries]
-            have.release(entries.start, entries.stop)
+            yield columns, have.rows[part], have.values[part]
 
     other = folder / ("columns" if side == "rows" else "rows")
     sort_into(

@@ -15,7 +15,6 @@ it is complete: what has its name is whole.
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import secrets
 import shutil
@@ -28,6 +27,8 @@ from typing import Any, BinaryIO, Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .reading import in_large_pages, through
 
 __all__ = ["FORMAT", "CorruptStoreError", "Side", "Writer"]
 
@@ -174,13 +175,12 @@ class Side:
     def verify(self, columns: slice = slice(0, None)) -> None:
         """Read the blocks that have these columns once; raise if one is not what was written."""
         begin, stop, _ = columns.indices(self.shape[1])
-        for first, end, checksum in self.blocks:
-            if end <= begin or first >= stop:
-                continue
-            a, b = int(self.indptr[first]), int(self.indptr[end])
-            found = zlib.crc32(self.values[a:b].data, zlib.crc32(self.rows[a:b].data))
-            self.release(a, b)
-            if found != checksum:
+        blocks = [block for block in self.blocks if block[1] > begin and block[0] < stop]
+        if not blocks:
+            return
+        parts = [slice(int(self.indptr[first]), int(self.indptr[end])) for first, end, _ in blocks]
+        for (first, end, checksum), part in zip(blocks, through((self.rows, self.values), parts), strict=True):
+            if zlib.crc32(self.values[part].data, zlib.crc32(self.rows[part].data)) != checksum:
                 raise CorruptStoreError(
                     f"{self.path} is damaged: the block of the columns {first} to {end - 1} is not what was written; "
                     "make it anew"
@@ -194,11 +194,6 @@ class Side:
         edges = np.unique(np.concatenate([[0], cuts, [self.shape[1]]]))
         return list(pairwise(edges.tolist()))
 
-    def release(self, a: int, b: int) -> None:
-        """The entries a to b - 1 need not be in memory any more."""
-        for array in (self.rows, self.values):
-            advise(array, a, b, "MADV_DONTNEED")
-
     def __repr__(self) -> str:
         return f"Side({self.shape[0]} x {self.shape[1]}, {self.nnz} entries)"
 
@@ -208,15 +203,5 @@ def _mapped(path: Path) -> NDArray[Any]:
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise CorruptStoreError(f"{path} cannot be read: {error}; make it anew") from error
+    in_large_pages(array)
     return array
-
-
-def advise(array: NDArray[Any], a: int, b: int, how: str) -> None:
-    """Tell the system about the numbers a to b - 1 of a mapped array, by whole pages; not everywhere possible."""
-    mapped = getattr(array, "_mmap", None)
-    if mapped is None or not hasattr(mmap, how) or b <= a:
-        return
-    offset = array.offset % mmap.ALLOCATIONGRANULARITY  # type: ignore[attr-defined]
-    first = (offset + a * array.itemsize) // mmap.PAGESIZE * mmap.PAGESIZE
-    last = min(-(-(offset + b * array.itemsize) // mmap.PAGESIZE) * mmap.PAGESIZE, len(mapped))
-    mapped.madvise(getattr(mmap, how), first, last - first)

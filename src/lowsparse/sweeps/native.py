@@ -54,6 +54,16 @@ def _whole(A: Float) -> Float:
     return np.ascontiguousarray(A, dtype=np.float64)
 
 
+def squeeze(numbers: NDArray[Any], bits: NDArray[np.uint64], found: NDArray[Any]) -> int:
+    """A bit for each number, and those that are not zero, if there is room; how many there are."""
+    return _core.squeeze(numbers, bits, found, instruction_set(), num_threads())
+
+
+def expand(bits: NDArray[np.uint64], found: NDArray[Any], numbers: NDArray[Any]) -> None:
+    """The numbers again."""
+    _core.expand(bits, found, numbers, num_threads())
+
+
 class ColumnSweep:
     """One pass over the columns of M, compiled (see `lowsparse.sweeps.Sweep`)."""
 
