@@ -11,7 +11,9 @@ the first.
 - in memory: the compiled core on all threads;
 - on disk: with the limit of memory, the file in the page cache;
 - cold: the first pass after the file has been dropped from the page cache, against reading the file from front to end;
-- workers: Dask on this machine, each with one thread; bytes are those of U out and of the sums back, once per piece.
+- workers: Dask on this machine, each with one thread, in one process (the compiled core does not hold Python's lock)
+  and as processes of their own; MB are those of the tasks of a pass and their results when they are pickled, beside the
+  model: U out and its gradient back, once for each piece.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import argparse
 import importlib
 import json
 import os
+import pickle
 import statistics
 import subprocess
 import sys
@@ -73,9 +76,9 @@ def make(folder: Path, entries: int, seed: int = 0) -> None:
             writer.append(np.full(columns, per_column), rows.ravel(), values)
 
 
-def passes(M: Any, sweep: Sweep, method: str) -> Callable[[], object]:
+def passes(M: Any, sweep: Sweep, method: str, rank: int = RANK) -> Callable[[], object]:
     """What is timed."""
-    U = left_singular_vectors(sweep, M.shape[0], RANK, np.random.default_rng(1))[0]
+    U = left_singular_vectors(sweep, M.shape[0], rank, np.random.default_rng(1))[0]
     if method == "regress":
         how = Robust(c=1.0, bound=3.0)
         V = sweep.regress(U, None, how).V
@@ -90,7 +93,7 @@ def passes(M: Any, sweep: Sweep, method: str) -> Callable[[], object]:
     return step
 
 
-def one(where: str, folder: Path, method: str, limit: str, workers: int, rounds: int) -> dict[str, Any]:
+def one(where: str, folder: Path, method: str, limit: str, workers: int, rounds: int, rank: int) -> dict[str, Any]:
     """A figure, in this process."""
     M: Any = StoredMatrix(folder, memory=bytes_of(limit))
     client: Any = None
@@ -98,11 +101,13 @@ def one(where: str, folder: Path, method: str, limit: str, workers: int, rounds:
     if where == "memory":
         side = M.side
         M = ls.ObservedMatrix(side.indptr, np.array(side.rows), np.array(side.values), side.shape)
-    elif where == "workers":
+    elif where in ("workers", "processes"):
         distributed: Any = importlib.import_module("dask.distributed")
 
-        cluster = distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0")
-        client = distributed.Client(cluster)
+        cluster = distributed.LocalCluster(
+            n_workers=workers, threads_per_worker=1, processes=where == "processes", dashboard_address=":0"
+        )
+        client = distributed.Client(cluster, direct_to_workers=True)
         M = placed(M, "dask", client=client)
     said: dict[str, Any] = {"entries": M.nnz, "pieces": len(getattr(M, "pieces", [1]))}
     if where == "cold":
@@ -112,7 +117,7 @@ def one(where: str, folder: Path, method: str, limit: str, workers: int, rounds:
         said["reading"] = time.perf_counter() - began
         M._verified  # noqa: B018
     with one_blas_thread:
-        step = passes(M, open_sweep(M), method)
+        step = passes(M, open_sweep(M), method, rank)
         if where == "cold":
             forget(folder)
         seconds = []
@@ -123,9 +128,33 @@ def one(where: str, folder: Path, method: str, limit: str, workers: int, rounds:
     said["seconds"] = statistics.median(seconds[1:] or seconds)
     said["peak"] = memory.peak()
     if client is not None:
+        said["moved"] = moved(client, step)
         client.close()
         cluster.close()
     return said
+
+
+def moved(client: Any, step: Callable[[], object]) -> int:
+    """Bytes of the tasks of a pass, and of what they give."""
+    total = 0
+    map_, gather = client.map, client.gather
+
+    def sending(function: Any, *arguments: Any, **options: Any) -> Any:
+        nonlocal total
+        for _, *own in zip(*arguments, strict=True):  # the piece stays where it is
+            total += len(pickle.dumps(own))
+        return map_(function, *arguments, **options)
+
+    def receiving(futures: Any, **options: Any) -> Any:
+        nonlocal total
+        found = gather(futures, **options)
+        total += sum(len(pickle.dumps(one)) for one in found)
+        return found
+
+    client.map, client.gather = sending, receiving
+    step()
+    client.map, client.gather = map_, gather
+    return total
 
 
 def read(folder: Path) -> None:
@@ -145,13 +174,16 @@ def forget(folder: Path) -> None:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def measure(where: str, folder: Path, method: str, arguments: argparse.Namespace, workers: int = 1) -> dict[str, Any]:
+def measure(
+    where: str, folder: Path, method: str, arguments: argparse.Namespace, workers: int = 1, rank: int = RANK
+) -> dict[str, Any]:
+    """A figure, in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.scale", "--one", where, "--folder", str(folder), "--method", method]
     command += ["--memory", arguments.memory, "--workers", str(workers), "--rounds", str(arguments.rounds)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run([*command, "--rank", str(rank)], capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(done.stderr.strip().splitlines()[-1])
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, Any] = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
     return found
 
 
@@ -165,6 +197,7 @@ def main() -> None:
     parser.add_argument("--one", default="", help=argparse.SUPPRESS)
     parser.add_argument("--method", default="", help=argparse.SUPPRESS)
     parser.add_argument("--workers", type=int, default=1, help=argparse.SUPPRESS)
+    parser.add_argument("--rank", type=int, default=RANK, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
         print(
@@ -176,6 +209,7 @@ def main() -> None:
                     arguments.memory,
                     arguments.workers,
                     arguments.rounds,
+                    arguments.rank,
                 )
             )
         )
@@ -186,12 +220,7 @@ def main() -> None:
         print(table(["entries", "pass", "in memory", "on disk", "ratio", "M entries/s", "MB", "cold", "reading"], rows))
         if arguments.cluster:
             print()
-            print(
-                table(
-                    ["pass", "in process", "1 worker", "2 workers", "1 / 2", "2 / in process", "MB moved"],
-                    on_cluster(folder, int(arguments.cluster), arguments),
-                )
-            )
+            print(table(CLUSTER, on_cluster(folder, int(arguments.cluster), arguments)))
 
 
 def on_disk(folder: Path, entries: int, arguments: argparse.Namespace) -> list[list[str]]:
@@ -217,26 +246,32 @@ def on_disk(folder: Path, entries: int, arguments: argparse.Namespace) -> list[l
     return rows
 
 
+CLUSTER = ["rank", "pass", "workers", "in process", "1 worker", "2 workers", "1 / 2", "2 / in process", "MB", "model"]
+
+
 def on_cluster(folder: Path, entries: int, arguments: argparse.Namespace) -> list[list[str]]:
     """The rows of the cluster."""
     place = folder / f"{entries}"
     make(place, entries)
+    side = StoredMatrix(place).shape[0]
     rows = []
-    for method in METHODS:
-        inside = measure("memory", place, method, arguments)
-        alone, both = (measure("workers", place, method, arguments, workers) for workers in (1, 2))
-        side = StoredMatrix(place).shape[0]
-        rows.append(
-            [
-                method,
-                f"{inside['seconds']:.3f} s",
-                f"{alone['seconds']:.3f} s",
-                f"{both['seconds']:.3f} s",
-                f"{alone['seconds'] / both['seconds']:.2f}",
-                f"{both['seconds'] / inside['seconds']:.2f}",
-                f"{both['pieces'] * side * RANK * 8 * 2 / 1e6:.1f}",
-            ]
-        )
+    for rank in (RANK, 2 * RANK):
+        for method in METHODS:
+            inside = measure("memory", place, method, arguments, rank=rank)
+            for where, kind in (("workers", "threads"), ("processes", "processes")):
+                alone, both = (measure(where, place, method, arguments, workers, rank) for workers in (1, 2))
+                rows.append(
+                    [
+                        f"{rank}",
+                        method,
+                        kind,
+                        *(f"{1e3 * one['seconds']:.0f} ms" for one in (inside, alone, both)),
+                        f"{alone['seconds'] / both['seconds']:.2f}",
+                        f"{both['seconds'] / inside['seconds']:.2f}",
+                        f"{both['moved'] / 1e6:.1f}",
+                        f"{both['pieces'] * side * rank * 8 * 2 / 1e6:.1f}",
+                    ]
+                )
     return rows
 
 

@@ -1,5 +1,6 @@
 """Matrices on disk and on a cluster: the same answers as in memory, and nothing damaged is taken for whole."""
 
+import gc
 import json
 import os
 import signal
@@ -308,9 +309,11 @@ def test_bad_sizes_of_memory_are_refused(memory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["auto", "amanpgc"])
-def test_a_worker_that_dies_is_replaced_and_the_answer_is_the_same(problem, stored, method):
+@pytest.mark.parametrize("remembered", [0, 1 << 28])
+def test_a_worker_that_dies_is_replaced_and_the_answer_is_the_same(problem, stored, method, remembered, monkeypatch):
     distributed = pytest.importorskip("distributed", reason="needs the extra `dask`")
-    how = {"method": method, "max_iter": 10, "tol": 0}
+    monkeypatch.setattr("lowsparse.blocks.cluster.REMEMBERED", remembered)
+    how = {"method": method, "max_iter": 25, "tol": 0}
     with (
         distributed.LocalCluster(n_workers=3, threads_per_worker=1, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
@@ -318,9 +321,12 @@ def test_a_worker_that_dies_is_replaced_and_the_answer_is_the_same(problem, stor
         processes = client.run(os.getpid)
 
         def kill_one(progress):
-            if progress.iteration == 4:
+            if progress.iteration == 16:
                 os.kill(next(iter(processes.values())), signal.SIGKILL)
 
         found = ls.solve(stored, 2, backend="dask", client=client, callback=kill_one, **how)
         assert set(client.run(os.getpid).values()) != set(processes.values())
         compare(ls.solve(problem.M, 2, **how), found)
+        del found
+        gc.collect()
+        assert not list(stored.folder.glob(".kept-*"))

@@ -1,8 +1,10 @@
 """A matrix whose pieces are on the workers of a Dask cluster: U travels out, a few sums travel back.
 
-A pass is one small task for each piece, and a few that merge what they give. Nothing on a worker is ever changed: what
-a pass writes, such as S, is a new result of its task. So Dask can run a task again elsewhere when its worker dies,
-after those it depends on, back to where the piece is read from disk.
+A pass is one task for each piece, and all are sent in one message; what they give is merged in a tree, on the workers
+but for its last level. What a pass writes, such as S, stays with the piece, and both sides count how often it was
+written. When a worker dies, Dask reads its pieces from disk again elsewhere; they say that they are behind, are told
+the passes that wrote something, and catch up. So the answer is the same. Now and then the pieces save what was kept of
+them beside the matrix, so that those passes need not be remembered for ever.
 """
 
 from __future__ import annotations
@@ -11,57 +13,61 @@ import secrets
 import warnings
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
-from operator import itemgetter
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..files import replacing
 from ..observed import Facts, ObservedMatrix
 from ..sweeps import Sweep, open_sweep
 from .entries import Entries, Formula, Held, Piece, Rows, Values, held_in
 from .matrix import StoredMatrix
-from .merge import merge, tree
+from .merge import LEVEL, merge, tree
 from .store import Side
 
 __all__ = ["ClusterMatrix", "WorkerPiece"]
 
-PER_THREAD = 2  # pieces, so that the work is even though threads are not
+REMEMBERED = 1 << 28  # bytes of passes that wrote something, about, before that is saved instead
+FEW = 8  # pieces to which U is sent one by one; to more of them it goes from worker to worker
+
+
+class BehindError(RuntimeError):
+    """A piece was read anew, and what had been kept of it is not there."""
 
 
 class WorkerPiece:
-    """Some columns in the memory of a worker."""
+    """Some columns in the memory of a worker, and what was kept of them for later."""
 
-    def __init__(self, number: int, columns: slice, M: ObservedMatrix) -> None:
+    def __init__(
+        self, number: int, columns: slice, M: ObservedMatrix, kept: dict[str, tuple[int, NDArray[Any]]] | None = None
+    ) -> None:
         self.number, self.columns, self.M = number, columns, M
+        self.kept = kept or {}  # by name: how often it was written, and the numbers
 
     @cached_property
     def sweep(self) -> Sweep:
-        """The passes over it, on one thread: a worker runs as many tasks at a time as it has threads."""
+        """The passes over it, on as many threads as the worker has."""
+        from distributed import get_worker
+
         sweep = open_sweep(self.M, "auto")
         if hasattr(sweep, "threads"):
-            sweep.threads = 1
+            sweep.threads = get_worker().state.nthreads
         return sweep
 
+    def held(self, name: str) -> NDArray[Any]:
+        """Numbers that were kept for later."""
+        return self.kept[name][1]
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return WorkerPiece, (self.number, self.columns, self.M)
+        return WorkerPiece, (self.number, self.columns, self.M, self.kept)
 
     def __sizeof__(self) -> int:
-        return self.M.rows.nbytes + self.M.values.nbytes + self.M.indptr.nbytes
-
-
-class _Seen:
-    """A piece, and what was kept of it for later."""
-
-    def __init__(self, piece: WorkerPiece, kept: dict[str, NDArray[Any]]) -> None:
-        self.number, self.columns, self.M, self.sweep = piece.number, piece.columns, piece.M, piece.sweep
-        self.kept = kept
-
-    def held(self, name: str) -> NDArray[Any]:
-        return self.kept[name]
+        arrays = self.M.rows, self.M.values, self.M.indptr, *(numbers for _, numbers in self.kept.values())
+        return sum(array.nbytes for array in arrays)
 
 
 # ---------------------------------------------------------------------- what runs on the workers
@@ -77,28 +83,80 @@ def read_piece(folder: str, side: str, number: int, first: int, end: int) -> Wor
     return WorkerPiece(number, slice(first, end), ObservedMatrix(indptr, rows, values, (stored.shape[0], end - first)))
 
 
-def run(
-    piece: WorkerPiece,
-    function: Callable[..., Any],
-    formulas: tuple[Formula, ...],
-    kept: dict[str, NDArray[Any]],
-    written: tuple[str, ...],
-) -> Any:
-    """A function of a piece, and of what formulas give there; with the numbers that it has written, if it has."""
-    kept = kept | {name: np.empty_like(kept[name]) for name in written}
-    seen = _Seen(piece, kept)
-    found = function(seen, *(formula.at(seen) for formula in formulas))
-    return (found, {name: kept[name] for name in written}) if written else found
+@dataclass(frozen=True, eq=False)
+class Pass:
+    """What is asked of every piece."""
+
+    function: Callable[..., Any]
+    reads: dict[str, int] = field(default_factory=dict)  # what was kept, and how often it was written before
+    writes: dict[str, int] = field(default_factory=dict)  # and how often it will have been
+    keeps: str = ""  # the name under which the result is kept, instead of being given back
+    forgets: tuple[str, ...] = ()  # what is not needed any more
+
+    def __call__(self, piece: WorkerPiece, formulas: tuple[Formula, ...]) -> Any:
+        for name, times in self.reads.items():
+            if piece.kept.get(name, (-1,))[0] != times:
+                raise BehindError(f"piece {piece.number} has been read anew")
+        for name in self.forgets:
+            piece.kept.pop(name, None)
+        found = self.function(piece, *(formula.at(piece) for formula in formulas))
+        for name, times in self.writes.items():
+            piece.kept[name] = times, piece.held(name)
+        if self.keeps:
+            piece.kept[self.keeps] = 0, np.array(found)
+            return None
+        return found
 
 
-def evaluate(piece: WorkerPiece, formula: Formula, kept: dict[str, NDArray[Any]]) -> NDArray[Any]:
-    """What a formula gives."""
-    return np.array(formula.at(_Seen(piece, kept)))
+@dataclass(frozen=True)
+class Saved:
+    """What was kept of every piece, in files."""
+
+    stem: str
+    writes: dict[str, int]
+    keeps: str = ""
+    reads: dict[str, int] = field(default_factory=dict)
+
+    def path(self, piece: int) -> Path:
+        """Of a piece."""
+        return Path(f"{self.stem}-{piece}.npz")
+
+    def __call__(self, piece: WorkerPiece, formulas: tuple[Formula, ...] = ()) -> None:
+        with np.load(self.path(piece.number)) as file:
+            piece.kept.update({name: (times, file[name]) for name, times in self.writes.items()})
 
 
-def with_values(piece: WorkerPiece, values: NDArray[Any]) -> WorkerPiece:
+Past = list[tuple[Pass | Saved, tuple[Formula, ...]]]
+
+
+def save(piece: WorkerPiece, to: Saved) -> None:
+    """Write what was kept of a piece to its file."""
+    numbers: dict[str, Any] = {name: piece.held(name) for name in to.writes}
+    with replacing(to.path(piece.number)) as beside, open(beside, "wb") as file:
+        np.savez(file, **numbers)
+
+
+def run(piece: WorkerPiece, what: Pass, formulas: tuple[Formula, ...]) -> Any:
+    """One pass over a piece."""
+    return what(piece, formulas)
+
+
+def catch_up(piece: WorkerPiece, passes: Past) -> None:
+    """The passes that wrote something, in their order, as far as the piece has not seen them."""
+    for what, formulas in passes:
+        written = what.writes or {what.keeps: 0}
+        if any(piece.kept.get(name, (-1,))[0] < times for name, times in written.items()):
+            what(piece, formulas)
+
+
+def with_values(piece: WorkerPiece, formula: Formula) -> WorkerPiece:
     """Other values at the same places."""
-    return WorkerPiece(piece.number, piece.columns, piece.M.with_values(values))
+    return WorkerPiece(piece.number, piece.columns, piece.M.with_values(np.array(formula.at(piece))))
+
+
+def itself(piece: Piece, numbers: NDArray[Any]) -> NDArray[Any]:
+    """What a formula gives."""
+    return numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,44 +190,98 @@ class ClusterMatrix(Facts):
     def __init__(self, stored: StoredMatrix, client: Any, pieces: list[Any] | None = None) -> None:
         self.stored, self.client = stored, client
         self.shape, self.nnz, self.dtype, self.indptr = stored.shape, stored.nnz, stored.dtype, stored.indptr
-        threads = sum(client.nthreads().values()) or 1
-        self.ranges = stored.side.ranges(max(1, -(-stored.nnz // (PER_THREAD * threads))))
+        self.ranges = stored.side.ranges(-(-stored.nnz // max(1, len(client.nthreads()))))
         folder = str(stored.folder.resolve())
-        self.kept: dict[str, list[Any]] = {}
-        self.pieces = pieces or [
-            client.submit(read_piece, folder, stored.name, k, *columns, pure=False)
-            for k, columns in enumerate(self.ranges)
-        ]
+        self.kept: dict[str, int] = {}  # by name: how often it was written
+        self._past: list[
+            tuple[Pass | Saved, tuple[Formula, ...]]
+        ] = []  # the passes that wrote something that is still needed
+        self._gone: list[str] = []  # what is not needed any more, and the pieces do not know it yet
+        self._files: list[Path] = []  # in which the pieces have saved what was kept of them
+        weakref.finalize(self, _remove, self._files)
+        self._last: Any = None  # what was sent last: to give it up before the next is sent would hold that up
+        numbers = range(len(self.ranges))
+        self.pieces = pieces or client.map(
+            partial(read_piece, folder, stored.name), numbers, *zip(*self.ranges, strict=True), pure=False
+        )
 
-    def _sent(self, function: Callable[..., Any], formulas: tuple[Formula, ...], writes: tuple[Held, ...]) -> list[Any]:
-        """A task for each piece; what they write takes the place of what was there."""
-        names = tuple(sorted({name for formula in formulas for name in held_in(formula)}))
-        written = tuple(held.name for held in writes)
+    def _sent(self, what: Pass, formulas: tuple[Formula, ...]) -> list[Any]:
+        """A task for each piece."""
+        sent = what
+        if len(self.pieces) > FEW:
+            sent = self.client.scatter(what, broadcast=True, hash=False)
+        own = [tuple(formula.cut(slice(*columns)) for formula in formulas) for columns in self.ranges]
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
-            sent = self.client.submit(_same, function, pure=False)  # U once, whatever the number of pieces
-        found = []
-        for k, (piece, columns) in enumerate(zip(self.pieces, self.ranges, strict=True)):
-            own = tuple(formula.cut(slice(*columns)) for formula in formulas)
-            kept = {name: self.kept[name][k] for name in names}
-            done = self.client.submit(run, piece, sent, own, kept, written, pure=False)
-            found.append(self.client.submit(itemgetter(0), done, pure=False) if written else done)
-            for name in written:
-                self.kept[name][k] = self.client.submit(_one_of, done, name, pure=False)
+            found: list[Any] = self.client.map(run, self.pieces, [sent] * len(own), own, pure=False)
         return found
+
+    def _passed(
+        self, what: Pass, formulas: tuple[Formula, ...], join: Callable[[list[Any]], list[Any]] = list
+    ) -> list[Any]:
+        """What a pass gives for every piece, joined on the workers; pieces that are behind catch up before."""
+        while True:
+            sent = join(self._sent(what, formulas))
+            self._last = sent
+            try:
+                found: list[Any] = self.client.gather(sent)
+            except BehindError as error:
+                error.__traceback__ = None  # Dask keeps the error, and with its traceback it would keep this matrix
+                self._catch_up()
+                continue
+            return found
+
+    def _catch_up(self) -> None:
+        own = [
+            [(what, tuple(formula.cut(slice(*columns)) for formula in formulas)) for what, formulas in self._past]
+            for columns in self.ranges
+        ]
+        self.client.gather(self.client.map(catch_up, self.pieces, own, pure=False))
+
+    def _asked(self, function: Callable[..., Any], formulas: tuple[Formula, ...], writes: tuple[Held, ...]) -> Pass:
+        written = {held.name: self.kept[held.name] + 1 for held in writes}
+        names = {name for formula in formulas for name in held_in(formula)}
+        reads = {name: self.kept[name] for name in names - written.keys()}
+        gone, self._gone = tuple(self._gone), []
+        return Pass(function, reads, written, forgets=gone)
+
+    def _remember(self, what: Pass, formulas: tuple[Formula, ...]) -> None:
+        """Keep a pass that wrote something, as long as that is needed."""
+        if not (what.writes or what.keeps):
+            return
+        self.kept.update(what.writes)
+        self._past.append((what, tuple(formula.cut(slice(None)) for formula in formulas)))
+        self._past = _needed(self._past, set(self.kept))
+        if len(self._past) > max(10, REMEMBERED // (80 * sum(self.shape))):  # as if the rank were 10
+            saved = Saved(str(self.stored.folder.resolve() / f".kept-{secrets.token_hex(8)}"), dict(self.kept))
+            paths = [saved.path(number) for number in range(len(self.pieces))]
+            before, self._files[:] = self._files[:], self._files + paths
+            self._passed(Pass(partial(save, to=saved), reads=saved.writes), ())
+            self._past, self._files[:] = [(saved, ())], paths
+            _remove(before)
 
     def over(self, function: Callable[..., Any], *formulas: Formula, writes: tuple[Held, ...] = ()) -> list[Any]:
         """``function(piece, *numbers of the formulas)`` of every piece, in their order."""
-        found: list[Any] = self.client.gather(self._sent(function, formulas, writes))
+        what = self._asked(function, formulas, writes)
+        found = self._passed(what, formulas)
+        self._remember(what, formulas)
         return found
 
     def merged(
         self, how: str, function: Callable[..., tuple[Any, ...]], *formulas: Formula, writes: tuple[Held, ...] = ()
     ) -> tuple[Any, ...]:
-        """What a function gives for every piece, merged on the workers."""
-        parts = self._sent(function, formulas, writes)
-        total: tuple[Any, ...] = tree(parts, lambda *few: self.client.submit(merge, how, *few, pure=False)).result()
-        return total
+        """What a function gives for every piece, merged on the workers down to a few, and those here."""
+        what = self._asked(function, formulas, writes)
+
+        def join(parts: list[Any]) -> list[Any]:
+            while len(parts) > LEVEL:
+                groups = [parts[k : k + LEVEL] for k in range(0, len(parts), LEVEL)]
+                parts = [self.client.submit(merge, how, *few, pure=False) if few[1:] else few[0] for few in groups]
+            return parts
+
+        found = self._passed(what, formulas, join)
+        self._remember(what, formulas)
+        return tree(found, partial(merge, how))
 
     def firsts(self) -> NDArray[np.int64]:
         """The places of the first entries of the pieces, and nnz."""
@@ -180,21 +292,10 @@ class ClusterMatrix(Facts):
         """The observed values."""
         return Entries(self, Values())
 
-    def _evaluated(self, numbers: Entries) -> list[Any]:
-        """What a formula gives, piece by piece, on the workers."""
-        home, formula = numbers.home, numbers.formula
-        names = held_in(formula)
-        return [
-            self.client.submit(
-                evaluate, piece, formula.cut(slice(*columns)), {name: home.kept[name][k] for name in names}, pure=False
-            )
-            for k, (piece, columns) in enumerate(zip(home.pieces, self.ranges, strict=True))
-        ]
-
     def with_values(self, values: Entries) -> ClusterMatrix:
         """Other values at the same places."""
-        new = zip(self.pieces, self._evaluated(values), strict=True)
-        pieces = [self.client.submit(with_values, piece, numbers, pure=False) for piece, numbers in new]
+        own = [values.formula.cut(slice(*columns)) for columns in self.ranges]
+        pieces = self.client.map(with_values, values.home.pieces, own, pure=False)
         return ClusterMatrix(self.stored, self.client, pieces)
 
     @property
@@ -240,9 +341,17 @@ class ClusterMatrix(Facts):
     def hold(self, numbers: Entries) -> Entries:
         """Keep the numbers that a formula gives on the workers."""
         held = Held(secrets.token_hex(8))
-        self.kept[held.name] = self._evaluated(numbers)
-        weakref.finalize(held, self.kept.pop, held.name, None)
+        read = {name: self.kept[name] for name in held_in(numbers.formula)}
+        what = Pass(itself, read, keeps=held.name)
+        self._passed(what, (numbers.formula,))
+        self.kept[held.name] = 0
+        self._remember(what, (numbers.formula,))
+        weakref.finalize(held, self._forget, held.name)
         return Entries(self, held)
+
+    def _forget(self, name: str) -> None:
+        self.kept.pop(name, None)
+        self._gone.append(name)
 
     def fingerprint(self) -> str:
         """As of the matrix on disk."""
@@ -253,9 +362,16 @@ class ClusterMatrix(Facts):
         return f"ClusterMatrix({m} x {n}, {self.nnz} entries observed ({100 * self.density:.3g}%), {self.dtype})"
 
 
-def _same(function: Callable[..., Any]) -> Callable[..., Any]:
-    return function
+def _needed(past: Past, names: set[str]) -> Past:
+    """Those passes that wrote these names, or what they were made from."""
+    found: Past = []
+    for what, formulas in reversed(past):
+        if (what.writes.keys() | {what.keeps}) & names:
+            names |= what.reads.keys()
+            found.append((what, formulas))
+    return found[::-1]
 
 
-def _one_of(done: tuple[Any, dict[str, NDArray[Any]]], name: str) -> NDArray[Any]:
-    return done[1][name]
+def _remove(paths: list[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)

@@ -7,7 +7,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-__all__ = ["merge", "tree"]
+__all__ = ["LEVEL", "merge", "tree"]
+
+LEVEL = 4  # parts that are joined at a time
 
 Item = TypeVar("Item")
 
@@ -24,7 +26,7 @@ def merge(how: str, *parts: tuple[Any, ...]) -> tuple[Any, ...]:
     )
 
 
-def tree(items: Iterable[Item], join: Callable[..., Item], width: int = 4) -> Item:
+def tree(items: Iterable[Item], join: Callable[..., Item], width: int = LEVEL) -> Item:
     """Join neighbours, so many at a time, until one is left; no more of them are kept than have to wait.
 
     >>> tree("abcdef", lambda *few: "(" + "".join(few) + ")")

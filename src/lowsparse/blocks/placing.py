@@ -8,6 +8,7 @@ import weakref
 from typing import Any
 
 from ..observed import ObservedMatrix
+from ..sweeps import native
 from .matrix import MEMORY, StoredMatrix
 
 __all__ = ["IN_PIECES", "bytes_of", "check_in_pieces", "placed"]
@@ -82,8 +83,13 @@ def _on_cluster(M: StoredMatrix, client: Any) -> Any:
         try:
             client = distributed.get_client()
         except ValueError:  # there is none
+            # one worker in this process: its threads are the compiled core's, and nothing has to be copied
             own = client = distributed.Client(  # type: ignore[no-untyped-call]
-                processes=True, dashboard_address=":0"
+                processes=False,
+                n_workers=1,
+                threads_per_worker=native.num_threads(),
+                direct_to_workers=True,
+                dashboard_address=":0",
             )
     there = ClusterMatrix(M, client)
     if own is not None:
