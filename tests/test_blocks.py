@@ -15,7 +15,7 @@ from lowsparse.blocks.build import sort_into
 from lowsparse.blocks.placing import bytes_of
 from lowsparse.blocks.scratch import Scratch
 from lowsparse.blocks.store import Side
-from lowsparse.sweeps import native
+from lowsparse.sweeps import Rule, native, open_sweep
 
 METHODS = ("auto", "amanpg", "amanpgc", "manpg", "manpgc", "subgm", "rmc", "lmafit", "irls")
 SMALL = 125 * 9000  # bytes of memory in which the matrix is in several pieces
@@ -158,6 +158,39 @@ def test_what_is_kept_comes_back_bit_by_bit(tmp_path, monkeypatch, dtype, share,
             assert scratch.read(k).tobytes() == x[part].tobytes()
     assert (3 in scratch.many) == (share < 0.5)
     assert not list(tmp_path.iterdir())  # the file has no name
+
+
+@pytest.mark.skipif(native.reason_unavailable() is not None, reason="needs the compiled core")
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("shape", [(40, 1), (1, 300), (7, 500), (300, 400), (9000, 60)])
+@pytest.mark.parametrize("gamma", [0.0, 1.5, 1e9])
+def test_a_sweep_of_a_squeezed_s_is_the_sweep_of_s(dtype, shape, gamma):
+    rng = np.random.default_rng(8)
+    X = rng.standard_normal(shape).astype(dtype)
+    X[rng.random(shape) < 0.4] = np.nan
+    X[:, 1::5] = np.nan  # empty columns
+    X[0, 0] = 1.0
+    M = ls.ObservedMatrix.from_dense(X)
+    U = np.linalg.qr(rng.standard_normal((shape[0], min(3, *shape))))[0]
+    S = np.where(rng.random(M.nnz) < 0.2, rng.standard_normal(M.nnz), 0.0).astype(dtype)
+    words = -(-M.nnz // 64)
+    squeezed, out = (native.Squeezed(np.empty(words, np.uint64), np.empty(M.nnz // 2 + 1, dtype)) for _ in range(2))
+    squeezed = squeezed._replace(found=squeezed.found[: native.squeeze(S, *squeezed)])
+    how = {"rule": Rule.AMANPG, "gamma": gamma}
+    expected = np.empty_like(S)
+    for threads in ("1", "3"):
+        sweep = open_sweep(M, "native")
+        sweep.threads = int(threads)
+        dense = sweep.sweep(U, S, expected, **how)
+        swept, many = sweep.sweep_squeezed(U, squeezed, out, **how)
+        for name in ("V", "G", "VVt", "l1", "dS"):
+            np.testing.assert_allclose(getattr(swept, name), getattr(dense, name), rtol=1e-12, atol=1e-12)
+        if np.count_nonzero(expected) > M.nnz // 2:
+            assert many == -1
+        elif gamma:  # a block of columns may have more non-zeros than there is room for
+            found = np.empty_like(S)
+            native.expand(out.bits, out.found[:many], found)
+            assert np.array_equal(found, expected)
 
 
 # ---------------------------------------------------------------------- sources

@@ -78,6 +78,10 @@ class StoredPiece:
         self._swept = self._swept or open_sweep(self.M, "auto")
         return self._swept
 
+    def scratch(self, name: str) -> Scratch:
+        """Where numbers are that were kept for later."""
+        return self._matrix.kept[name]
+
     def held(self, name: str) -> NDArray[Any]:
         """Numbers that were kept for later."""
         scratch = self._matrix.kept[name]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 import weakref
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -36,42 +37,64 @@ class Scratch:
         self.many: dict[int, int] = {}  # of each piece that was squeezed, how many numbers are not zero
         self._file = tempfile.TemporaryFile(dir=folder, prefix=".held-", buffering=0)  # noqa: SIM115
         weakref.finalize(self, self._file.close)
-        longest = max(part.stop - part.start for part in parts)
-        self._room = np.empty(longest, self.dtype)
-        self._bits = np.empty(-(-longest // 64), np.uint64)
-        self._found = np.empty(longest // 2, self.dtype)
+        self._longest = max(part.stop - part.start for part in parts)
+        self._bits = np.empty(-(-self._longest // 64), np.uint64)
+        self._found = np.empty(self._longest // 2, self.dtype)
+
+    @cached_property
+    def _room(self) -> NDArray[Any]:
+        return np.empty(self._longest, self.dtype)
 
     def room(self, piece: int) -> NDArray[Any]:
         """Where the numbers of a piece may be put; what was read last is there no more."""
         part = self.parts[piece]
         return self._room[: part.stop - part.start]
 
+    def squeezed_room(self, piece: int) -> native.Squeezed:
+        """Where the bits of a piece, and what is not zero, may be put."""
+        part = self.parts[piece]
+        size = part.stop - part.start
+        return native.Squeezed(self._bits[: -(-size // 64)], self._found[: size // 2])
+
     def write(self, piece: int, numbers: NDArray[Any]) -> None:
         """Keep the numbers of a piece."""
-        bits = self._bits[: -(-numbers.size // 64)]
         few = np.count_nonzero(numbers[:SAMPLE]) <= min(SAMPLE, numbers.size) // 2
-        many = squeeze(numbers, bits, self._found[: numbers.size // 2]) if few else numbers.size
-        place = self.parts[piece].start * self.dtype.itemsize
+        many = squeeze(numbers, *self.squeezed_room(piece)) if few else numbers.size
         if many <= numbers.size // 2:
-            self.many[piece] = many
-            self._put(place, bits)
-            self._put(place + bits.nbytes, self._found[:many])
+            self.write_squeezed(piece, many)
         else:
             self.many.pop(piece, None)
-            self._put(place, numbers)
+            self._put(self._place(piece), numbers)
+
+    def write_squeezed(self, piece: int, many: int) -> None:
+        """Keep the numbers of a piece that are in `squeezed_room`, so many of which are not zero."""
+        bits, found = self.squeezed_room(piece)
+        self.many[piece] = many
+        self._put(self._place(piece), bits)
+        self._put(self._place(piece) + bits.nbytes, found[:many])
 
     def read(self, piece: int) -> NDArray[Any]:
         """The numbers of a piece, which are there until the next is read."""
         numbers = self.room(piece)
-        place = self.parts[piece].start * self.dtype.itemsize
-        if piece in self.many:
-            bits, found = self._bits[: -(-numbers.size // 64)], self._found[: self.many[piece]]
-            self._get(place, bits)
-            self._get(place + bits.nbytes, found)
-            expand(bits, found, numbers)
+        squeezed = self.read_squeezed(piece)
+        if squeezed is None:
+            self._get(self._place(piece), numbers)
         else:
-            self._get(place, numbers)
+            expand(*squeezed, numbers)
         return numbers
+
+    def read_squeezed(self, piece: int) -> native.Squeezed | None:
+        """The bits of a piece and what is not zero, until the next is read; None if most is not."""
+        if piece not in self.many:
+            return None
+        bits, found = self.squeezed_room(piece)
+        found = found[: self.many[piece]]
+        self._get(self._place(piece), bits)
+        self._get(self._place(piece) + bits.nbytes, found)
+        return native.Squeezed(bits, found)
+
+    def _place(self, piece: int) -> int:
+        return int(self.parts[piece].start * self.dtype.itemsize)
 
     def _put(self, place: int, numbers: NDArray[Any]) -> None:
         self._file.seek(place)

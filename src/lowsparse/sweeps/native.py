@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,13 @@ def _whole(A: Float) -> Float:
     return np.ascontiguousarray(A, dtype=np.float64)
 
 
+class Squeezed(NamedTuple):
+    """Numbers most of which are zero: a bit for each, and those that are not."""
+
+    bits: NDArray[np.uint64]
+    found: NDArray[Any]
+
+
 def squeeze(numbers: NDArray[Any], bits: NDArray[np.uint64], found: NDArray[Any]) -> int:
     """A bit for each number, and those that are not zero, if there is room; how many there are."""
     return _core.squeeze(numbers, bits, found, instruction_set(), num_threads())
@@ -92,6 +99,26 @@ class ColumnSweep:
         )
         smooth_in, smooth_out, l1, dS2, dV2 = sums
         return Swept(V.T, G, GtG, VVt, smooth_in, smooth_out, l1, math.sqrt(dS2), math.sqrt(dV2))
+
+    def sweep_squeezed(
+        self,
+        U: Float,
+        S: Squeezed,
+        S_out: Squeezed,
+        *,
+        rule: Rule,
+        before: Before | None = None,
+        gamma: float = 0.0,
+        t_S: float = 1.0,
+        lambda2: float = 0.0,
+    ) -> tuple[Swept, int]:
+        """The same for an S most of which is zero; and how many numbers of S_out are not, or -1: too many for it."""
+        V_before, turn = (None, None) if before is None else (_whole(before.V.T), _whole(before.turn.T))
+        V, G, GtG, VVt, sums, many = self.core.sweep_squeezed(
+            _whole(U), *S, *S_out, V_before, turn, gamma, t_S, lambda2, int(rule), self.threads
+        )
+        smooth_in, smooth_out, l1, dS2, dV2 = sums
+        return Swept(V.T, G, GtG, VVt, smooth_in, smooth_out, l1, math.sqrt(dS2), math.sqrt(dV2)), many
 
     def regress(self, U: Float, V: Float | None, how: Robust) -> Regressed:
         """Regress each column on U robustly; all the turns of a column while it is in cache."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..blocks.entries import Columns, Entries, Fit, Formula, Piece
+from ..blocks.entries import Columns, Entries, Fit, Formula, Held, Piece
 from ..losses import Loss
 from . import Ascent, Before, Float, Gradient, Magnitudes, Multiplier, Regressed, Robust, Rule, Swept
 
@@ -45,10 +45,41 @@ class SweepPiece:
     def __call__(
         self, piece: Piece, S: NDArray[Any], S_out: NDArray[Any] | None, V_before: Float | None
     ) -> tuple[Any, ...]:
-        before = None if V_before is None or self.turn is None else Before(V_before.T, self.turn)
-        swept = piece.sweep.sweep(self.U, S, S_out, before=before, **self.options)
-        sums = np.array([swept.smooth_in, swept.smooth_out, swept.l1, swept.dS**2, swept.dV**2])
-        return swept.V.T, swept.G, swept.VVt, sums
+        return _parts(piece.sweep.sweep(self.U, S, S_out, before=_before(V_before, self.turn), **self.options))
+
+
+@dataclass(frozen=True, eq=False)
+class SweepSqueezed:
+    """The same where S is kept in a file: as it is there, without the zeros, if the sweep can do that."""
+
+    U: Float
+    turn: Float | None
+    options: dict[str, Any]
+    S: str
+    S_out: str
+
+    def __call__(self, piece: Any, V_before: Float | None) -> tuple[Any, ...]:
+        before, k = _before(V_before, self.turn), piece.number
+        S, S_out = piece.scratch(self.S), piece.scratch(self.S_out)
+        squeezed = S.read_squeezed(k) if hasattr(piece.sweep, "sweep_squeezed") else None
+        if squeezed is not None:
+            out = S_out.squeezed_room(k)
+            swept, many = piece.sweep.sweep_squeezed(self.U, squeezed, out, before=before, **self.options)
+            if many >= 0:
+                S_out.write_squeezed(k, many)
+                return _parts(swept)
+        swept = piece.sweep.sweep(self.U, S.read(k), S_out.room(k), before=before, **self.options)
+        S_out.write(k, S_out.room(k))
+        return _parts(swept)
+
+
+def _before(V: Float | None, turn: Float | None) -> Before | None:
+    return None if V is None or turn is None else Before(V.T, turn)
+
+
+def _parts(swept: Swept) -> tuple[Any, ...]:
+    sums = np.array([swept.smooth_in, swept.smooth_out, swept.l1, swept.dS**2, swept.dV**2])
+    return swept.V.T, swept.G, swept.VVt, sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,9 +123,21 @@ class PiecewiseSweep:
         """The columns of each piece; f, its gradient and the other sums are those of all."""
         options = {"rule": rule, "gamma": gamma, "t_S": t_S, "lambda2": lambda2}
         V_before, turn = (None, None) if before is None else (before.V.T, before.turn)
-        out = Columns(None) if S_out is None else S_out.formula
-        task, writes = SweepPiece(U, turn, options), () if S_out is None or rule == Rule.FIT else (out,)
-        V, G, VVt, sums = self.M.merged("|+++", task, S.formula, out, Columns(V_before), writes=writes)
+        if (
+            S_out is not None
+            and rule != Rule.FIT
+            and self.name == "outofcore"
+            and isinstance(S.formula, Held)
+            and isinstance(S_out.formula, Held)
+        ):
+            names = S.formula.name, S_out.formula.name
+            merged = self.M.merged("|+++", SweepSqueezed(U, turn, options, *names), Columns(V_before))
+        else:
+            out = Columns(None) if S_out is None else S_out.formula
+            writes = () if S_out is None or rule == Rule.FIT else (out,)
+            task = SweepPiece(U, turn, options)
+            merged = self.M.merged("|+++", task, S.formula, out, Columns(V_before), writes=writes)
+        V, G, VVt, sums = merged
         smooth_in, smooth_out, l1, dS2, dV2 = sums.tolist()
         return Swept(V.T, G, G.T @ G, VVt, smooth_in, smooth_out, l1, math.sqrt(dS2), math.sqrt(dV2))
 
