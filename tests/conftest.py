@@ -146,6 +146,22 @@ def as_problem(M, rank, *, start=None, given=True, tol=1e-8, backend="numpy"):
     return Problem(M, rank, opened(M, backend), lambda: first, given, tol, *_sizes(M), 3)
 
 
+# ---------------------------------------------------------------------- larger than memory
+
+SMALL = 60 * 38_000  # bytes of memory in which 37,500 entries are in several pieces
+
+
+@pytest.fixture(scope="session")
+def client():
+    """A Dask cluster of two workers, the same for all tests: to start one takes a second."""
+    distributed = pytest.importorskip("distributed", reason="needs the extra `dask`")
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        distributed.Client(cluster, set_as_default=False) as connected,
+    ):
+        yield connected
+
+
 # ---------------------------------------------------------------------- processes
 
 

@@ -1,24 +1,21 @@
-"""Matrices on disk and on a cluster: the same answers as in memory, and nothing damaged is taken for whole."""
+"""Matrices on disk: what they are made of, their entries in pieces, and that nothing damaged is taken for whole."""
 
-import gc
 import json
 import os
-import signal
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import sparse
 
 import lowsparse as ls
+from conftest import SMALL
 from lowsparse.blocks import CorruptStoreError, StoredMatrix
 from lowsparse.blocks.build import sort_into
-from lowsparse.blocks.placing import bytes_of
 from lowsparse.blocks.scratch import Scratch
+from lowsparse.blocks.sizes import bytes_of
 from lowsparse.blocks.store import Side
 from lowsparse.sweeps import Rule, native, open_sweep
-
-METHODS = ("auto", "amanpg", "amanpgc", "manpg", "manpgc", "subgm", "rmc", "lmafit", "irls")
-SMALL = 125 * 9000  # bytes of memory in which the matrix is in several pieces
 
 
 @pytest.fixture(scope="module")
@@ -29,76 +26,8 @@ def problem():
 @pytest.fixture(scope="module")
 def stored(problem, tmp_path_factory):
     made = StoredMatrix.build(problem.M, tmp_path_factory.mktemp("stored"), memory=SMALL)
-    assert len(made.pieces) > 3
+    assert len(made.pieces) > 2
     return made
-
-
-@pytest.fixture(scope="module")
-def client():
-    distributed = pytest.importorskip("distributed", reason="needs the extra `dask`")
-    with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
-        distributed.Client(cluster) as connected,
-    ):
-        yield connected
-
-
-# ---------------------------------------------------------------------- the same answers
-
-
-def compare(inside, outside):
-    assert outside.n_iter == inside.n_iter
-    assert outside.status is inside.status
-    assert outside.L.error(inside.L, relative=True) < 1e-12
-    assert outside.noise == pytest.approx(inside.noise, rel=1e-10)
-    assert outside.S.nnz == inside.S.nnz
-    assert abs(outside.S.to_scipy() - inside.S).max() < 1e-10
-    assert outside.notes == inside.notes
-    assert outside.diagnostics.advice == inside.diagnostics.advice
-    assert outside.diagnostics.signal == pytest.approx(inside.diagnostics.signal, rel=1e-9)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_on_disk_every_method_finds_what_it_finds_in_memory(problem, stored, method):
-    how = {"method": method, "max_iter": 60}
-    found = ls.solve(stored, 2, **how)
-    assert found.backend == "outofcore"
-    compare(ls.solve(problem.M, 2, **how), found)
-
-
-@pytest.mark.parametrize("method", ["auto", "amanpgc", "lmafit"])
-def test_on_a_cluster_methods_find_what_they_find_in_memory(problem, stored, client, method):
-    how = {"method": method, "max_iter": 8}
-    found = ls.solve(stored, 2, backend="dask", client=client, **how)
-    assert found.backend == "dask"
-    compare(ls.solve(problem.M, 2, **how), found)
-
-
-def test_the_rank_is_found_on_disk_too(problem, stored):
-    assert ls.solve(stored, "auto").L.rank == ls.solve(problem.M, "auto").L.rank
-
-
-def test_wild_entries_do_no_harm_on_disk(tmp_path):
-    problem = ls.datasets.synthetic(200, 180, rank=2, density=0.5, outliers=0.05, random_state=4)
-    x = problem.M.values.copy()
-    x[::501] = 1e9
-    M = problem.M.with_values(x)
-    stored = StoredMatrix.build(M, tmp_path, memory=SMALL)
-    for method in ("auto", "amanpgc", "irls"):
-        compare(ls.solve(M, 2, method=method), ls.solve(stored, 2, method=method))
-
-
-def test_what_is_in_memory_can_be_put_on_disk_by_the_solve(problem):
-    compare(ls.solve(problem.M, 2), ls.solve(problem.M.to_dense(), 2, backend="outofcore", memory="2MB"))
-
-
-def test_what_does_not_run_in_pieces_says_so(stored, tmp_path):
-    with pytest.raises(ValueError, match="grasta needs the data in memory; on disk and on a cluster run amanpg"):
-        ls.solve(stored, 2, method="grasta")
-    with pytest.raises(ValueError, match="checkpoints are for data in memory"):
-        ls.solve(stored, 2, checkpoint=tmp_path / "c.npz")
-    with pytest.raises(ValueError, match="memory is for backend='outofcore'"):
-        ls.solve([[1.0, 2.0], [3.0, 4.0]], 1, memory="1GB")
 
 
 # ---------------------------------------------------------------------- entries in pieces
@@ -223,6 +152,51 @@ def test_arrays_in_chunks(problem, tmp_path):
     assert_same(StoredMatrix.build(Z, tmp_path / "zarr", memory=SMALL), problem.M)
 
 
+@pytest.mark.parametrize("chunks", [(70, 250), (300, 60), (90, 80)])
+def test_each_chunk_of_a_dask_array_is_computed_once(problem, tmp_path, chunks):
+    da = pytest.importorskip("dask.array", reason="needs the extra `dask`")
+    seen = []
+    X = da.from_array(problem.M.to_dense(), chunks=chunks)
+    X = X.map_blocks(lambda block: seen.append(block.shape) or block, meta=np.empty((0, 0)))
+    assert_same(StoredMatrix.build(X, tmp_path, memory=24 * 300 * 95), problem.M)
+    assert len(seen) == X.npartitions
+
+
+def test_zarr_by_its_path(problem, tmp_path):
+    zarr = pytest.importorskip("zarr")
+    group = zarr.open_group(str(tmp_path / "g.zarr"), mode="w")
+    array = zarr.open_array(str(tmp_path / "g.zarr" / "x"), mode="w", shape=(300, 250), chunks=(50, 250), dtype="f8")
+    array[:] = problem.M.to_dense()
+    assert_same(StoredMatrix.build(tmp_path / "g.zarr" / "x", tmp_path / "a", memory=SMALL), problem.M)
+    assert_same(StoredMatrix.build(tmp_path / "g.zarr", tmp_path / "b", memory=SMALL), problem.M)  # the only one
+    array[0, 0] = 77.0  # what was made is not that any more
+    assert 77.0 in np.asarray(StoredMatrix.build(tmp_path / "g.zarr", tmp_path / "b", memory=SMALL).values)
+    zarr.open_array(str(tmp_path / "g.zarr" / "y"), mode="w", shape=(3, 2), chunks=(3, 2), dtype="f8")
+    with pytest.raises(ValueError, match=r"a group of 2 arrays \(x, y\): give the path of one"):
+        StoredMatrix.build(tmp_path / "g.zarr", tmp_path / "c")
+    assert len(group) == 2
+
+
+def test_a_video_has_a_column_for_each_frame(tmp_path):
+    frames = np.random.default_rng(1).integers(256, size=(40, 8, 6), dtype=np.uint8)
+    np.save(tmp_path / "clip.npy", frames)
+    from lowsparse.video import Frames
+
+    told = []
+    film = Frames(tmp_path / "clip.npy", every=2)
+    stored = StoredMatrix.build(film, tmp_path / "s", memory=24 * 48 * 3, told=lambda *what: told.append(what))
+    assert len(told) > 5  # in slabs of a few frames
+    expected = frames[::2].reshape(20, -1).T / np.float32(255)
+    assert_same(stored, ls.ObservedMatrix.from_dense(expected))
+    told.clear()
+    StoredMatrix.build(film, tmp_path / "s", told=lambda *what: told.append(what))
+    assert not told
+    assert StoredMatrix.build(Frames(tmp_path / "clip.npy"), tmp_path / "s").shape == (48, 40)
+    path = Path(ls.__file__).parent / "data" / "vtest.mp4"
+    pytest.importorskip("av")
+    assert StoredMatrix.build(Frames(path, stop=5, shrink=8), tmp_path / "v").shape[1] == 5
+
+
 def test_records_in_any_order_and_several_files(problem, tmp_path):
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     M = problem.M
@@ -253,7 +227,7 @@ def test_blocks_side_by_side(problem, tmp_path):
 
 
 def test_a_store_is_used_again_if_the_source_is_the_same(problem, tmp_path):
-    np.save(tmp_path / "x.npy", problem.M.to_dense())
+    np.save(tmp_path / "x.npy", np.asfortranarray(problem.M.to_dense()))
     told = []
     build = lambda: StoredMatrix.build(tmp_path / "x.npy", tmp_path / "s", told=lambda *what: told.append(what))  # noqa: E731
     build()
@@ -261,8 +235,18 @@ def test_a_store_is_used_again_if_the_source_is_the_same(problem, tmp_path):
     told.clear()
     build()
     assert not told
-    np.save(tmp_path / "x.npy", problem.M.to_dense() + 1)
-    assert float(build().values.max()) == float(problem.M.values.max() + 1)
+    assert np.array_equal(np.asarray(build().T.values), problem.M.T.values)
+    np.save(tmp_path / "x.npy", np.asfortranarray(problem.M.to_dense() + 1))
+    new = build()
+    assert float(new.values.max()) == float(problem.M.values.max() + 1)
+    assert np.array_equal(np.asarray(new.T.values), problem.M.T.values + 1)  # both sides
+
+
+def test_an_array_in_memory_is_written_anew_each_time(problem, tmp_path):
+    X = problem.M.to_dense()
+    StoredMatrix.build(X, tmp_path)
+    X[0] += 1
+    assert_same(StoredMatrix.build(X, tmp_path), ls.ObservedMatrix.from_dense(X))
 
 
 def test_sorting_in_many_buckets(tmp_path):
@@ -299,12 +283,18 @@ def damaged(stored, name, change):
     path.write_bytes(bytes(content))
 
 
-def test_a_damaged_block_is_named(problem, tmp_path):
+def test_a_damaged_block_is_named(problem, tmp_path, client):
     stored = StoredMatrix.build(problem.M, tmp_path, memory=SMALL)
     stored.side.verify()
     damaged(stored, "values.npy", lambda content: content.__setitem__(-5, content[-5] ^ 1))
     with pytest.raises(CorruptStoreError, match="columns 0 to 249 is not what was written; make it anew"):
         ls.solve(StoredMatrix(tmp_path), 2)
+    where = f"{tmp_path / 'columns'} is damaged: the block of the columns 0 to 249"
+    for ask in (lambda M: M.values.max(), lambda M: M.take_columns(np.array([3])), lambda M: next(M.values.parts())):
+        with pytest.raises(CorruptStoreError, match=where):
+            ask(StoredMatrix(tmp_path))
+    with pytest.raises(CorruptStoreError, match=where):
+        ls.solve(StoredMatrix(tmp_path), 2, client=client)
 
 
 def test_a_store_that_is_cut_off_or_not_complete_is_not_taken(problem, tmp_path):
@@ -331,35 +321,46 @@ def test_an_interrupted_build_leaves_nothing(tmp_path):
     assert not os.listdir(tmp_path)
 
 
+class Stopping:
+    """An array in chunks that is interrupted when half of it has been read."""
+
+    def __init__(self, X, chunks):
+        self.X, self.chunks, self.shape, self.dtype, self.ndim = X, chunks, X.shape, X.dtype, 2
+
+    def __getitem__(self, part):
+        rows, columns = part if isinstance(part, tuple) else (part, slice(None))
+        if (rows.stop or 0) > 150 or (columns.stop or 0) > 125:
+            raise KeyboardInterrupt
+        return self.X[rows, columns]
+
+
+@pytest.mark.parametrize("chunks", [(30, 250), (300, 25)])
+def test_an_interrupted_reading_leaves_what_cannot_be_taken_for_whole(problem, tmp_path, chunks):
+    with pytest.raises(KeyboardInterrupt):
+        StoredMatrix.build(Stopping(problem.M.to_dense(), chunks), tmp_path / "s", memory=200_000)
+    assert not os.listdir(tmp_path / "s")
+
+
+def test_what_cannot_be_a_source_says_what_can(tmp_path):
+    for source, line in [
+        (3.0, "float is nothing a matrix on disk can be made of"),
+        ([], "there is no block"),
+        (tmp_path, "neither a Parquet file nor a folder of them"),
+        (np.ones((2, 2, 2)), "ndarray is nothing"),
+    ]:
+        with pytest.raises((TypeError, ValueError), match=line):
+            StoredMatrix.build(source, tmp_path / "s")
+    np.savez(tmp_path / "x.npz", a=np.ones(3))
+    with pytest.raises(ValueError, match=r"x\.npz is no sparse matrix"):
+        StoredMatrix.build([tmp_path / "x.npz"], tmp_path / "s")
+    np.save(tmp_path / "x.npy", np.array([[1.0, np.inf]]))
+    with pytest.raises(ValueError, match="among the columns 0 to 1"):
+        StoredMatrix.build(tmp_path / "x.npy", tmp_path / "s")
+    with pytest.raises(ValueError, match="holds no records: leave row, col and value out"):
+        StoredMatrix.build(tmp_path / "x.npy", tmp_path / "s", row="a", col="b", value="c")
+
+
 @pytest.mark.parametrize("memory", ["much", "1.2.3GB", "12 bytes", -5, 1000])
 def test_bad_sizes_of_memory_are_refused(memory):
     with pytest.raises(ValueError, match="memory must be"):
         bytes_of(memory)
-
-
-# ---------------------------------------------------------------------- faults
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ["auto", "amanpgc"])
-@pytest.mark.parametrize("remembered", [0, 1 << 28])
-def test_a_worker_that_dies_is_replaced_and_the_answer_is_the_same(problem, stored, method, remembered, monkeypatch):
-    distributed = pytest.importorskip("distributed", reason="needs the extra `dask`")
-    monkeypatch.setattr("lowsparse.blocks.cluster.REMEMBERED", remembered)
-    how = {"method": method, "max_iter": 25, "tol": 0}
-    with (
-        distributed.LocalCluster(n_workers=3, threads_per_worker=1, dashboard_address=":0") as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        processes = client.run(os.getpid)
-
-        def kill_one(progress):
-            if progress.iteration == 16:
-                os.kill(next(iter(processes.values())), signal.SIGKILL)
-
-        found = ls.solve(stored, 2, backend="dask", client=client, callback=kill_one, **how)
-        assert set(client.run(os.getpid).values()) != set(processes.values())
-        compare(ls.solve(problem.M, 2, **how), found)
-        del found
-        gc.collect()
-        assert not list(stored.folder.glob(".kept-*"))

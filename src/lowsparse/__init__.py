@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import datasets, solvers
 from ._version import __version__
+from .blocks import StoredMatrix
 from .choose import diagnose
 from .diagnosis import Diagnosis
 from .lowrank import LowRank
@@ -34,6 +35,7 @@ __all__ = [
     "RobustPCA",
     "Stationarity",
     "Status",
+    "StoredMatrix",
     "StreamingRobustPCA",
     "Trace",
     "Validation",

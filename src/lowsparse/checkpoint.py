@@ -1,16 +1,23 @@
-"""A solve on disk: the state of an iteration as one npz file (no pickle), resumed to the same bits."""
+"""A solve on disk: the state of an iteration as one npz file (no pickle), resumed to the same bits.
+
+Numbers per entry of a matrix in pieces are written, and read, a piece at a time.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
-from zipfile import BadZipFile
+from typing import IO, Any, TypeVar
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
+from .blocks.entries import Entries
 from .result import Trace
 from .solvers.base import Problem, Solver, State
 
@@ -55,7 +62,7 @@ def save(path: str | os.PathLike[str], problem: Problem, solver: Solver, state: 
         value = getattr(state, field.name)
         if field.name in state.scratch:
             continue
-        if isinstance(value, np.ndarray):
+        if isinstance(value, np.ndarray | Entries):
             arrays[f"state.{field.name}"] = value
         else:
             plain[field.name] = value
@@ -63,42 +70,79 @@ def save(path: str | os.PathLike[str], problem: Problem, solver: Solver, state: 
     target = Path(path)
     beside = _beside(target)
     try:
-        with open(beside, "wb") as file:
-            np.savez(file, header=np.array(_to_json(header)), **arrays)
+        with ZipFile(beside, "w") as archive:
+            for name, numbers in {"header": np.array(_to_json(header)), **arrays}.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    _write(member, numbers)
         os.replace(beside, target)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _write(member: IO[bytes], numbers: Any) -> None:
+    """An array as an `.npy` file."""
+    if not isinstance(numbers, Entries):
+        np.lib.format.write_array(member, np.asanyarray(numbers), allow_pickle=False)
+        return
+    parts = numbers.parts()
+    first = next(parts)
+    header = {"descr": first.dtype.str, "fortran_order": False, "shape": numbers.shape}
+    np.lib.format.write_array_header_1_0(member, header)
+    for part in chain([first], parts):
+        member.write(part.data)
+
+
+def _read(file: Any, key: str, fresh: State) -> Any:
+    """An array of an archive; where the state has numbers in pieces, they are put where those are."""
+    like = getattr(fresh, key.removeprefix("state."), None)
+    if not isinstance(like, Entries):
+        return file[key]
+    with file.zip.open(f"{key}.npy") as member:
+        np.lib.format.read_magic(member)
+        shape, _, dtype = np.lib.format.read_array_header_1_0(member)
+        if shape != like.shape:
+            raise ValueError(f"{key} holds {shape} numbers, not {like.shape}")
+        sizes = np.diff(like.home.firsts()).tolist()
+        return like.home.keep((np.frombuffer(member.read(size * dtype.itemsize), dtype) for size in sizes), dtype)
 
 
 def load(path: str | os.PathLike[str], problem: Problem, solver: Solver, fresh: AnyState) -> tuple[AnyState, Trace]:
     """The saved state and trace; `fresh`, a state of the same problem, lends its scratch memory."""
     name = os.fspath(path)
     expected = json.loads(_to_json(_identity(problem, solver)))  # as the saved one has been
-    try:
-        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
-            header = json.loads(str(file["header"]))
-            arrays = {key: file[key] for key in file.files if key != "header"}
-        version, identity = header["format"], header["identity"]
-        found = {key: identity[key] for key in expected}
+    with _intact(name), open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
+        header = json.loads(str(file["header"]))
+        version, plain = header["format"], header["state"]
+        found = {key: header["identity"][key] for key in expected}
+        if version != FORMAT:
+            raise _OtherError(f"{name} has format {version}, this version reads {FORMAT}")
+        for key, value in expected.items():
+            if found[key] != value:
+                raise _OtherError(
+                    f"{name} was saved with other {key}: {found[key]!r}, now {value!r}; resume with what it was "
+                    "started with, or solve anew"
+                )
+        arrays = {key: _read(file, key, fresh) for key in file.files if key != "header"}
         values = {key.removeprefix("state."): array for key, array in arrays.items() if key.startswith("state.")}
-        values |= {key: tuple(value) if isinstance(value, list) else value for key, value in header["state"].items()}
+        values |= {key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()}
         values |= {key: getattr(fresh, key) for key in fresh.scratch}
+        fields = {field.name for field in dataclasses.fields(fresh)}
+        if values.keys() != fields:
+            raise ValueError(f"{sorted(values.keys() ^ fields)} do not fit")
         trace = Trace({key.removeprefix("trace."): a for key, a in arrays.items() if key.startswith("trace.")})
-    except FileNotFoundError:
+    return type(fresh)(**values), trace
+
+
+class _OtherError(ValueError):
+    """The file is whole, but of another solve."""
+
+
+@contextmanager
+def _intact(name: str) -> Iterator[None]:
+    """Whatever goes wrong while a file is read, it is not what it should be."""
+    try:
+        yield
+    except (FileNotFoundError, _OtherError):
         raise
     except (BadZipFile, ValueError, TypeError, KeyError, AttributeError, EOFError, OSError) as error:
         raise ValueError(f"{name} is not a checkpoint of lowsparse, or is damaged: {error}") from error
-    if version != FORMAT:
-        raise ValueError(f"{name} has format {version}, this version reads {FORMAT}")
-    for key, value in expected.items():
-        if found[key] != value:
-            raise ValueError(
-                f"{name} was saved with other {key}: {found[key]!r}, now {value!r}; resume with what it was started "
-                "with, or solve anew"
-            )
-    fields = {field.name for field in dataclasses.fields(fresh)}
-    if values.keys() != fields:
-        raise ValueError(
-            f"{name} is not a checkpoint of lowsparse, or is damaged: {sorted(values.keys() ^ fields)} do not fit"
-        )
-    return type(fresh)(**values), trace

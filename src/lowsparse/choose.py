@@ -13,10 +13,18 @@ from .solve import solve
 __all__ = ["diagnose"]
 
 
-def diagnose(M: ObservedMatrix | ArrayLike | Any, rank: int | None = None, *, backend: str = "auto") -> Diagnosis:
+def diagnose(
+    M: ObservedMatrix | ArrayLike | Any,
+    rank: int | None = None,
+    *,
+    backend: str = "auto",
+    memory: int | str | None = None,
+    client: Any = None,
+) -> Diagnosis:
     """Say whether a low-rank matrix can be recovered from these entries, and what stands in the way.
 
-    The data are solved with the default method; without a `rank` it is chosen.
+    The data, anything `solve` takes, are solved with the default method; without a `rank` it is chosen. The rest is as
+    in `solve`.
 
     >>> import lowsparse as ls
     >>> problem = ls.datasets.synthetic(100, 90, rank=3, density=0.5, outliers=0.1, noise=0.01, random_state=1)
@@ -24,4 +32,4 @@ def diagnose(M: ObservedMatrix | ArrayLike | Any, rank: int | None = None, *, ba
     >>> d.rank, d.recovered, 0.008 < d.noise < 0.012
     (3, True, True)
     """
-    return solve(M, "auto" if rank is None else rank, backend=backend).diagnostics
+    return solve(M, "auto" if rank is None else rank, backend=backend, memory=memory, client=client).diagnostics

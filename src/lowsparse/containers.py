@@ -36,6 +36,11 @@ REFUSED = {
     ("xarray", "Dataset"): "it holds several arrays: choose one, X['name'], or stack them, X.to_dataarray()",
     ("pyarrow", "RecordBatch"): "make a table of it: pyarrow.Table.from_batches([X])",
     ("cupyx", "spmatrix"): "copy it to SciPy: X.get()",
+    (
+        "lowsparse",
+        "StoredMatrix",
+    ): "it is on disk, and this needs memory: take some columns, X.take_columns([0, 1, ...])",
+    ("lowsparse", "ClusterMatrix"): "it is on a cluster, and this needs memory: take some columns",
 }
 
 

@@ -16,10 +16,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
+from .blocks.along import rewritten
 from .lines import EFFICIENT, EXPLAINED, Placement
 from .lowrank import LowRank
 from .observed import ObservedMatrix
@@ -29,7 +30,7 @@ from .scale import OUTLIER, robust_scale
 from .solve import Progress, solve
 from .sweeps import Float, Robust, open_sweep
 
-__all__ = ["Imputation"]
+__all__ = ["Imputation", "Prediction"]
 
 NEARLY_EXACT = 0.05  # noise, in units of the features' spread: below it shrinkage may be the larger error
 AGAIN = 2  # turns of the regression of rows that were fitted
@@ -57,7 +58,7 @@ class Imputation:
     @classmethod
     def fit(
         cls,
-        M: ObservedMatrix,
+        M: ObservedMatrix | Any,
         rank: int | str = "auto",
         *,
         max_iter: int = 500,
@@ -65,12 +66,13 @@ class Imputation:
         random_state: int | np.random.Generator | None = 0,
         callback: Callable[[Progress], object] | None = None,
     ) -> Self:
-        """Learn from the entries of M; `rank` is the largest rank of y, `callback` that of `solve`."""
+        """Learn from M, in memory or in pieces; `rank` is the largest rank of y, `callback` that of `solve`."""
         if rank != "auto" and (isinstance(rank, bool | str) or not isinstance(rank, int | np.integer) or rank < 1):
             raise ValueError(f"rank must be a whole number of 1 or more, or 'auto', not {rank!r}")
-        M = without_dust(M, float(np.abs(M.values).max()))
+        M = without_dust(M)
         preparation = Preparation.fit(M, rows=rows_differ(M), backend=backend)
-        rest = without_dust(preparation.apply(M), 1.0)
+        y = preparation.rest(M)
+        rest = rewritten(M, y * (np.abs(y) >= DUST))
         most = None if isinstance(rank, str) else min(int(rank), *M.shape)
         how = {"max_iter": max_iter, "backend": backend, "random_state": random_state, "callback": callback}
         result = solve(rest, most, method="schatten", **how)  # type: ignore[arg-type]
@@ -108,19 +110,24 @@ class Imputation:
 
     def predict(self, M: ObservedMatrix | None, rows: int, backend: str = "auto") -> Float:
         """All entries of rows, new or not, given as the columns of M; None if they have no entry at all."""
-        scale, level = self.preparation.scale, self.preparation.level
-        y = np.zeros((rows, scale.size))
-        if M is not None:
-            rest = M.with_values((M.values / scale[M.rows] - level[M.rows]).astype(M.dtype))
-            if math.isfinite(self.preparation.damping):
-                one = np.ones((scale.size, 1))
-                y += self._place(one, self.width, self.preparation.damping).coefficients(rest, backend)
-                offset = np.repeat(y[:, 0], rest.column_counts)
-                rest = rest.with_values((rest.values - offset).astype(rest.dtype))
-            if self.rank:
-                _, B = self._factors()
-                y += self._place(B, self._c, self.result.noise**2).coefficients(rest, backend) @ B.T
-        return scale * (level + y)
+        return self.prediction.rows(M, rows, backend)
+
+    @cached_property
+    def prediction(self) -> Prediction:
+        """What is needed for new rows, without the rows that were fitted."""
+        prepared = self.preparation
+        B = self._factors()[1] if self.rank else np.zeros((prepared.scale.size, 0))
+        return Prediction(
+            scale=prepared.scale,
+            level=prepared.level,
+            damping=prepared.damping,
+            width=self.width,
+            B=B,
+            c=self._c,
+            ridge=self.result.noise**2,
+            unit=self._unit,
+            tolerance=self.tolerance,
+        )
 
     def _factors(self) -> tuple[Float, Float]:
         """A and B = V diag(σ) / √m with A Bᵀ = L: rows of A have the variance 1, so that the noise is their ridge."""
@@ -138,14 +145,44 @@ class Imputation:
         """The usual size of an entry of what is fitted."""
         return robust_scale(self.result.M.values[:: max(1, self.result.M.nnz // 100_000)].astype(np.float64)) or 1.0
 
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """How new rows are placed: x_ij = s_j (b_j + a_i + (A Bᵀ)_ij), a and A by robust regressions of each row."""
+
+    scale: Float  # s
+    level: Float  # b
+    damping: float  # of a; infinite: there is none
+    width: float  # c of the regression that gives a,
+    B: Float
+    c: float  # and of the one that gives A,
+    ridge: float
+    unit: float  # the usual size of an entry of what is fitted
+    tolerance: Float  # of each column: what is farther from what is predicted is a gross error
+
+    def rows(self, M: ObservedMatrix | None, rows: int, backend: str = "auto") -> Float:
+        """All entries of rows, given as the columns of M; None if they have no entry at all."""
+        y = np.zeros((rows, self.scale.size))
+        if M is not None:
+            rest = M.with_values((M.values / self.scale[M.rows] - self.level[M.rows]).astype(M.dtype))
+            if math.isfinite(self.damping):
+                one = np.ones((self.scale.size, 1))
+                y += self._place(one, self.width, self.damping).coefficients(rest, backend)
+                offset = np.repeat(y[:, 0], rest.column_counts)
+                rest = rest.with_values((rest.values - offset).astype(rest.dtype))
+            if self.B.shape[1]:
+                y += self._place(self.B, self.c, self.ridge).coefficients(rest, backend) @ self.B.T
+        return self.scale * (self.level + y)
+
     def _place(self, B: Float, c: float, ridge: float) -> Placement:
-        return Placement(B, c, self._unit, largest=USUAL * math.sqrt(B.shape[1]), ridge=ridge)
+        return Placement(B, c, self.unit, largest=USUAL * math.sqrt(B.shape[1]), ridge=ridge)
 
 
-def without_dust(M: ObservedMatrix, unit: float) -> ObservedMatrix:
-    """Zeros for what is nothing beside the unit, and whose powers would be lost."""
-    dust = np.abs(M.values) < DUST * unit
-    return M.with_values(np.where(dust, 0, M.values)) if M.values[dust].any() else M
+def without_dust(M: ObservedMatrix) -> ObservedMatrix:
+    """Zeros for what is nothing beside the largest number, and whose powers would be lost."""
+    sizes = np.abs(M.values)
+    least = DUST * float(sizes.max())
+    return M.with_values(M.values * (sizes >= least)) if np.count_nonzero((sizes < least) & (sizes > 0)) else M
 
 
 def agree(exact: Result, shrunk: Result) -> bool:

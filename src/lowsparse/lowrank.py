@@ -1,10 +1,11 @@
 """A low-rank matrix kept as its factors."""
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 _Floats = NDArray[np.float64]
 _BLOCK = 2**18
@@ -132,6 +133,42 @@ class LowRank:
         [[3.0, 4.0], [6.0, 8.0]]
         """
         return self.U @ self.V
+
+    def to_zarr(self, path: str | os.PathLike[str], *, dtype: DTypeLike = np.float64) -> None:
+        """Write U V as a Zarr array, a block of columns at a time (the extra `zarr`).
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     LowRank([[1.0], [2.0]], [[3.0, 4.0]]).to_zarr(f"{folder}/l.zarr")
+        """
+        from .export import dense_to_zarr
+
+        dense_to_zarr(path, self, dtype)
+
+    def to_parquet(self, path: str | os.PathLike[str], *, dtype: DTypeLike = np.float64) -> None:
+        """Write all m n entries as records (row, column, value), a block of columns at a time (the extra `tables`).
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     LowRank([[1.0], [2.0]], [[3.0, 4.0]]).to_parquet(f"{folder}/l.parquet")
+        """
+        from .export import records_to_parquet
+
+        m, n = self.shape
+        width = max(1, _BLOCK // m)
+        rows = np.arange(m)
+        blocks = (range(first, min(first + width, n)) for first in range(0, n, width))
+        records_to_parquet(
+            path,
+            (
+                (np.tile(rows, len(j)), np.repeat(j, m), self.columns(slice(j.start, j.stop)).T.ravel().astype(dtype))
+                for j in blocks
+            ),
+        )
 
     def singular_values(self) -> _Floats:
         """The r largest singular values of U V, descending.

@@ -18,12 +18,14 @@ has the same to say then, and says it better.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .blocks.along import along_columns, along_rows, column_sums, rewritten, row_sums, total
 from .lines import EFFICIENT
 from .observed import ObservedMatrix
 from .scale import robust_scale
@@ -59,29 +61,33 @@ class Preparation:
     def fit(cls, M: ObservedMatrix, *, rows: bool, backend: str = "auto") -> Self:
         """Scales and offsets of M, with offsets of the rows or without."""
         scale = _scales(M, backend)
-        x = M.values / scale[M.columns_of_entries()]
-        return cls(scale, *_offsets(M, x, rows))
+        return cls(scale, *_offsets(M.with_values(M.values / along_columns(M, scale)), rows))
 
     def apply(self, M: ObservedMatrix) -> ObservedMatrix:
         """What is left of M, which has the rows the offsets are of: y_ij = x_ij / s_j - b_j - a_i."""
-        j = M.columns_of_entries()
-        y = M.values / self.scale[j] - self.level[j] - self.offset[M.rows]
-        return M.with_values(y.astype(M.dtype))
+        new: ObservedMatrix = rewritten(M, self.rest(M))
+        return new
+
+    def rest(self, M: ObservedMatrix) -> Any:
+        """The values of `apply`; of a matrix in pieces, a formula."""
+        return M.values / along_columns(M, self.scale) - along_columns(M, self.level) - along_rows(M, self.offset)
 
 
 def _scales(M: ObservedMatrix, backend: str) -> Float:
     """Of each column: the mean of |x - median|, each up to six medians of it, shrunk towards that of all columns."""
-    n, counts, j = M.shape[1], M.column_counts, M.columns_of_entries()
+    n, counts = M.shape[1], M.column_counts
     sweep = open_sweep(M, backend)
     half = (counts + 1) // 2
-    x = M.values.astype(np.float64)
+    x: Any = M.values.astype(np.float64)
     # No median is larger than the median size; what is may be wild, and would cost the median its digits.
     size = np.where(counts > 0, sweep.kth_largest(np.abs(x), half), 0.0)
-    middle = sweep.kth_largest(np.clip(x, -size[j], size[j]) + size[j], half) - size
-    deviation = np.abs(x - middle[j])
+    most = along_columns(M, size)
+    middle = sweep.kth_largest(np.minimum(np.maximum(x, -most), most) + most, half) - size
+    deviation = np.abs(x - along_columns(M, middle))
     bound = CLIP * sweep.kth_largest(deviation, half)
     bound[~(bound > 0)] = np.inf  # more than half of the column is the same number
-    own = np.bincount(j, weights=np.minimum(deviation, bound[j]), minlength=n) / np.maximum(counts, 1)
+    (own,) = total(M, "|", column_sums, np.minimum(deviation, along_columns(M, bound)))
+    own /= np.maximum(counts, 1)
     there = own > 0
     if not there.any():
         return np.ones(n)
@@ -102,30 +108,84 @@ def _weighted_median(x: Float, weight: NDArray[np.int64]) -> float:
     return float(x[order][np.searchsorted(np.cumsum(weight[order]), weight.sum() / 2)])
 
 
-def _offsets(M: ObservedMatrix, x: Float, rows: bool) -> tuple[Float, Float, float]:
-    """b, a and σ²/τ² of a."""
-    m, n = M.shape
-    i, j = M.rows, M.columns_of_entries()
-    sample = slice(None, None, max(1, M.nnz // SAMPLE))
-    centre = float(np.median(x[sample]))
-    b, a = np.zeros(n), np.zeros(m)
-    e = x - centre
-    spread = robust_scale(e[sample]) ** 2 or float(np.mean(e**2)) or 1.0
+def _offsets(M: ObservedMatrix, rows: bool) -> tuple[Float, Float, float]:
+    """b, a and σ²/τ² of a, for M = b_j + a_i + noise."""
+    lines = _Lines(M)
+    lines.centre = float(np.median(lines.sample.values))
+    e = lines.sampled()
+    spread = robust_scale(e) ** 2 or float(np.mean(e.astype(np.float64) ** 2)) or 1.0
     tau_b = tau_a = spread
     sigma2 = spread
     for _ in range(ROUNDS):
-        c = EFFICIENT * (robust_scale(e[sample]) or 1e-8 * math.sqrt(spread))
-        w = _weights(e, c)
-        sigma2 = max(float((w * e) @ e / w.sum()), 1e-16 * spread)  # e² alone may overflow
-        shift = float(w @ e / w.sum())
-        centre, e = centre + shift, e - shift
-        moved, b, tau_b, e = _line_offsets(e, c, j, b, sigma2, tau_b)
+        c = EFFICIENT * (robust_scale(lines.sampled()) or 1e-8 * math.sqrt(spread))
+        weight, first, second = lines.moments(c)
+        sigma2 = max(second / weight, 1e-16 * spread)
+        lines.centre += first / weight
+        moved, tau_b = lines.level_columns(c, sigma2, tau_b)
         if rows:
-            step, a, tau_a, e = _line_offsets(e, c, i, a, sigma2, tau_a)
+            step, tau_a = lines.level_rows(c, sigma2, tau_a)
             moved = max(moved, step)
         if moved <= SETTLED * math.sqrt(sigma2):
             break
-    return centre + b, a, sigma2 / tau_a if rows else math.inf
+    return lines.centre + lines.b, lines.a, sigma2 / tau_a if rows else math.inf
+
+
+class _Lines:
+    """A centre, b and a, and what they leave of the entries: e = x - centre - b_j - a_i."""
+
+    def __init__(self, M: ObservedMatrix) -> None:
+        self.M, self.sample = M, M.sample(SAMPLE)
+        self.centre, self.b, self.a = 0.0, np.zeros(M.shape[1]), np.zeros(M.shape[0])
+
+    def residual(self) -> Any:
+        """Of all entries; in pieces, a formula."""
+        return self.M.values - along_columns(self.M, self.centre + self.b) - along_rows(self.M, self.a)
+
+    def sampled(self) -> Float:
+        """Of some."""
+        at = self.sample
+        return np.asarray(at.values - along_columns(at, self.centre + self.b) - along_rows(at, self.a))
+
+    def moments(self, c: float) -> tuple[float, float, float]:
+        """Σ w, Σ w e and Σ w e²."""
+        weight, first, second = total(self.M, "+++", _Moments(c), self.residual())
+        return weight, first, second
+
+    def level_columns(self, c: float, sigma2: float, tau2: float) -> tuple[float, float]:
+        """New b; the root mean square of their steps over the entries, and τ²."""
+        before, (w, we) = self.b, total(self.M, "||", _Weighted(c, column_sums), self.residual())
+        self.b, tau2 = _line_offsets(w, we, before, sigma2, tau2)
+        return _step(self.b - before, self.M.column_counts), tau2
+
+    def level_rows(self, c: float, sigma2: float, tau2: float) -> tuple[float, float]:
+        """New a; the root mean square of their steps over the entries, and τ²."""
+        before, (w, we) = self.a, total(self.M, "++", _Weighted(c, row_sums), self.residual())
+        self.a, tau2 = _line_offsets(w, we, before, sigma2, tau2)
+        return _step(self.a - before, self.M.row_counts), tau2
+
+
+@dataclass(frozen=True)
+class _Weighted:
+    """Sums of w and w e in a piece, with the weights of the Cauchy loss."""
+
+    c: float
+    sums: Callable[..., tuple[Any, ...]]
+
+    def __call__(self, piece: Any, e: Float) -> tuple[Any, ...]:
+        w = _weights(e, self.c)
+        return self.sums(piece, w, w * e)
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """Σ w, Σ w e and Σ w e² of a piece."""
+
+    c: float
+
+    def __call__(self, piece: Any, e: Float) -> tuple[float, float, float]:
+        w = _weights(e, self.c)
+        we = w * e
+        return float(w.sum()), float(we.sum()), float(we @ e)  # e² alone may overflow
 
 
 def _weights(e: Float, c: float) -> Float:
@@ -134,15 +194,14 @@ def _weights(e: Float, c: float) -> Float:
         return np.asarray(1 / (1 + (e / c) ** 2), dtype=np.float64)
 
 
-def _line_offsets(
-    e: Float, c: float, line: NDArray[np.int32], offset: Float, sigma2: float, tau2: float
-) -> tuple[float, Float, float, Float]:
-    """The root mean square of the steps that the offsets make, the new ones, τ², and the residuals e they leave."""
-    w = _weights(e, c)
-    total = np.bincount(line, weights=w, minlength=offset.size)
+def _line_offsets(total: Float, weighted: Float, offset: Float, sigma2: float, tau2: float) -> tuple[Float, float]:
+    """The new offsets of lines with these Σ w and Σ w e, and τ²."""
     there = total > 0
     damped = total + sigma2 / tau2
-    new = (np.bincount(line, weights=w * e, minlength=offset.size) + total * offset) / damped
-    tau2 = max(float(np.mean((new**2 + sigma2 / damped)[there])), 1e-16 * sigma2)
-    step = new - offset
-    return float(np.sqrt(np.mean(step[line] ** 2))), new, tau2, e - step[line]
+    new = (weighted + total * offset) / damped
+    return new, max(float(np.mean((new**2 + sigma2 / damped)[there])), 1e-16 * sigma2)
+
+
+def _step(step: Float, counts: NDArray[np.int64]) -> float:
+    """The root mean square over the entries of lines that have so many."""
+    return math.sqrt(float(counts @ step**2) / float(counts.sum()))

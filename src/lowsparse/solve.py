@@ -18,7 +18,7 @@ from threadpoolctl import ThreadpoolController
 
 from . import checkpoint as checkpoints
 from .blocks.outliers import StoredOutliers
-from .blocks.placing import check_in_pieces, placed
+from .blocks.placing import check_in_pieces, closed_on_error, placed
 from .diagnosis import counted, largest_rank
 from .lowrank import LowRank
 from .observed import ObservedMatrix
@@ -137,6 +137,7 @@ def solve(
     >>> r.converged, bool(np.allclose(r.L.to_dense(), truth, atol=1e-5))
     (True, True)
     """
+    given_by_user = M
     M = cast(ObservedMatrix, placed(M, backend, memory=memory, client=client))  # or what can be used like one
     solver = from_name(method) if isinstance(method, str) else method
     if not isinstance(solver, Solver):
@@ -159,7 +160,7 @@ def solve(
         raise ValueError(f"{solver.name} needs a rank: give one, or rank='auto' to have it chosen")
     rank = min(M.shape) if rank is None else solver.check_rank(M, rank)
     if hasattr(M, "backend"):
-        check_in_pieces(solver.name, checkpoint, resume)
+        check_in_pieces(solver.name)
     if solver.full and M.nnz < M.shape[0] * M.shape[1]:
         raise ValueError(
             f"{solver.name} needs every entry, and {M.shape[0] * M.shape[1] - M.nnz} are missing: choose a method that "
@@ -180,7 +181,7 @@ def solve(
     began = time.perf_counter()
     # The dense algebra above the waist is small. One thread makes it independent of their number, and leaves the
     # cores to the sweep (OpenBLAS threads spin between calls).
-    with one_blas_thread:
+    with one_blas_thread, closed_on_error(None if M is given_by_user else M):
         sweep = open_sweep(M, backend)
         unit, scale, largest, clip = _sizes(M)
         given = not (isinstance(start, str) and start == "svd")

@@ -7,7 +7,7 @@ memory; then bucket after bucket is sorted and appended. Every entry is written 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..observed import ObservedMatrix
-from .store import Writer
+from .reading import through
+from .store import Side, Writer
 
-__all__ = ["Chunk", "append_columns", "sort_into"]
+__all__ = ["Chunk", "Told", "append_columns", "sort_into", "turn"]
 
 Chunk = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # rows, columns, values
+Told = Callable[[str, int, int], object]  # what is done, how much of it, of how much
 WORK = 6  # times its bytes: what sorting a bucket takes
 BLOCK = 4_000_000  # entries that have a checksum together, about
+PER_ENTRY = 256  # bytes of memory for each entry of a chunk that is turned: a quarter of it, beside what else there is
 MOST_BUCKETS = 512  # files open at a time
 
 
@@ -111,3 +114,31 @@ def _append_bucket(writer: Writer, dealt: NDArray[Any], first: int, end: int) ->
     except ValueError as error:
         raise ValueError(f"among the columns {first} to {end - 1} (counted there from 0): {error}") from error
     append_columns(writer, M)
+
+
+def turn(folder: Path, side: str, memory: int, told: Told) -> None:
+    """The other side of a matrix on disk: the same entries, sorted by the other lines."""
+    have = Side.open(folder / side)
+    m, n = have.shape
+    pieces = have.ranges(max(1, memory // PER_ENTRY))
+    parts = [slice(int(have.indptr[first]), int(have.indptr[end])) for first, end in pieces]
+    counts = np.zeros(m, np.int64)
+    for part in through([have.rows], parts):
+        counts += np.bincount(have.rows[part], minlength=m)
+
+    def chunks() -> Iterator[Chunk]:
+        for (first, end), part in zip(pieces, through([have.rows, have.values], parts), strict=True):
+            columns = np.repeat(np.arange(first, end, dtype=np.int32), np.diff(have.indptr[first : end + 1]))
+            yield columns, have.rows[part], have.values[part]
+
+    other = folder / ("columns" if side == "rows" else "rows")
+    sort_into(
+        other,
+        (n, m),
+        counts,
+        chunks(),
+        have.values.dtype,
+        memory=memory // 2,
+        source=have.source,
+        told=lambda done, of: told("sorting", done, of),
+    )

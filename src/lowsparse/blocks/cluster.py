@@ -12,7 +12,7 @@ from __future__ import annotations
 import secrets
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -136,7 +136,7 @@ def save(piece: WorkerPiece, to: Saved) -> None:
         np.savez(file, **numbers)
 
 
-def run(piece: WorkerPiece, what: Pass, formulas: tuple[Formula, ...]) -> Any:
+def run(piece: WorkerPiece, what: Pass | Saved, formulas: tuple[Formula, ...]) -> Any:
     """One pass over a piece."""
     return what(piece, formulas)
 
@@ -205,9 +205,9 @@ class ClusterMatrix(Facts):
             partial(read_piece, folder, stored.name), numbers, *zip(*self.ranges, strict=True), pure=False
         )
 
-    def _sent(self, what: Pass, formulas: tuple[Formula, ...]) -> list[Any]:
+    def _sent(self, what: Pass | Saved, formulas: tuple[Formula, ...]) -> list[Any]:
         """A task for each piece."""
-        sent = what
+        sent: Any = what
         if len(self.pieces) > FEW:
             sent = self.client.scatter(what, broadcast=True, hash=False)
         own = [tuple(formula.cut(slice(*columns)) for formula in formulas) for columns in self.ranges]
@@ -217,7 +217,7 @@ class ClusterMatrix(Facts):
         return found
 
     def _passed(
-        self, what: Pass, formulas: tuple[Formula, ...], join: Callable[[list[Any]], list[Any]] = list
+        self, what: Pass | Saved, formulas: tuple[Formula, ...], join: Callable[[list[Any]], list[Any]] = list
     ) -> list[Any]:
         """What a pass gives for every piece, joined on the workers; pieces that are behind catch up before."""
         while True:
@@ -245,7 +245,7 @@ class ClusterMatrix(Facts):
         gone, self._gone = tuple(self._gone), []
         return Pass(function, reads, written, forgets=gone)
 
-    def _remember(self, what: Pass, formulas: tuple[Formula, ...]) -> None:
+    def _remember(self, what: Pass | Saved, formulas: tuple[Formula, ...]) -> None:
         """Keep a pass that wrote something, as long as that is needed."""
         if not (what.writes or what.keeps):
             return
@@ -352,6 +352,34 @@ class ClusterMatrix(Facts):
     def _forget(self, name: str) -> None:
         self.kept.pop(name, None)
         self._gone.append(name)
+
+    def each(self, function: Callable[..., Any], *formulas: Formula) -> Iterator[Any]:
+        """As `over`, one piece after the other: what it gives for one need not be in memory with the next."""
+        what = self._asked(function, formulas, ())
+        sent = self._sent(what, formulas)
+        for k in range(len(sent)):
+            try:
+                found = sent[k].result()
+            except BehindError as error:
+                error.__traceback__ = None
+                self._catch_up()
+                sent[k:] = self._sent(what, formulas)[k:]
+                found = sent[k].result()
+            sent[k] = None
+            yield found
+
+    def keep(self, parts: Iterable[NDArray[Any]], dtype: Any) -> Entries:
+        """Numbers that come piece by piece, kept on the workers; by files, for pieces that are read anew."""
+        held = Held(secrets.token_hex(8))
+        saved = Saved(str(self.stored.folder.resolve() / f".kept-{held.name}"), {held.name: 0})
+        self._files += [saved.path(number) for number in range(len(self.pieces))]
+        for number, part in enumerate(parts):
+            numbers: dict[str, Any] = {held.name: np.asarray(part, dtype)}
+            np.savez(saved.path(number), **numbers)
+        self._passed(saved, ())
+        self._remember(saved, ())
+        weakref.finalize(held, self._forget, held.name)
+        return Entries(self, held)
 
     def fingerprint(self) -> str:
         """As of the matrix on disk."""

@@ -10,7 +10,7 @@ sent to whoever has the piece.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -202,6 +202,14 @@ class Home(Protocol):
         """Keep what a formula gives where the pieces are."""
         ...
 
+    def each(self, function: Callable[..., Any], *formulas: Formula) -> Iterator[Any]:
+        """As `over`, one piece after the other: what it gives for one need not be in memory with the next."""
+        ...
+
+    def keep(self, parts: Iterable[NDArray[Any]], dtype: Any) -> Entries:
+        """Numbers that come piece by piece, kept where the pieces are."""
+        ...
+
     def firsts(self) -> NDArray[np.int64]:
         """The places of the first entries of the pieces, and nnz."""
         ...
@@ -277,6 +285,10 @@ class Entries(NDArrayOperatorsMixin):
     def hold(self) -> Entries:
         """The numbers, kept for later where the pieces are."""
         return self.home.hold(self)
+
+    def parts(self) -> Iterator[NDArray[Any]]:
+        """The numbers, piece by piece."""
+        return self.home.each(_Of(_copied), self.formula)
 
     def min(self) -> Any:
         """The smallest."""

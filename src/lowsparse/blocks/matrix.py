@@ -10,7 +10,7 @@ import hashlib
 import os
 import secrets
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
@@ -25,12 +25,12 @@ from .entries import Entries, Formula, Held, Rows, Values
 from .merge import merge, tree
 from .reading import through
 from .scratch import Scratch
+from .sizes import MEMORY, bytes_of
 from .sources import Told, make, turn
 from .store import Side
 
 __all__ = ["StoredMatrix", "StoredPiece"]
 
-MEMORY = 1 << 30  # bytes, if nothing is said
 WORK = 125  # bytes for each entry of a piece: two pieces, what is held of them, and what is computed
 LARGEST_SKETCH = 60  # bytes for each entry that is taken out of it to learn from
 
@@ -96,7 +96,7 @@ class StoredMatrix(Facts):
     folder
         With the side `columns`; `rows`, the transposed matrix, is added when it is needed.
     memory
-        Bytes that a solve may take, all in all.
+        What a solve may take, all in all: bytes, or a text such as "1GB".
 
     Examples
     --------
@@ -111,7 +111,8 @@ class StoredMatrix(Facts):
 
     backend = "outofcore"
 
-    def __init__(self, folder: str | os.PathLike[str], *, memory: int = MEMORY, side: str = "columns") -> None:
+    def __init__(self, folder: str | os.PathLike[str], *, memory: int | str = MEMORY, side: str = "columns") -> None:
+        memory = bytes_of(memory) if isinstance(memory, str) else memory
         self.folder, self.memory, self.name = Path(folder), memory, side
         self.side = Side.open(self.folder / side)
         self.shape, self.nnz = self.side.shape, self.side.nnz
@@ -131,7 +132,7 @@ class StoredMatrix(Facts):
         row: str | None = None,
         col: str | None = None,
         value: str | None = None,
-        memory: int = MEMORY,
+        memory: int | str = MEMORY,
         told: Told | None = None,
     ) -> StoredMatrix:
         """Put a source on disk, in bounded memory, unless it is there already.
@@ -140,17 +141,18 @@ class StoredMatrix(Facts):
         ----------
         source
             An array with two dimensions, NaN where nothing is known (Dask, Zarr, a NumPy memory map, the path of an
-            `.npy` file); a Parquet file or a folder of them with records; a list of `.npz` files with sparse matrices,
-            side by side; an `ObservedMatrix`.
+            `.npy` file or of a Zarr array); a Parquet file or a folder of them with records; a list of `.npz` files
+            with sparse matrices, side by side; a video, as a path or as `lowsparse.video.Frames`; an `ObservedMatrix`.
         folder
             Where to put it.
         row, col, value
             The columns of records.
         memory
-            Bytes that this, and a solve afterwards, may take.
+            What this, and a solve afterwards, may take: bytes, or a text such as "1GB".
         told
             Called with what is being done, how much of it is done, and of how much.
         """
+        memory = bytes_of(memory) if isinstance(memory, str) else memory
         make(source, Path(folder), memory=memory, row=row, col=col, value=value, told=told)
         return cls(folder, memory=memory)
 
@@ -284,6 +286,19 @@ class StoredMatrix(Facts):
                 self.kept[held.name] = Scratch(self.folder, self._parts, found.dtype)
                 weakref.finalize(held, self.kept.pop, held.name, None)
             self.kept[held.name].write(piece.number, found)
+        return Entries(self, held)
+
+    def each(self, function: Callable[..., Any], *formulas: Formula) -> Iterator[Any]:
+        """As `over`, one piece after the other: what it gives for one need not be in memory with the next."""
+        return self._one_by_one(function, formulas)
+
+    def keep(self, parts: Iterable[NDArray[Any]], dtype: Any) -> Entries:
+        """Numbers that come piece by piece, kept as those of `hold` are."""
+        held = Held(secrets.token_hex(8))
+        scratch = self.kept[held.name] = Scratch(self.folder, self._parts, dtype)
+        weakref.finalize(held, self.kept.pop, held.name, None)
+        for number, part in enumerate(parts):
+            scratch.write(number, np.ascontiguousarray(part, dtype))
         return Entries(self, held)
 
     def fingerprint(self) -> str:

@@ -2,73 +2,111 @@
 
 from __future__ import annotations
 
-import re
+import os
+import shutil
+import sys
 import tempfile
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ..observed import ObservedMatrix
 from ..sweeps import native
-from .matrix import MEMORY, StoredMatrix
+from .matrix import StoredMatrix
+from .sizes import bytes_of
+from .sources import is_store
 
-__all__ = ["IN_PIECES", "bytes_of", "check_in_pieces", "placed"]
+__all__ = ["IN_PIECES", "bytes_of", "check_in_pieces", "closed_on_error", "is_chunked", "placed"]
 
-IN_PIECES = ("amanpg", "amanpgc", "irls", "ladder", "lmafit", "manpg", "manpgc", "rmc", "subgm")  # methods
-UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
-
-
-def bytes_of(memory: int | str | None) -> int:
-    """A size in bytes: a number, or a text such as "1GB" or "512MiB".
-
-    >>> bytes_of("1.5 GB"), bytes_of(2_000_000), bytes_of("64MiB")
-    (1500000000, 2000000, 67108864)
-    """
-    if memory is None:
-        return MEMORY
-    if isinstance(memory, str):
-        found = re.fullmatch(r"\s*([0-9.]+)\s*([kmgt]?i?)b?\s*", memory.lower())
-        if found is None or found[1].count(".") > 1 or found[1] == ".":
-            raise ValueError(f"memory must be a number of bytes or a text such as '1GB', not {memory!r}")
-        memory = int(float(found[1]) * UNITS[found[2]])
-    if isinstance(memory, bool) or memory < 2**20:
-        raise ValueError(f"memory must be 1 MB or more, not {memory!r}")
-    return int(memory)
+IN_PIECES = ("amanpg", "amanpgc", "irls", "ladder", "lmafit", "manpg", "manpgc", "rmc", "schatten", "subgm")  # methods
+_CLOSING: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # what closes the cluster of a matrix
 
 
-def check_in_pieces(method: str, checkpoint: Any, resume: Any) -> None:
-    """Raise unless a method runs over data in pieces, without a checkpoint.
+def check_in_pieces(method: str) -> None:
+    """Raise unless a method runs over data in pieces.
 
-    >>> check_in_pieces("pcp", None, None)  # doctest: +ELLIPSIS
+    >>> check_in_pieces("pcp")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ValueError: pcp needs the data in memory; on disk and on a cluster run amanpg, ...
     """
     if method not in IN_PIECES:
         raise ValueError(f"{method} needs the data in memory; on disk and on a cluster run {', '.join(IN_PIECES)}")
-    if checkpoint is not None or resume is not None:
-        raise ValueError("checkpoints are for data in memory")
 
 
 def placed(M: Any, backend: str, *, memory: int | str | None = None, client: Any = None) -> Any:
-    """The data where the backend wants it; on disk in a temporary folder that goes with it, if it is not there yet."""
+    """The data where the backend wants it; on disk in a temporary folder that goes with it, if it is not there yet.
+
+    With "auto", what is not in memory stays out of it: paths, Zarr arrays and Dask arrays are solved from disk, and
+    Dask arrays on the current cluster, if there is one.
+    """
+    if is_store(M):
+        M = StoredMatrix(M, memory=bytes_of(memory))
+    if backend == "auto":
+        backend = "dask" if client is not None else _usual(M)
     if client is not None and backend != "dask":
         raise ValueError(f"a client is for backend='dask', not {backend!r}")
     in_pieces = hasattr(M, "backend")
     if backend not in ("outofcore", "dask"):
         if memory is not None and not in_pieces:
             raise ValueError(f"memory is for backend='outofcore' and 'dask', not {backend!r}")
+        if isinstance(M, str | os.PathLike):
+            raise ValueError(f"{os.fspath(M)} is a path, which is solved from disk: leave the backend out")
         return M if in_pieces else ObservedMatrix.from_any(M)
     if not in_pieces:
-        folder = tempfile.TemporaryDirectory(prefix="lowsparse-", ignore_cleanup_errors=True)
-        M = StoredMatrix.build(_array(M), folder.name, memory=bytes_of(memory))
-        weakref.finalize(M, folder.cleanup)
+        M = _put_on_disk(_source(M), bytes_of(memory))
     elif memory is not None and isinstance(M, StoredMatrix):
         M = M.within(bytes_of(memory))
     return _on_cluster(M, client) if backend == "dask" and isinstance(M, StoredMatrix) else M
 
 
-def _array(M: Any) -> Any:
-    """Arrays in chunks are taken as they are; what is in memory is checked there."""
-    return M if hasattr(M, "chunks") or isinstance(M, str | list) else ObservedMatrix.from_any(M)
+def _put_on_disk(source: Any, memory: int) -> StoredMatrix:
+    """In a temporary folder that goes with it."""
+    folder = tempfile.mkdtemp(prefix="lowsparse-")
+    try:
+        stored = StoredMatrix.build(source, folder, memory=memory)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    weakref.finalize(stored, shutil.rmtree, folder, ignore_errors=True)
+    return stored
+
+
+def _usual(M: Any) -> str:
+    """The backend for what is not in memory; "auto" for what is."""
+    if hasattr(M, "__dask_graph__"):
+        return "outofcore" if _current_client() is None else "dask"
+    return "outofcore" if isinstance(M, str | os.PathLike) or is_chunked(M) or _are_paths(M) else "auto"
+
+
+def is_chunked(M: Any) -> bool:
+    """Whether it is a Dask or Zarr array.
+
+    >>> is_chunked([[1.0]])
+    False
+    """
+    return hasattr(M, "chunks") and type(M).__module__.partition(".")[0] in ("dask", "zarr")
+
+
+def _are_paths(M: Any) -> bool:
+    return isinstance(M, list) and bool(M) and all(isinstance(one, str | os.PathLike) for one in M)
+
+
+def _source(M: Any) -> Any:
+    """What is not in memory is read as it is written to disk; what is in memory is checked there."""
+    from_disk = isinstance(M, str | os.PathLike) or is_chunked(M) or _are_paths(M)
+    return M if from_disk else ObservedMatrix.from_any(M)
+
+
+def _current_client() -> Any:
+    """Of Dask, if its library is in use and there is one."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return None
+    try:
+        return distributed.get_client()
+    except ValueError:
+        return None
 
 
 def _on_cluster(M: StoredMatrix, client: Any) -> Any:
@@ -78,20 +116,44 @@ def _on_cluster(M: StoredMatrix, client: Any) -> Any:
         raise ImportError("backend='dask' needs Dask: python -m pip install 'lowsparse[dask]'") from error
     from .cluster import ClusterMatrix
 
+    if client is not None and not hasattr(client, "submit"):
+        raise TypeError(f"client must be a dask.distributed.Client, such as Client('tcp://...'), not {client!r}")
     own = None
+    client = client or _current_client()
     if client is None:
-        try:
-            client = distributed.get_client()
-        except ValueError:  # there is none
-            # one worker in this process: its threads are the compiled core's, and nothing has to be copied
-            own = client = distributed.Client(  # type: ignore[no-untyped-call]
-                processes=False,
-                n_workers=1,
-                threads_per_worker=native.num_threads(),
-                direct_to_workers=True,
-                dashboard_address=":0",
-            )
+        # one worker in this process: its threads are the compiled core's, and nothing has to be copied
+        own = client = distributed.Client(  # type: ignore[no-untyped-call]
+            processes=False,
+            n_workers=1,
+            threads_per_worker=native.num_threads(),
+            direct_to_workers=True,
+            dashboard_address=":0",
+        )
+    _check_seen(M, client)
     there = ClusterMatrix(M, client)
     if own is not None:
-        weakref.finalize(there, own.close)
+        _CLOSING[there] = weakref.finalize(there, own.close)
     return there
+
+
+def _check_seen(M: StoredMatrix, client: Any) -> None:
+    """Raise unless all workers see the folder of the matrix."""
+    folder = str(M.folder.resolve())
+    blind = [worker for worker, sees in client.run(os.path.isdir, folder).items() if not sees]
+    if blind:
+        raise ValueError(
+            f"{len(blind)} workers do not see {folder}, the first is {blind[0]}: put the matrix on a disk that they "
+            "share, StoredMatrix.build(data, folder), or set TMPDIR to a folder there"
+        )
+
+
+@contextmanager
+def closed_on_error(M: Any) -> Iterator[None]:
+    """A cluster that was started for this matrix alone is closed at once if the block fails, as on Ctrl-C."""
+    try:
+        yield
+    except BaseException:
+        close = None if M is None else _CLOSING.get(M)
+        if close is not None:
+            close()
+        raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,20 +13,24 @@ import numpy as np
 import typer
 
 from .. import report
+from ..blocks.sizes import bytes_of
 from ..imputation import Imputation
 from ..lines import EFFICIENT
+from ..lowrank import LowRank
 from ..scale import LARGEST
 from ..tables import Completed, Table, read_table, write_table
 from ..tables.columns import NoNumbersError
 from ..tables.labels import shown
 from ..tables.read import ARRAYS, TEXT, ending_of
+from ..tables.stream import LargeTable
 from ..tables.write import write_columns
 from ..wording import counted, duration, number, percent
 from .again import command_again
 from .failure import advise, fail, require
 from .folder import output_folder
+from .large import LargeRecords, connected, kept_store
 from .output import Force, Json, Quiet, Voice
-from .progress import step
+from .progress import Step, step
 from .text import columns as aligned
 from .text import paragraph, width
 
@@ -55,7 +59,8 @@ def complete(
         Path,
         typer.Argument(
             metavar="FILE",
-            help="A table: .csv or .tsv (also .gz), .parquet, .arrow, .feather, .npy, .npz, .mtx or .mat.",
+            help="A table: .csv or .tsv (also .gz), .parquet, .arrow, .feather, .npy, .npz, .mtx or .mat; "
+            "or a folder of .parquet files with records.",
             show_default=False,
         ),
     ],
@@ -83,6 +88,20 @@ def complete(
     every: Annotated[
         bool, typer.Option("--all", help="Records: write all pairs of labels, not only those in the file.")
     ] = False,
+    memory: Annotated[
+        str | None,
+        typer.Option(help="Records in .parquet, larger than memory: solve from disk within this much, such as 1GB."),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(help="Records in .parquet: solve on the Dask cluster whose scheduler is there, tcp://..."),
+    ] = None,
+    store: Annotated[
+        Path | None,
+        typer.Option(
+            help="Records from disk: folder for the matrix, kept and used again. [default: beside OUT, and removed]"
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of the choice of entries that are kept aside.")] = 0,
     force: Force = False,
     json: Json = False,
@@ -98,6 +117,7 @@ def complete(
       lowsparse complete air.csv
       lowsparse complete air.csv --clean --out clean.parquet
       lowsparse complete stars.parquet --row user --col film --value stars
+      lowsparse complete ratings/ --row user --col film --value stars --memory 1GB --store /scratch/ratings
 
     What was given comes back as it was; only --clean replaces gross errors. What is filled is not rounded, so whole
     numbers become decimal ones. Rows and columns without any value stay empty: nothing is known of them. Further
@@ -105,13 +125,23 @@ def complete(
 
     Beside OUT stand OUT-outliers, a table of the gross errors (row, column, value, what was expected, and how many
     standard deviations lie between), and OUT-report.html, to look at. All three are there in the end, or none.
+
+    A folder of .parquet files, or --memory or --cluster, means records larger than memory: they are put on disk as a
+    matrix once, solved from there or by the workers of the cluster, which must see --store, and read again as they are
+    completed. OUT is .parquet then; gross errors are listed in the order of the records.
     """
     voice = Voice(quiet=quiet, json=json)
     largest = _rank(rank)
     require(seed >= 0, f"--seed must be 0 or more, not {seed}")
-    ending = ending_of(file)
+    large = memory is not None or cluster is not None or file.is_dir()
+    require(large or store is None, "--store is for records from disk: give --memory or --cluster, or a folder")
+    ending = ".parquet" if large else ending_of(file)
     _check_columns(ending, row, col, value, every)
+    if large:
+        _check_large(file, out, value, every, cluster, store)
     require(not label or (ending not in ARRAYS and value is None), "--label is for wide tables in files of columns")
+    if out is None and file.is_dir():
+        out = file.resolve().with_name(f"{file.resolve().name}-completed.parquet")
     out = out or _stem(file).with_name(f"{_stem(file).name}-completed{_ending(file)}")
     names = _names(out)
     for name in names:
@@ -119,24 +149,42 @@ def complete(
             fail(f"{out.with_name(name)} is the table itself: choose another --out")
     seconds: dict[str, float] = {}
     small = "leave out rows or columns, or store numbers of 4 bytes in .parquet or .npy"
-    with advise(memory=small), output_folder(out.parent, names, force=force) as folder:
-        with _timed(seconds, voice, "reading"):
-            table = _read(file, ending, row, col, value, label)
-            _check_size(table, file, every)
-            _check_range(table, file)
-            voice.say(f"{file}: {_told(table)}")
+    with advise(memory=small), output_folder(out.parent, names, force=force) as folder, ExitStack() as during:
+        if large:
+            client, at = during.enter_context(connected(cluster)), during.enter_context(kept_store(store, folder))
+            records = LargeRecords(file, (str(row), str(col), str(value)), at, bytes_of(memory), client)
+            with _timed(seconds, voice, "reading") as reading:
+                there = records.read(lambda what, done, of: _heard(reading, what, done, of))
+                _check_largest(there, file)
+                table: Table | LargeTable = there
+                voice.say(f"{file}: {_told(table)}")
+        else:
+            with _timed(seconds, voice, "reading"):
+                table = _read(file, ending, row, col, value, label)
+                _check_size(table, file, every)
+                _check_range(table, file)
+                voice.say(f"{file}: {_told(table)}")
         with _timed(seconds, voice, "solving", unit="iterations") as solving:
             model = Imputation.fit(table.M, largest, random_state=seed, callback=solving.watch)
-            done = Completed(table, model.lowrank(), replaced=model.result.flagged if clean else ())
+            fit = model.lowrank()
         with _timed(seconds, voice, "writing"):
-            write_table(folder / names[0], done, table, pairs="all" if every else None)
-            _write_outliers(folder / names[1], done, model)
-        facts = _facts(table, model, done, every=every, clean=clean)
+            if isinstance(table, Table):
+                done = Completed(table, fit, replaced=model.result.flagged if clean else ())
+                write_table(folder / names[0], done, table, pairs="all" if every else None)
+                _write_outliers(folder / names[1], done, model)
+                empty = done.left_empty(every=every)
+            else:
+                empty = records.write(folder / names[0], folder / names[1], table, model, fit, clean).left_empty
+        facts = _facts(table, model, empty, every=every, clean=clean)
         with _timed(seconds, voice, "reporting"):
-            _report(folder / names[2], file, done, model, facts, seconds)
-    paths = dict(zip(("completed", "outliers", "report"), (str(out.with_name(name)) for name in names), strict=True))
-    facts |= {"seconds": seconds} | paths
-    voice.result(facts, text=_summary(facts, table), brief=str(out))
+            shown = (
+                records.shown(table, model, fit) if isinstance(table, LargeTable) else _shown(table, fit, model, facts)
+            )
+            _report(folder / names[2], file, table, model, facts, seconds, shown)
+        paths = (str(out.with_name(name)) for name in names)
+        facts |= {"seconds": seconds} | dict(zip(("completed", "outliers", "report"), paths, strict=True))
+        summary = _summary(facts, table)
+    voice.result(facts, text=summary, brief=str(out))
 
 
 # ---------------------------------------------------------------------- what is asked for
@@ -155,6 +203,22 @@ def _check_columns(ending: str, row: str | None, col: str | None, value: str | N
     wide = not any(given) or given == alone
     require(wide or all(given), "records need --row, --col and --value, all three; a wide table needs none of them")
     require(not (wide and every), "--all is for records: give --row, --col and --value, or leave it out")
+
+
+def _check_large(
+    file: Path, out: Path | None, value: str | None, every: bool, cluster: str | None, store: Path | None
+) -> None:
+    """Leave unless these are records in Parquet files, to be written as such."""
+    parquet = file.is_dir() or file.suffix.lower() in (".parquet", ".pq")
+    require(parquet, f"{file}: --memory and --cluster are for records in .parquet, a file or a folder of them")
+    if value is None:
+        what = f"{file} is a folder" if file.is_dir() else "--memory and --cluster"
+        fail(f"{what}: that is for records in .parquet files, which need --row, --col and --value")
+    require(
+        not every, "--all is for tables in memory: leave it out, and append the pairs that you want without a value"
+    )
+    require(out is None or out.suffix.lower() == ".parquet", f"records from disk are written as .parquet, not {out}")
+    require(cluster is None or store is not None, "--cluster needs --store, a folder that all workers see")
 
 
 def _stem(path: Path) -> Path:
@@ -221,6 +285,19 @@ def _check_size(table: Table, file: Path, every: bool) -> None:
         )
 
 
+def _check_largest(table: LargeTable, file: Path) -> None:
+    """A number whose powers overflow stands for something else."""
+    largest = float(np.abs(table.M.values).max())
+    if largest > LARGEST:
+        fail(f"{file}: {largest:.3g} is among the values, too large to compute with: leave it empty if it is missing")
+
+
+def _heard(step: Step, what: str, done: int, of: int) -> None:
+    """How far the matrix on disk is."""
+    step.total = of
+    step.reach(done, what)
+
+
 def _check_range(table: Table, file: Path) -> None:
     """A number whose powers overflow, as it is or in units of the usual size, stands for something else."""
     sizes = np.abs(table.M.values)
@@ -254,10 +331,9 @@ def _write_outliers(path: Path, done: Completed, model: Imputation) -> None:
     write_columns(path, listed, table.layout)
 
 
-def _facts(table: Table, model: Imputation, done: Completed, *, every: bool, clean: bool) -> dict[str, Any]:
+def _facts(table: Table | LargeTable, model: Imputation, empty: int, *, every: bool, clean: bool) -> dict[str, Any]:
     m, n = table.M.shape
-    cells = m * n if every or table.places is None else table.places[0].size
-    empty = done.left_empty(every=every)
+    cells = m * n if every or table.n_records is None else table.n_records
     flagged = int(model.result.flagged.size)
     return {
         "shape": (m, n),
@@ -274,15 +350,29 @@ def _facts(table: Table, model: Imputation, done: Completed, *, every: bool, cle
     }
 
 
+def _shown(table: Table, fit: LowRank, model: Imputation, facts: dict[str, Any]) -> report.TableView:
+    return report.TableView.of(
+        model.result,
+        given=table.M,
+        fit=fit,
+        row_labels=table.rows,
+        column_labels=table.columns,
+        by_column=table.places is None,
+        panes=OF_RECORDS if table.places is not None else report.PANES if facts["replaced"] else AS_THEY_ARE,
+        sure=_sureness(model),
+    )
+
+
 def _report(
     path: Path,
     file: Path,
-    completed: Completed,
+    table: Table | LargeTable,
     model: Imputation,
     facts: dict[str, Any],
     seconds: dict[str, float],
+    shown: report.TableView,
 ) -> None:
-    table, result = completed.table, model.result
+    result = model.result
     share = percent(facts["flagged"] / facts["observed"])
     done = "replaced by what they should be" if facts["replaced"] else "left as they are"
     run = report.Run(
@@ -304,17 +394,7 @@ def _report(
         timings=dict(seconds),
         trace=result.trace,
         remarks=_trust(table, model),
-        notes=_notes(facts, table),
-    )
-    shown = report.TableView.of(
-        result,
-        given=table.M,
-        fit=completed.fit,
-        row_labels=table.rows,
-        column_labels=table.columns,
-        by_column=table.places is None,
-        panes=OF_RECORDS if table.places is not None else report.PANES if facts["replaced"] else AS_THEY_ARE,
-        sure=_sureness(model),
+        notes=[*_notes(facts, table), *_cut(table, shown)],
     )
     report.table_report(path, run, shown, reading=READING)
 
@@ -322,13 +402,19 @@ def _report(
 # ---------------------------------------------------------------------- what is said
 
 
-def _told(table: Table) -> str:
+def _cut(table: Table | LargeTable, shown: report.TableView) -> list[str]:
+    """That the report shows some of the columns, if it does."""
+    here, all_of_them = shown.heat.shape[1], table.M.shape[1]
+    return [f"The pictures and lists show {here:,} of {all_of_them:,} columns."] if here < all_of_them else []
+
+
+def _told(table: Table | LargeTable) -> str:
     m, n = table.M.shape
-    records = "" if table.places is None else f" in {counted(table.places[0].size, 'record')}"
+    records = "" if table.n_records is None else f" in {counted(table.n_records, 'record')}"
     return f"{counted(m, 'row')} x {counted(n, 'column')}, {counted(table.M.nnz, 'value')}{records}"
 
 
-def _trust(table: Table, model: Imputation) -> list[report.Remark]:
+def _trust(table: Table | LargeTable, model: Imputation) -> list[report.Remark]:
     """How well the entries determine what was filled, for somebody who does not know the method."""
     M, result = table.M, model.result
     if model.converged and not result.converged:
@@ -354,22 +440,22 @@ def _trust(table: Table, model: Imputation) -> list[report.Remark]:
     return said
 
 
-def _notes(facts: dict[str, Any], table: Table) -> list[str]:
+def _notes(facts: dict[str, Any], table: Table | LargeTable) -> list[str]:
     """What the user should know before relying on it."""
     notes = []
     lines = {"row": facts["empty_rows"], "column": facts["empty_columns"]}
     if facts["left_empty"]:
         told = " and ".join(counted(count, name) for name, count in lines.items() if count)
-        cells = counted(facts["left_empty"], "cell" if table.places is None else "record")
+        cells = counted(facts["left_empty"], "cell" if table.n_records is None else "record")
         notes.append(f"No value at all in {told}: {cells} left empty.")
-    if not table.missing and table.places is None:
+    if not table.missing and table.n_records is None:
         notes.append("There was no hole. If these are records, say so: --row, --col and --value.")
     if not facts["converged"]:
         notes.append("The method has not met its own test: do not rely on what was filled.")
     return notes
 
 
-def _summary(facts: dict[str, Any], table: Table) -> str:
+def _summary(facts: dict[str, Any], table: Table | LargeTable) -> str:
     spent = ", ".join(f"{name} {duration(time)}" for name, time in facts["seconds"].items())
     rows = [
         ["filled", f"{facts['filled']:,}"],

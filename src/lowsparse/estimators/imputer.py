@@ -13,6 +13,7 @@ from sklearn.impute import MissingIndicator
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from ..imputation import Imputation
+from .large import by_chunks, in_pieces, is_large, is_lazy, learnt_from, light
 from .samples import SampleTransformer, as_they_came, observed, read, require_choice, seed
 
 __all__ = ["RobustImputer"]
@@ -41,8 +42,8 @@ class RobustImputer(SampleTransformer):
         Keep features of which nothing was observed in `fit`, filled with 0; else they are left out.
     absent : "missing" or "zero"
         What a scipy.sparse matrix does not store is unknown, or zero. What comes back is dense.
-    max_iter, backend
-        As in `lowsparse.solve`.
+    max_iter, backend, memory
+        As in `lowsparse.solve`. With backend "dask" the current client is used.
     random_state : int, Generator, RandomState or None
         Of the entries kept aside. The same data and seed give the same bits.
 
@@ -80,6 +81,7 @@ class RobustImputer(SampleTransformer):
         absent: str = "missing",
         max_iter: int = 500,
         backend: str = "auto",
+        memory: int | str | None = None,
         random_state: Any = 0,
     ) -> None:
         self.rank = rank
@@ -90,6 +92,7 @@ class RobustImputer(SampleTransformer):
         self.absent = absent
         self.max_iter = max_iter
         self.backend = backend
+        self.memory = memory
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -98,11 +101,15 @@ class RobustImputer(SampleTransformer):
         Parameters
         ----------
         X : n_samples x n_features
-            NumPy (NaN is missing), masked arrays, data frames, scipy.sparse, an `ObservedMatrix`, tensors.
+            NumPy (NaN is missing), masked arrays, data frames, scipy.sparse, an `ObservedMatrix`, tensors. Larger than
+            memory: a Dask or Zarr array, or a `StoredMatrix`; it is solved from disk, or on the current Dask cluster.
         y
             Not used.
         """
-        self._learn(X)
+        if is_large(X):
+            self._learn_large(X)
+        else:
+            self._learn(X)
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
@@ -119,6 +126,10 @@ class RobustImputer(SampleTransformer):
         -------
         As `transform`.
         """
+        if is_large(X):
+            self._learn_large(X)
+            fitted = self.model_.lowrank(self.backend)
+            return self._by_chunks(_Fitted(self._alone, fitted.V), X, fitted.U)
         samples = self._learn(X)
         return self._fill(X, samples, self.model_.lowrank(self.backend).to_dense())
 
@@ -132,9 +143,12 @@ class RobustImputer(SampleTransformer):
 
         Returns
         -------
-        n_samples x n_features (less the empty ones, with indicators if asked for), in the kind of container X is.
+        n_samples x n_features (less the empty ones, with indicators if asked for), in the kind of container X is; of a
+        Dask array, a Dask array.
         """
         check_is_fitted(self)
+        if is_large(X):
+            return self._by_chunks(self._alone.transform, X)
         samples = self._read(X, reset=False)
         return self._fill(X, samples, self._predict(samples))
 
@@ -168,37 +182,70 @@ class RobustImputer(SampleTransformer):
     def _read(self, X: Any, *, reset: bool) -> Any:
         return read(self, X, reset=reset, absent=self.absent, missing_values=self.missing_values)
 
-    def _learn(self, X: Any) -> Any:
-        """Fit, and return the samples as they were read."""
+    def _check(self) -> None:
         require_choice("absent", self.absent, ("missing", "zero"))
         for name in ("clean", "add_indicator", "keep_empty_features"):
             require_choice(name, getattr(self, name), (True, False))
+
+    def _learn(self, X: Any) -> Any:
+        """Fit, and return the samples as they were read."""
+        self._check()
         samples = self._read(X, reset=True)
         M = observed(samples)
         if M is None:
             raise ValueError("X has no observed entry: there is nothing to learn from")
         if self.add_indicator:
             self.indicator_ = MissingIndicator(error_on_new=False).fit(_dense(samples))
+        self._fit(M)
+        return samples
+
+    def _learn_large(self, X: Any) -> None:
+        """Fit samples that are not in memory."""
+        self._check()
+        M = learnt_from(self, X, reset=True, missing_values=self.missing_values)
+        if self.add_indicator:  # two samples that lack what these lack
+            holes = np.where(M.column_counts < M.shape[0], np.nan, 0.0)
+            self.indicator_ = MissingIndicator(error_on_new=False).fit(np.vstack([holes, np.zeros_like(holes)]))
+        self._fit(M)
+
+    def _fit(self, M: Any) -> None:
         self._kept = M.column_counts > 0
         if not self._kept.all() and not self.keep_empty_features:
             warnings.warn(
                 f"RobustImputer: {np.count_nonzero(~self._kept)} features have no observed entry and are left out; "
                 "keep_empty_features=True keeps them, filled with 0",
-                stacklevel=3,
+                stacklevel=4,
             )
         self.model_ = Imputation.fit(
-            M, self.rank, max_iter=self.max_iter, backend=self.backend, random_state=seed(self.random_state)
+            M,
+            self.rank,
+            max_iter=self.max_iter,
+            backend="auto" if in_pieces(M) else self.backend,
+            random_state=seed(self.random_state),
         )
+        self._prediction = self.model_.prediction
         self.rank_ = self.model_.rank
         result = self.model_.result
         self.n_iter_ = result.n_iter
         if not self.model_.converged:
-            warnings.warn(f"RobustImputer: {result.status.value}: {result.message}", ConvergenceWarning, stacklevel=3)
-        return samples
+            warnings.warn(f"RobustImputer: {result.status.value}: {result.message}", ConvergenceWarning, stacklevel=4)
+
+    @property
+    def _alone(self) -> Any:
+        """Without what it was learnt from."""
+        return light(self, "model_")
+
+    def _by_chunks(self, function: Any, X: Any, *beside: Any) -> Any:
+        if not is_lazy(X):
+            raise TypeError(
+                f"what {type(X).__name__} lacks cannot be filled lazily: give a Dask array, such as "
+                "dask.array.from_array(X), or use model_.lowrank()"
+            )
+        return by_chunks(function, X, len(self.get_feature_names_out()), *beside)
 
     def _predict(self, samples: Any) -> NDArray[np.float64]:
         """What the model says of each entry of samples, by the rest of their row."""
-        return self.model_.predict(observed(samples.T), samples.shape[0], self.backend)
+        return self._prediction.rows(observed(samples.T), samples.shape[0], self.backend)
 
     def _fill(self, X: Any, samples: Any, said: NDArray[np.float64]) -> Any:
         """The samples, with what the model says of what they lack; of features it knows nothing of, 0."""
@@ -218,7 +265,18 @@ class RobustImputer(SampleTransformer):
     def _outlying(self, given: NDArray[Any], fitted: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Which observed entries are gross errors."""
         with np.errstate(invalid="ignore"):
-            return (np.abs(given - fitted) > self.model_.tolerance) & self._kept
+            return np.asarray((np.abs(given - fitted) > self._prediction.tolerance) & self._kept)
+
+
+class _Fitted:
+    """Samples that were fitted, filled by their rows of the factor U and by V."""
+
+    def __init__(self, imputer: RobustImputer, V: NDArray[np.float64]) -> None:
+        self.imputer, self.V = imputer, V
+
+    def __call__(self, X: NDArray[Any], U: NDArray[np.float64]) -> Any:
+        samples = self.imputer._read(X, reset=False)
+        return self.imputer._fill(X, samples, U @ self.V)
 
 
 def _dense(samples: Any) -> NDArray[Any]:

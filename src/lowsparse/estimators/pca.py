@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
+from ..blocks.along import along_columns, by_columns, column_sums, rewritten, total
 from ..lines import WILD
 from ..lowrank import LowRank
 from ..observed import ObservedMatrix
@@ -17,7 +18,8 @@ from ..result import Result
 from ..scale import column_medians
 from ..solve import solve
 from ..solvers import Solver
-from ..sweeps import Float
+from ..sweeps import Float, open_sweep
+from .large import in_pieces, is_large, learnt_from
 from .samples import observed, read, require_choice, seed
 from .subspace import SubspaceTransformer, principal_axes
 
@@ -55,8 +57,8 @@ class RobustPCA(SubspaceTransformer):
         spatial median of the rows of a robust fit with one component more. Never the plain mean: an outlier would
         spread over the whole column of its feature.
     method : str or a solver of `lowsparse.solvers`
-    max_iter, tol, backend
-        As in `lowsparse.solve`.
+    max_iter, tol, backend, memory
+        As in `lowsparse.solve`. With backend "dask" the current client is used.
     max_rank : int, optional
         The largest rank to try if `n_components` is "auto".
     absent : "missing" or "zero"
@@ -79,7 +81,8 @@ class RobustPCA(SubspaceTransformer):
     noise_ : float
         The standard deviation of the inliers about the low-rank part.
     outliers_ : csr_array, n_samples x n_features
-        The gross errors of the training data: on observed entries only, non-zeros only.
+        The gross errors of the training data: on observed entries only, non-zeros only. Of samples that are not in
+        memory, a `StoredOutliers`.
     result_ : lowsparse.Result
         Of the centred data, with ``status``, ``message``, ``trace`` and ``diagnostics``.
     n_iter_, n_components_, n_features_in_, feature_names_in_
@@ -111,6 +114,7 @@ class RobustPCA(SubspaceTransformer):
         absent: str = "missing",
         warm_start: bool = False,
         backend: str = "auto",
+        memory: int | str | None = None,
         random_state: Any = 0,
     ) -> None:
         self.n_components = n_components
@@ -122,6 +126,7 @@ class RobustPCA(SubspaceTransformer):
         self.absent = absent
         self.warm_start = warm_start
         self.backend = backend
+        self.memory = memory
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -130,13 +135,19 @@ class RobustPCA(SubspaceTransformer):
         Parameters
         ----------
         X : n_samples x n_features
-            NumPy (NaN is missing), masked arrays, data frames, scipy.sparse, an `ObservedMatrix`, tensors.
+            NumPy (NaN is missing), masked arrays, data frames, scipy.sparse, an `ObservedMatrix`, tensors. Larger than
+            memory: a Dask or Zarr array, or a `StoredMatrix`; it is solved from disk, or on the current Dask cluster.
         y
             Not used.
         """
         require_choice("center", self.center, (None, "median", "robust"))
         require_choice("absent", self.absent, ("missing", "zero"))
-        samples = read(self, X, reset=not (self.warm_start and hasattr(self, "components_")), absent=self.absent)
+        first = not (self.warm_start and hasattr(self, "components_"))
+        if is_large(X):
+            samples = M = learnt_from(self, X, reset=first)
+        else:
+            samples = read(self, X, reset=first, absent=self.absent)
+            M = observed(samples)
         n, d = samples.shape
         rank = self.n_components
         if rank != "auto" and (
@@ -146,13 +157,12 @@ class RobustPCA(SubspaceTransformer):
                 f"n_components must be 'auto' or a whole number from 1 to min(n_samples, n_features), not {rank!r} "
                 f"with n_samples = {n} and n_features = {d}"
             )
-        M = observed(samples)
         if M is None:
             raise ValueError("X has no observed entry: there is nothing to learn from")
         start = self._last_fit(samples, rank) if self.warm_start else "svd"
         self.mean_ = None
         if self.center is not None:
-            self.mean_ = column_medians(M)
+            self.mean_ = by_columns(M, column_medians)
             if self.center == "robust":
                 self.mean_ += self._centre(_shifted(M, self.mean_), rank)
             M = _shifted(M, self.mean_)
@@ -167,7 +177,8 @@ class RobustPCA(SubspaceTransformer):
             method=self.method,
             max_iter=self.max_iter,
             tol=self.tol,
-            backend=self.backend,
+            backend="auto" if in_pieces(M) else self.backend,
+            memory=None if in_pieces(M) else self.memory,
             start=start,
             random_state=seed(self.random_state),
         )
@@ -176,7 +187,7 @@ class RobustPCA(SubspaceTransformer):
         """As a start: the components, and the scores these samples have on them."""
         if not hasattr(self, "components_") or rank != len(self.components_):
             return "svd"
-        scores = self._scores(self._centred(samples), samples.shape[0])
+        scores = np.asarray(self._transform_large(samples) if in_pieces(samples) else self.transform(samples))
         return LowRank(scores, self.components_) if np.linalg.matrix_rank(scores) == rank else "svd"
 
     def _centre(self, M: ObservedMatrix, rank: Any) -> Float:
@@ -194,8 +205,8 @@ class RobustPCA(SubspaceTransformer):
         scores, self.singular_values_, self.components_ = principal_axes(result.L)
         self.result_, self.n_iter_, self.noise_ = result, result.n_iter, result.noise
         self.n_components_ = len(self.components_)
-        self.outliers_ = sparse.csr_array(result.S)
-        magnitudes = np.abs(M.values[M.values != 0]).astype(np.float64)
+        self.outliers_ = result.S if in_pieces(M) else sparse.csr_array(result.S)
+        magnitudes = np.abs(M.values)[np.flatnonzero(M.values)].astype(np.float64)
         self._unit = float(np.median(magnitudes)) if magnitudes.size else 1.0
         self._largest = WILD * float(np.median(np.linalg.norm(scores, axis=1))) or np.inf
         self.explained_variance_ = np.var(scores, axis=0, ddof=min(1, len(scores) - 1))
@@ -205,13 +216,15 @@ class RobustPCA(SubspaceTransformer):
 
 def _shifted(M: ObservedMatrix, by: NDArray[np.float64]) -> ObservedMatrix:
     """M less a number for each column."""
-    return M.with_values((M.values - np.repeat(by, M.column_counts)).astype(M.dtype))
+    shifted: ObservedMatrix = rewritten(M, M.values - along_columns(M, by))
+    return shifted
 
 
 def _unexplained_variance(result: Result) -> float:
     """The mean squares of what L leaves of each feature's entries that are not outliers, summed over the features."""
-    M, good = result.M, ~result.is_outlier
-    column = M.columns_of_entries()[good]
-    e = M.values[good] - result.L.at(M.rows[good], column)
-    counts = np.bincount(column, minlength=M.shape[1])
-    return float(np.sum(np.bincount(column, weights=e**2, minlength=M.shape[1]) / np.maximum(counts, 1)))
+    M: Any = result.M
+    flagged: Any = result.flagged
+    e: Any = open_sweep(M, result.backend).residual(result.L.U, np.ascontiguousarray(result.L.V.T))
+    good = ~(flagged.mask if in_pieces(M) else result.is_outlier)
+    squares, counts = total(M, "||", column_sums, good * e * e, 1.0 * good)
+    return float(np.sum(squares / np.maximum(counts, 1)))

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from ..containers import recognised, rewrap, unwrap
 from ..observed import ObservedMatrix
+from .large import is_large
 
 __all__ = ["SampleTransformer", "as_they_came", "observed", "read", "require_choice", "seed"]
 
@@ -38,6 +39,10 @@ def read(
     With ``absent="zero"`` what a sparse matrix does not store is a zero that was observed. A number can stand for
     missing entries.
     """
+    if is_large(X):
+        raise TypeError(
+            f"{type(X).__name__}: the samples are not in memory, but this needs it; give some, X[:1000].compute()"
+        )
     known = X.to_scipy() if isinstance(X, ObservedMatrix) else unwrap(X) if recognised(X) else X
     if isinstance(known, np.ma.MaskedArray):
         known = np.ma.filled(known.astype(np.promote_types(known.dtype, np.float32)), np.nan)

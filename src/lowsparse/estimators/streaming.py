@@ -8,6 +8,7 @@ import numpy as np
 
 from ..streaming import Stream
 from ..sweeps import Float
+from .large import is_lazy
 from .samples import observed, read, require_choice
 from .subspace import SubspaceTransformer, signs
 
@@ -103,6 +104,10 @@ class StreamingRobustPCA(SubspaceTransformer):
 
     def _push(self, X: Any, *, begin: bool) -> Self:
         require_choice("absent", self.absent, ("missing", "zero"))
+        if is_lazy(X):  # chunk by chunk
+            for k in range(X.numblocks[0]):
+                self._push(np.asarray(X.blocks[k]), begin=begin and not k)
+            return self
         samples = read(self, X, reset=begin, absent=self.absent)
         n, d = samples.shape
         stream = self._new_stream(d) if begin else self.stream_

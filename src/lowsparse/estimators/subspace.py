@@ -16,6 +16,7 @@ from ..scale import OUTLIER, column_medians
 from ..start import generator
 from ..sweeps import Float
 from ..validation import bound_of, count_up_to
+from .large import by_chunks, by_samples, is_large, is_lazy, learnt_from, light
 from .samples import SampleTransformer, as_they_came, observed, read
 
 __all__ = ["SubspaceTransformer", "principal_axes", "signs"]
@@ -54,6 +55,7 @@ class SubspaceTransformer(ClassNamePrefixFeaturesOutMixin, SampleTransformer):
     noise_: float
     n_features_in_: int
     backend: str
+    memory: int | str | None = None
     absent: str
     _unit: float  # the usual size of an entry
     _largest: float  # length of scores that are believed though few entries bear them out
@@ -96,17 +98,30 @@ class SubspaceTransformer(ClassNamePrefixFeaturesOutMixin, SampleTransformer):
 
         Returns
         -------
-        n_samples x n_components, in the kind of container X is.
+        n_samples x n_components, in the kind of container X is; of a Dask array, a Dask array.
         """
         check_is_fitted(self)
+        if is_large(X):
+            return self._transform_large(X)
         samples = read(self, X, reset=False, absent=self.absent)
         scores = self._scores(self._centred(samples), samples.shape[0]).astype(samples.dtype, copy=False)
         return as_they_came(self, scores, X, self.get_feature_names_out())
 
+    def _transform_large(self, X: Any) -> Any:
+        """Of a Dask array lazily; of other samples that are not in memory, the scores are."""
+        if is_lazy(X):
+            return by_chunks(self._alone.transform, X, len(self.components_))
+        return by_samples(self._alone.transform, learnt_from(self, X, reset=False))
+
+    @property
+    def _alone(self) -> Any:
+        """Without what it was learnt from."""
+        return light(self, "result_", "outliers_")
+
     def inverse_transform(self, X: Any) -> Any:
         """The samples that have these scores: ``X @ components_``, and the mean if there is one."""
         check_is_fitted(self)
-        scores = np.asarray(X, dtype=self.components_.dtype)
+        scores = X if is_lazy(X) else np.asarray(X, dtype=self.components_.dtype)
         if scores.ndim != 2 or scores.shape[1] != len(self.components_):
             raise ValueError(
                 f"X must have a row for each sample and {len(self.components_)} columns, the number of components; "

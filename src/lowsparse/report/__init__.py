@@ -4,7 +4,7 @@ from .film import Filmstrip
 from .heat import HeatMap, heat_map
 from .page import Run
 from .player import video_report
-from .table import PANES, SUREST, Line, TableView, sureness, table_report
+from .table import PANES, SUREST, Line, Sureness, TableView, sureness, table_report
 from .words import Remark, in_words
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "Line",
     "Remark",
     "Run",
+    "Sureness",
     "TableView",
     "heat_map",
     "in_words",

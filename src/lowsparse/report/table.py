@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..diagnosis import counted
 from ..lowrank import LowRank
 from ..observed import ObservedMatrix
 from ..result import Result
@@ -21,7 +22,7 @@ from .heat import HeatMap, heat_map
 from .markup import Markup, element
 from .page import Run, card, columns, meters, pane, write
 
-__all__ = ["Line", "TableView", "sureness", "table_report"]
+__all__ = ["Line", "Sureness", "TableView", "sureness", "table_report"]
 
 Floats = NDArray[np.float64]
 Labels = Sequence[object] | NDArray[Any]
@@ -152,13 +153,36 @@ class TableView:
         )
 
 
-def sureness(result: Result, *, shrunk: bool = False) -> Floats:
-    """For each flagged entry, how many standard deviations it is from what it should have been.
+class Sureness:
+    """How many standard deviations entries are from what they should have been.
 
     A good entry differs from L by its noise and by the error of L. In the mean over a row with k entries that are no
     outliers the latter's variance is σ² r / k, and likewise for the column: |M - L| / (σ √(1 + r/k_i + r/k_j)). Where
     nothing but outliers determine a line, this is 0; unless L is `shrunk` by its method, and nearer to 0 the less a
     line has to say: then the error of L is no larger than L, as a rule, and r/k no larger than the mean of L² / σ².
+    """
+
+    def __init__(self, result: Result, *, shrunk: bool = False) -> None:
+        self.L, self.noise = result.L, result.noise
+        counts = result.M.row_counts, result.M.column_counts
+        wrong = counted(result.M, result.flagged)
+        self.good = [have - lost for have, lost in zip(counts, wrong, strict=True)]
+        m, n = result.M.shape
+        bounded = shrunk and result.noise
+        self.usual = result.L.norm() ** 2 / (m * n) / result.noise**2 if bounded else np.inf
+
+    def __call__(self, rows: Any, columns: Any, values: Any) -> Floats:
+        """Of entries in these rows and columns, with these values."""
+        apart = np.abs(np.asarray(values, np.float64) - self.L.at(rows, columns))
+        with np.errstate(divide="ignore"):
+            by_row, by_column = (self.L.rank / good[k] for good, k in zip(self.good, (rows, columns), strict=True))
+            spread = np.sqrt(1 + np.minimum(by_row, self.usual) + np.minimum(by_column, self.usual))
+            found = apart / (self.noise * spread) if self.noise else np.where(np.isinf(spread), 0.0, np.inf)
+        return np.asarray(found, dtype=np.float64)
+
+
+def sureness(result: Result, *, shrunk: bool = False) -> Floats:
+    """For each flagged entry of a matrix in memory, its `Sureness`.
 
     >>> import lowsparse as ls
     >>> problem = ls.datasets.synthetic(80, 70, rank=2, density=0.7, outliers=0.1, noise=0.1, random_state=1)
@@ -166,15 +190,7 @@ def sureness(result: Result, *, shrunk: bool = False) -> Floats:
     True
     """
     M, flagged = result.M, result.flagged
-    rows, columns = M.rows[flagged], M.columns_of_entries()[flagged]
-    good_in_row = M.row_counts - np.bincount(rows, minlength=M.shape[0])
-    good_in_column = M.column_counts - np.bincount(columns, minlength=M.shape[1])
-    apart = np.abs(M.values[flagged].astype(np.float64) - result.L.at(rows, columns))
-    usual = result.L.norm() ** 2 / (M.shape[0] * M.shape[1]) / result.noise**2 if shrunk and result.noise else np.inf
-    with np.errstate(divide="ignore"):
-        by_row, by_column = (result.L.rank / good for good in (good_in_row[rows], good_in_column[columns]))
-        spread = np.sqrt(1 + np.minimum(by_row, usual) + np.minimum(by_column, usual))
-        return np.asarray(apart / (result.noise * spread) if result.noise else np.where(np.isinf(spread), 0.0, np.inf))
+    return Sureness(result, shrunk=shrunk)(M.rows[flagged], M.columns_of_entries()[flagged], M.values[flagged])
 
 
 def table_report(path: str | os.PathLike[str], run: Run, table: TableView, *, reading: str = "") -> None:

@@ -166,6 +166,15 @@ class Table:
         return cls(M, row_labels, column_labels, layout, (i, j), values.astype(M.dtype, copy=False))
 
     @property
+    def n_records(self) -> int | None:
+        """The number of records, those without a value too; None if the table is wide.
+
+        >>> Table.from_records([1, 2], [1, 1], [5.0, float("nan")]).n_records
+        2
+        """
+        return None if self.places is None else int(self.places[0].size)
+
+    @property
     def missing(self) -> int:
         """The number of records without a value, or of empty cells of a wide table.
 

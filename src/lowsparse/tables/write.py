@@ -25,7 +25,7 @@ from .labels import Array, are_places, arrow_column, arrow_labels, brief, librar
 from .read import ARRAYS, TEXT, ending_of
 from .table import Layout, Table
 
-__all__ = ["write_columns", "write_table"]
+__all__ = ["write_batches", "write_columns", "write_table"]
 
 BATCH = 1 << 20  # cells at a time
 NAMES = ("row", "column", "value")
@@ -75,7 +75,7 @@ def write_table(
     else:
         others = like.beside if pairs is None else ()
         batches = _wide_batches(cells, like) if records is None else _record_batches(records, like, others)
-        _write_batches(path, batches, like.layout if pairs is None else replace(like.layout, pandas=None))
+        write_batches(path, batches, like.layout if pairs is None else replace(like.layout, pandas=None))
 
 
 def write_columns(path: Path, columns: Mapping[str, Array], layout: Layout) -> None:
@@ -89,7 +89,7 @@ def write_columns(path: Path, columns: Mapping[str, Array], layout: Layout) -> N
     'row;value\\na;0.5\\n'
     """
     held = [_numbers(column) if column.dtype.kind == "f" else arrow_labels(column) for column in columns.values()]
-    _write_batches(path, iter([library().record_batch(held, names=list(columns))]), replace(layout, pandas=None))
+    write_batches(path, iter([library().record_batch(held, names=list(columns))]), replace(layout, pandas=None))
 
 
 class _Cells:
@@ -217,7 +217,7 @@ def _arrays(
 # ---------------------------------------------------------------------- how it is written
 
 
-def _write_batches(path: Path, batches: Iterator[Any], layout: Layout) -> None:
+def write_batches(path: Path, batches: Iterator[Any], layout: Layout) -> None:
     """A file of these columns, a batch at a time."""
     arrow, ending = library(), ending_of(path)
     head = next(batches)

@@ -1,0 +1,168 @@
+"""`lowsparse complete` with records larger than memory: what it gives in memory, from disk and on a cluster."""
+
+import gc
+import json
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lowsparse as ls
+from conftest import PATH, SMALL, interruptible
+from lowsparse.blocks import sources
+from lowsparse.blocks.records import records
+
+pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+COLUMNS = ("--row", "user", "--col", "item", "--value", "stars")
+
+
+@pytest.fixture(scope="module")
+def ratings(tmp_path_factory):
+    """A folder of three files, and the same records in one."""
+    home = tmp_path_factory.mktemp("ratings")
+    M = ls.datasets.synthetic(300, 250, rank=2, density=0.5, outliers=0.1, noise=0.02, random_state=3).M
+    order = np.random.default_rng(6).permutation(M.nnz)
+    i, j, x = M.rows[order], M.columns_of_entries()[order], M.values[order]
+    x[::50] = np.nan
+    x[j == 5] = np.nan  # an item of which nothing is known
+    items = np.array([f"item {k:04}" for k in range(M.shape[1])])
+    table = pa.table({"user": 1000 + 7 * i, "when": np.arange(i.size), "item": items[j], "stars": pa.array(x)})
+    pq.write_table(table, home / "all.parquet")
+    (home / "parts").mkdir()
+    for k, first in enumerate(range(0, i.size, 15_000)):
+        pq.write_table(table.slice(first, 15_000), home / "parts" / f"{k}.parquet")
+    return home
+
+
+@pytest.fixture
+def completed(command, tmp_path):
+    def run(source, *options):
+        out = tmp_path / f"{len(os.listdir(tmp_path))}.parquet"
+        code, said, err = command("complete", source, *COLUMNS, "--out", out, "--json", *options)
+        assert code == 0, err
+        assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]
+        return json.loads(said)
+
+    return run
+
+
+def read(path):
+    return pq.read_table(path).to_pandas()
+
+
+@pytest.mark.parametrize("clean", [(), ("--clean",)])
+def test_a_folder_is_completed_as_its_records_are_in_memory(ratings, completed, clean):
+    inside = completed(ratings / "all.parquet", *clean)
+    outside = completed(ratings / "parts", "--memory", SMALL, *clean)
+    for name in ("shape", "observed", "filled", "left_empty", "empty_columns", "flagged", "replaced", "rank"):
+        assert outside[name] == inside[name], name
+    assert inside["left_empty"] > 100
+    here, there = read(inside["completed"]), read(outside["completed"])
+    assert list(there.columns) == ["user", "when", "item", "stars"]
+    for name in ("user", "when", "item"):
+        assert (here[name] == there[name]).all()
+    np.testing.assert_allclose(there["stars"], here["stars"], rtol=1e-8, atol=1e-8)
+    here, there = (read(facts["outliers"]).sort_values(["row", "column"]) for facts in (inside, outside))
+    assert (here["row"].to_numpy() == there["row"].to_numpy()).all()
+    np.testing.assert_allclose(there[["value", "expected"]], here[["value", "expected"]], rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(there["deviations"], here["deviations"], rtol=1e-5)
+    assert "item 0007" in Path(outside["report"]).read_text(encoding="utf-8")
+
+
+def test_the_matrix_on_disk_is_used_again_while_the_records_are_the_same(ratings, completed, tmp_path, monkeypatch):
+    store = tmp_path / "store"
+    parts = tmp_path / "parts"
+    shutil.copytree(ratings / "parts", parts)
+    first = completed(parts, "--store", store)
+    assert {"columns", "rows-labels.npy", "columns-labels.npy"} <= set(os.listdir(store))
+    made = []
+    monkeypatch.setattr(sources, "records", lambda *given: made.append(given) or records(*given))
+    again = completed(parts, "--store", store, "--memory", SMALL)
+    assert not made
+    assert again["filled"] == first["filled"]
+    os.utime(parts / "0.parquet", (1, 1))
+    completed(parts, "--store", store)
+    assert made
+    for _ in range(3):  # one matrix holds the other
+        gc.collect()
+    assert not [name for name in os.listdir(store) if name.startswith(".")]
+
+
+def test_records_are_completed_on_a_cluster(ratings, completed, client, tmp_path):
+    inside = completed(ratings / "all.parquet", "--rank", 1)
+    options = ("--cluster", client.scheduler.address, "--store", tmp_path / "store")
+    outside = completed(ratings / "all.parquet", "--rank", 1, *options)
+    assert (outside["filled"], outside["flagged"]) == (inside["filled"], inside["flagged"])
+    np.testing.assert_allclose(read(outside["completed"])["stars"], read(inside["completed"])["stars"], rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (("parts",), "which need --row, --col and --value"),
+        (("all.parquet", "--memory", "1GB"), "which need --row, --col and --value"),
+        (("parts", *COLUMNS, "--all"), "--all is for tables in memory"),
+        (("parts", *COLUMNS, "--out", "x.csv"), "written as .parquet, not x.csv"),
+        (("all.parquet", *COLUMNS, "--store", "s"), "--store is for records from disk: give --memory or --cluster"),
+        (("parts", *COLUMNS, "--cluster", "tcp://127.0.0.1:1"), "--cluster needs --store"),
+        (("parts", *COLUMNS, "--memory", "much"), "memory must be a number of bytes or a text such as '1GB'"),
+        (("parts", "--row", "user", "--col", "film", "--value", "stars"), "no column 'film'; it has user, when, item"),
+        (("parts", "--row", "user", "--col", "stars", "--value", "item"), "'item' holds string, no numbers"),
+        (("none", *COLUMNS, "--memory", "1GB"), "none: --memory and --cluster are for records in .parquet"),
+        (("empty", *COLUMNS), "empty is neither a Parquet file nor a folder of them"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(ratings, command, monkeypatch, options, line):
+    monkeypatch.chdir(ratings)
+    (ratings / "empty").mkdir(exist_ok=True)
+    before = sorted(os.listdir(ratings))
+    code, _, err = command("complete", *options)
+    assert code in (1, 2)
+    assert line in " ".join(err.split())
+    assert "a mistake in lowsparse" not in err
+    assert sorted(os.listdir(ratings)) == before
+
+
+def test_a_scheduler_that_does_not_answer_is_named(ratings, command, tmp_path):
+    pytest.importorskip("distributed")
+    where = ("--cluster", "tcp://127.0.0.1:9", "--store", tmp_path / "s", "--out", tmp_path / "o.parquet")
+    code, _, err = command("complete", ratings / "parts", *COLUMNS, *where)
+    assert code == 1
+    assert "no Dask scheduler answers at tcp://127.0.0.1:9" in err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("moment", ["reading", "solving"])
+def test_ctrl_c_leaves_nothing(ratings, tmp_path, moment):
+    code = f"""
+import sys, time
+import lowsparse.blocks.records as records
+from lowsparse.cli import main
+
+def stuck(*_, **__):
+    print("here", flush=True)
+    while True:
+        time.sleep(0.01)
+
+if {moment!r} == "reading":
+    records.sort_into = stuck
+else:
+    import lowsparse.imputation
+    lowsparse.imputation.solve = stuck
+sys.argv = ["lowsparse", "complete", {str(ratings / "parts")!r}, *{COLUMNS!r}, "--out", "done.parquet"]
+main()
+"""
+    child = interruptible(
+        [sys.executable, "-c", f"import sys; sys.path[:0] = {PATH.split(os.pathsep)!r}\n{code}"], tmp_path
+    )
+    while child.stdout.readline().strip() != "here":
+        assert child.poll() is None
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=20)
+    assert child.returncode == 130
+    assert "stopped; nothing was written" in err
+    assert not os.listdir(tmp_path)
