@@ -213,6 +213,11 @@ def test_records_in_any_order_and_several_files(problem, tmp_path):
     assert_same(stored, M)
     assert np.array_equal(np.load(tmp_path / "s" / "rows-labels.npy"), 1000 + 7 * np.arange(M.shape[0]))
     assert np.array_equal(np.load(tmp_path / "s" / "columns-labels.npy"), names)
+    pq.write_table(pa.table({"user": [1007], "item": ["item 0003"], "stars": [1.0]}), tmp_path / "records" / "more.pq")
+    pq.write_table(pa.table({"user": [1007], "item": ["item 0003"], "stars": [2.0]}), tmp_path / "records" / "last.pq")
+    with pytest.raises(ValueError, match="several records have user 1007 and item item 0003: aggregate first"):
+        StoredMatrix.build(tmp_path / "records", tmp_path / "t", row="user", col="item", value="stars", memory=SMALL)
+    assert not (tmp_path / "t" / "columns").exists()
     with pytest.raises(ValueError, match="no column 'film'; it has user, item, stars"):
         StoredMatrix.build(tmp_path / "records", tmp_path / "t", row="user", col="film", value="stars")
 

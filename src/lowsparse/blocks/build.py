@@ -18,7 +18,7 @@ from ..observed import ObservedMatrix
 from .reading import through
 from .store import Side, Writer
 
-__all__ = ["Chunk", "Told", "append_columns", "sort_into", "turn"]
+__all__ = ["Chunk", "DuplicateError", "Told", "append_columns", "sort_into", "turn"]
 
 Chunk = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # rows, columns, values
 Told = Callable[[str, int, int], object]  # what is done, how much of it, of how much
@@ -26,6 +26,18 @@ WORK = 6  # times its bytes: what sorting a bucket takes
 BLOCK = 4_000_000  # entries that have a checksum together, about
 PER_ENTRY = 256  # bytes of memory for each entry of a chunk that is turned: a quarter of it, beside what else there is
 MOST_BUCKETS = 512  # files open at a time
+
+
+class DuplicateError(ValueError):
+    """An entry that comes more than once.
+
+    >>> str(DuplicateError(3, 4))
+    'a duplicate: the entry in row 3, column 4 comes more than once'
+    """
+
+    def __init__(self, row: int, column: int) -> None:
+        super().__init__(f"a duplicate: the entry in row {row}, column {column} comes more than once")
+        self.row, self.column = row, column
 
 
 def append_columns(writer: Writer, M: ObservedMatrix) -> None:
@@ -112,6 +124,11 @@ def _append_bucket(writer: Writer, dealt: NDArray[Any], first: int, end: int) ->
     try:
         M = ObservedMatrix.from_coo(dealt["row"], dealt["column"] - first, dealt["value"], (writer.height, end - first))
     except ValueError as error:
+        place = np.sort(dealt["column"].astype(np.int64) * writer.height + dealt["row"])
+        twice = place[1:][place[1:] == place[:-1]]
+        if twice.size:
+            column, row = divmod(int(twice[0]), writer.height)
+            raise DuplicateError(row, column) from error
         raise ValueError(f"among the columns {first} to {end - 1} (counted there from 0): {error}") from error
     append_columns(writer, M)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .build import Chunk, Told, sort_into
+from .build import Chunk, DuplicateError, Told, sort_into
 
 __all__ = ["BATCH", "batches", "labels_of", "parquet_files", "records"]
 
@@ -48,16 +48,20 @@ def records(paths: list[Path], names: tuple[str, str, str], stamp: str, folder: 
             yield i.astype(np.int32), j.astype(np.int32), values[known]
 
     shape = labels[0].size, labels[1].size
-    sort_into(
-        folder / "columns",
-        shape,
-        counts,
-        chunks(),
-        dtype,
-        memory=memory // 2,
-        source=stamp,
-        told=lambda done, of: told("sorting", done, of),
-    )
+    try:
+        sort_into(
+            folder / "columns",
+            shape,
+            counts,
+            chunks(),
+            dtype,
+            memory=memory // 2,
+            source=stamp,
+            told=lambda done, of: told("sorting", done, of),
+        )
+    except DuplicateError as error:
+        pair = f"{names[0]} {labels[0][error.row]!s} and {names[1]} {labels[1][error.column]!s}"
+        raise ValueError(f"several records have {pair}: aggregate first (the mean, the last, ...)") from error
 
 
 def _labels(
