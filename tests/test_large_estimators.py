@@ -114,6 +114,15 @@ def test_a_stream_takes_a_dask_array_chunk_by_chunk(samples, chunked):
     np.testing.assert_array_equal(outside.components_, inside.components_)
 
 
+@pytest.mark.parametrize("backend", ["auto", "outofcore"])
+def test_samples_in_memory_may_be_solved_from_disk(samples, backend):
+    pca = ls.RobustPCA(2, backend=backend, memory=SMALL).fit(samples)
+    assert (pca.result_.backend == "outofcore") == (backend == "outofcore")
+    np.testing.assert_allclose(pca.components_, ls.RobustPCA(2).fit(samples).components_, atol=1e-9)
+    filled = ls.RobustImputer(backend=backend, memory=SMALL).fit_transform(samples)
+    np.testing.assert_allclose(filled, ls.RobustImputer().fit_transform(samples), rtol=1e-8, atol=1e-8)
+
+
 def test_what_cannot_be_done_says_what_to_do(chunked, tmp_path):
     with pytest.raises(ValueError, match=r"is for samples in memory: leave it out, or X\.compute\(\) first"):
         ls.RobustPCA(2, backend="native").fit(chunked)

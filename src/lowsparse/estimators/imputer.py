@@ -43,7 +43,8 @@ class RobustImputer(SampleTransformer):
     absent : "missing" or "zero"
         What a scipy.sparse matrix does not store is unknown, or zero. What comes back is dense.
     max_iter, backend, memory
-        As in `lowsparse.solve`. With backend "dask" the current client is used.
+        As in `lowsparse.solve`; `memory` is of samples that are not in memory. With backend "dask" the current client
+        is used.
     random_state : int, Generator, RandomState or None
         Of the entries kept aside. The same data and seed give the same bits.
 
