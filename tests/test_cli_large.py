@@ -70,7 +70,18 @@ def test_a_folder_is_completed_as_its_records_are_in_memory(ratings, completed, 
     assert (here["row"].to_numpy() == there["row"].to_numpy()).all()
     np.testing.assert_allclose(there[["value", "expected"]], here[["value", "expected"]], rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose(there["deviations"], here["deviations"], rtol=1e-5)
-    assert "item 0007" in Path(outside["report"]).read_text(encoding="utf-8")
+    page = Path(outside["report"]).read_text(encoding="utf-8")
+    assert "item 0007" in page
+    assert "given, wrong, to be predicted" in page
+
+
+def test_the_report_of_many_values_shows_some_of_the_columns(ratings, completed, monkeypatch):
+    monkeypatch.setattr("lowsparse.cli.large.SHOWN", 5000)
+    facts = completed(ratings / "parts", "--memory", SMALL)
+    page = Path(facts["report"]).read_text(encoding="utf-8")
+    assert "The pictures and lists show 32 of 250 columns." in page
+    assert "item 0008" in page
+    assert "item 0009" not in page
 
 
 def test_the_matrix_on_disk_is_used_again_while_the_records_are_the_same(ratings, completed, tmp_path, monkeypatch):

@@ -178,7 +178,9 @@ def complete(
         facts = _facts(table, model, empty, every=every, clean=clean)
         with _timed(seconds, voice, "reporting"):
             shown = (
-                records.shown(table, model, fit) if isinstance(table, LargeTable) else _shown(table, fit, model, facts)
+                records.shown(table, model, fit, OF_RECORDS)
+                if isinstance(table, LargeTable)
+                else _shown(table, fit, model, facts)
             )
             _report(folder / names[2], file, table, model, facts, seconds, shown)
         paths = (str(out.with_name(name)) for name in names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from ..blocks.records import parquet_files
 from ..imputation import Imputation
 from ..lowrank import LowRank
 from ..tables.labels import arrow_labels, library
-from ..tables.stream import LargeTable, StreamedRecords
+from ..tables.stream import LargeTable, StreamedRecords, among
 from ..tables.table import Layout
 from ..tables.write import write_batches
 from .failure import fail
@@ -118,7 +118,7 @@ class LargeRecords:
                 done += i.size
             yield places
 
-    def shown(self, table: LargeTable, model: Imputation, fit: LowRank) -> report.TableView:
+    def shown(self, table: LargeTable, model: Imputation, fit: LowRank, panes: Mapping[str, str]) -> report.TableView:
         """The report's pictures and lists: of all columns, or of as many as they have use for."""
         n = table.M.shape[1]
         result: Any = model.result
@@ -127,7 +127,7 @@ class LargeRecords:
         given, rest = table.M.take_columns(which), result.M.take_columns(which)
         with self.wrong(result) as wrong:
             keys = which[given.columns_of_entries()] * given.shape[0] + given.rows
-            flagged = np.flatnonzero(np.isin(keys, np.asarray(wrong)))
+            flagged = np.flatnonzero(among(wrong, keys))
         part = replace(result, M=rest, L=LowRank(result.L.U, result.L.V[:, which]), flagged=flagged)
         return report.TableView.of(
             part,
@@ -135,6 +135,7 @@ class LargeRecords:
             fit=LowRank(fit.U, fit.V[:, which]),
             row_labels=table.rows,
             column_labels=table.columns[which],
+            panes=panes,
             sure=report.sureness(part, shrunk=result.method == "schatten"),
         )
 
@@ -155,33 +156,23 @@ class _Listing:
     """The file of the gross errors, written as they are met."""
 
     def __init__(self, path: Path, table: LargeTable, fit: LowRank, sure: _Sureness) -> None:
-        self.path, self.table, self.fit, self.sure = path, table, fit, sure
-        self.writer: Any = None
+        self.path, self.fit, self.sure, self.dtype = path, fit, sure, table.M.dtype
+        self.labels = [arrow_labels(np.asarray(labels)) for labels in (table.rows, table.columns)]
 
     def __enter__(self) -> _Listing:
-        self.add(*(np.zeros(0, np.intp),) * 2, np.zeros(0, self.table.M.dtype))
+        nothing = self._listed(np.zeros(0, np.intp), np.zeros(0, np.intp), np.zeros(0, self.dtype))
+        self.writer = library("parquet").ParquetWriter(os.fspath(self.path), nothing.schema)
         return self
 
     def add(self, i: NDArray[Any], j: NDArray[Any], values: NDArray[Any]) -> None:
         """Some more."""
-        listed = library().table(
-            {
-                "row": arrow_labels(self.table.rows[:1]).slice(0, 0)
-                if not i.size
-                else arrow_labels(self.table.rows[i]),
-                "column": arrow_labels(self.table.columns[:1]).slice(0, 0)
-                if not j.size
-                else arrow_labels(self.table.columns[j]),
-                "value": values,
-                "expected": np.asarray(self.fit.at(i, j)),
-                "deviations": self.sure(i, j, values),
-            }
-        )
-        if self.writer is None:
-            parquet = self.path.suffix.lower() == ".parquet"
-            kind = library("parquet").ParquetWriter if parquet else library("csv").CSVWriter
-            self.writer = kind(os.fspath(self.path), listed.schema)
-        self.writer.write_table(listed)
+        self.writer.write_table(self._listed(i, j, values))
+
+    def _listed(self, i: NDArray[Any], j: NDArray[Any], values: NDArray[Any]) -> Any:
+        rows, columns = (words.take(library().array(k)) for words, k in zip(self.labels, (i, j), strict=True))
+        expected, deviations = np.asarray(self.fit.at(i, j)), self.sure(i, j, values)
+        listed = {"row": rows, "column": columns, "value": values, "expected": expected, "deviations": deviations}
+        return library().table(listed)
 
     def __exit__(self, *_: object) -> None:
         self.writer.close()

@@ -14,7 +14,7 @@ from ..lowrank import LowRank
 from .labels import Array, library
 from .table import Layout
 
-__all__ = ["LargeTable", "StreamedRecords"]
+__all__ = ["LargeTable", "StreamedRecords", "among"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ class StreamedRecords:
         for batch in self._batches():
             i, j, values = self._read(batch)
             holes = np.isnan(values)
-            hit = ~holes & _among(wrong, j * m + i)
+            hit = ~holes & among(wrong, j * m + i)
             flag(i[hit], j[hit], values[hit])
             new = np.flatnonzero(holes | hit) if clean else np.flatnonzero(holes)
             there = known[0][i[new]] & known[1][j[new]]
@@ -99,10 +99,10 @@ class StreamedRecords:
         return i, j, np.array(column.cast(kind).to_numpy(zero_copy_only=False))
 
 
-def _among(ascending: Array, keys: Array) -> Array:
+def among(ascending: Array, keys: Array) -> Array:
     """Which keys are among numbers that ascend, and may be on disk.
 
-    >>> _among(np.array([2, 5]), np.array([5, 3, 9])).tolist()
+    >>> among(np.array([2, 5]), np.array([5, 3, 9])).tolist()
     [True, False, False]
     """
     if not len(ascending):
