@@ -153,7 +153,7 @@ def closed_on_error(M: Any) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        close = None if M is None else _CLOSING.get(M)
+        close = _CLOSING.get(M) if hasattr(M, "client") else None
         if close is not None:
             close()
         raise
