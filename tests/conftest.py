@@ -152,6 +152,20 @@ SMALL = 60 * 38_000  # bytes of memory in which 37,500 entries are in several pi
 
 
 @pytest.fixture(scope="session")
+def noisy():
+    """A problem with noise and outliers, in memory."""
+    return ls.datasets.synthetic(300, 250, rank=2, density=0.5, outliers=0.1, noise=0.02, random_state=3)
+
+
+@pytest.fixture(scope="session")
+def stored(noisy, tmp_path_factory):
+    """And its matrix on disk."""
+    made = ls.StoredMatrix.build(noisy.M, tmp_path_factory.mktemp("stored"), memory=SMALL)
+    assert len(made.pieces) > 2
+    return made
+
+
+@pytest.fixture(scope="session")
 def client():
     """A Dask cluster of two workers, the same for all tests: to start one takes a second."""
     distributed = pytest.importorskip("distributed", reason="needs the extra `dask`")

@@ -17,26 +17,14 @@ METHODS = ("auto", "amanpg", "amanpgc", "manpg", "manpgc", "subgm", "rmc", "lmaf
 BACKENDS = ("numpy", "outofcore", "dask")
 
 
-@pytest.fixture(scope="module")
-def problem():
-    return ls.datasets.synthetic(300, 250, rank=2, density=0.5, outliers=0.1, noise=0.02, random_state=3)
-
-
-@pytest.fixture(scope="module")
-def stored(problem, tmp_path_factory):
-    made = StoredMatrix.build(problem.M, tmp_path_factory.mktemp("stored"), memory=SMALL)
-    assert len(made.pieces) > 2
-    return made
-
-
 @pytest.fixture
-def somewhere(request, problem, stored):
+def somewhere(request, noisy, stored):
     """`solve` with the data where a backend has them."""
 
     def solve(backend, **how):
         if backend == "dask":
             how["client"] = request.getfixturevalue("client")
-        return ls.solve(stored if backend in ("outofcore", "dask") else problem.M, 2, backend=backend, **how)
+        return ls.solve(stored if backend in ("outofcore", "dask") else noisy.M, 2, backend=backend, **how)
 
     return solve
 
@@ -59,21 +47,21 @@ def compare(inside, outside):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_every_method_finds_the_same_everywhere(problem, somewhere, native, backend, method):
+def test_every_method_finds_the_same_everywhere(noisy, somewhere, native, backend, method):
     how = {"method": method, "max_iter": 4 if backend == "dask" else 12}
     found = somewhere(backend, **how)
     assert found.backend == backend
-    compare(ls.solve(problem.M, 2, backend=native, **how), found)
+    compare(ls.solve(noisy.M, 2, backend=native, **how), found)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_on_disk_a_solve_ends_where_it_ends_in_memory(problem, stored, method):
+def test_on_disk_a_solve_ends_where_it_ends_in_memory(noisy, stored, method):
     how = {"method": method, "max_iter": 60}
-    compare(ls.solve(problem.M, 2, **how), ls.solve(stored, 2, **how))
+    compare(ls.solve(noisy.M, 2, **how), ls.solve(stored, 2, **how))
 
 
-def test_the_rank_is_found_on_disk_too(problem, stored):
-    assert ls.solve(stored, "auto").L.rank == ls.solve(problem.M, "auto").L.rank
+def test_the_rank_is_found_on_disk_too(noisy, stored):
+    assert ls.solve(stored, "auto").L.rank == ls.solve(noisy.M, "auto").L.rank
     assert ls.diagnose(stored).rank == 2
 
 
@@ -90,13 +78,13 @@ def test_wild_entries_do_no_harm_on_disk(tmp_path):
 # ---------------------------------------------------------------------- what `solve` takes
 
 
-def test_what_is_in_memory_can_be_put_on_disk_by_the_solve(problem):
-    compare(ls.solve(problem.M, 2), ls.solve(problem.M.to_dense(), 2, backend="outofcore", memory="2MB"))
+def test_what_is_in_memory_can_be_put_on_disk_by_the_solve(noisy):
+    compare(ls.solve(noisy.M, 2), ls.solve(noisy.M.to_dense(), 2, backend="outofcore", memory="2MB"))
 
 
-def test_paths_are_solved_from_disk(problem, stored, tmp_path):
-    inside = ls.solve(problem.M, 2)
-    np.save(tmp_path / "x.npy", problem.M.to_dense())
+def test_paths_are_solved_from_disk(noisy, stored, tmp_path):
+    inside = ls.solve(noisy.M, 2)
+    np.save(tmp_path / "x.npy", noisy.M.to_dense())
     for path in (stored.folder, str(stored.folder), tmp_path / "x.npy"):
         found = ls.solve(path, 2, memory="2MB")
         assert found.backend == "outofcore"
@@ -107,10 +95,10 @@ def test_paths_are_solved_from_disk(problem, stored, tmp_path):
         ls.solve("nowhere", 2)
 
 
-def test_arrays_in_chunks_are_solved_from_disk_or_on_the_cluster(problem, client):
+def test_arrays_in_chunks_are_solved_from_disk_or_on_the_cluster(noisy, client):
     da = pytest.importorskip("dask.array", reason="needs the extra `dask`")
-    inside = ls.solve(problem.M, 2)
-    X = da.from_array(problem.M.to_dense(), chunks=(60, 250))
+    inside = ls.solve(noisy.M, 2)
+    X = da.from_array(noisy.M.to_dense(), chunks=(60, 250))
     found = ls.solve(X, 2)
     assert found.backend == "outofcore"
     compare(inside, found)
@@ -119,7 +107,7 @@ def test_arrays_in_chunks_are_solved_from_disk_or_on_the_cluster(problem, client
         assert found.backend == "dask"
         compare(inside, found)
     zarr = pytest.importorskip("zarr")
-    compare(inside, ls.solve(zarr.array(problem.M.to_dense(), chunks=(100, 60)), 2))
+    compare(inside, ls.solve(zarr.array(noisy.M.to_dense(), chunks=(100, 60)), 2))
 
 
 def test_what_does_not_run_in_pieces_says_so(stored, client):
@@ -153,11 +141,11 @@ def test_a_solve_on_disk_goes_on_from_a_checkpoint_to_the_same_bits(stored, tmp_
 
 
 @pytest.mark.parametrize("method", ["auto", "lmafit"])
-def test_a_solve_on_a_cluster_goes_on_from_a_checkpoint(problem, stored, client, tmp_path, method):
+def test_a_solve_on_a_cluster_goes_on_from_a_checkpoint(noisy, stored, client, tmp_path, method):
     at = tmp_path / "at.npz"
     how = {"method": method, "tol": 0, "max_iter": 5, "backend": "dask", "client": client}
     ls.solve(stored, 2, callback=lambda progress: progress.iteration == 3, checkpoint=at, **how)
-    compare(ls.solve(problem.M, 2, method=method, tol=0, max_iter=5), ls.solve(stored, 2, resume=at, **how))
+    compare(ls.solve(noisy.M, 2, method=method, tol=0, max_iter=5), ls.solve(stored, 2, resume=at, **how))
 
 
 @pytest.mark.parametrize("backend", ["outofcore", "dask"])
@@ -194,9 +182,9 @@ ls.solve(stored, 2, method="amanpgc", tol=0, max_iter=10**6, backend={backend!r}
     assert np.array_equal(resumed.L.U, whole.L.U)
 
 
-def test_a_checkpoint_of_other_data_is_refused(problem, stored, tmp_path):
+def test_a_checkpoint_of_other_data_is_refused(noisy, stored, tmp_path):
     ls.solve(stored, 2, method="amanpg", max_iter=3, tol=0, checkpoint=tmp_path / "at.npz")
-    other = StoredMatrix.build(problem.M.take_columns(np.arange(200)), tmp_path / "other", memory=SMALL)
+    other = StoredMatrix.build(noisy.M.take_columns(np.arange(200)), tmp_path / "other", memory=SMALL)
     with pytest.raises(ValueError, match="saved with other data"):
         ls.solve(other, 2, method="amanpg", tol=0, resume=tmp_path / "at.npz")
     content = bytearray((tmp_path / "at.npz").read_bytes())
@@ -210,7 +198,7 @@ def test_a_checkpoint_of_other_data_is_refused(problem, stored, tmp_path):
 
 
 @pytest.mark.parametrize("backend", ["outofcore", "dask"])
-def test_outliers_are_had_by_places_and_columns_and_in_files(problem, somewhere, backend, tmp_path):
+def test_outliers_are_had_by_places_and_columns_and_in_files(noisy, somewhere, backend, tmp_path):
     S = somewhere(backend, max_iter=8).S
     dense = S.to_scipy().toarray()
     assert np.count_nonzero(dense) == S.nnz > 100
@@ -298,7 +286,7 @@ def test_workers_must_see_the_matrix(stored, client, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["auto", "amanpgc"])
 @pytest.mark.parametrize("remembered", [0, 1 << 28])
-def test_a_worker_that_dies_is_replaced_and_the_answer_is_the_same(problem, stored, method, remembered, monkeypatch):
+def test_a_worker_that_dies_is_replaced_and_the_answer_is_the_same(noisy, stored, method, remembered, monkeypatch):
     distributed = pytest.importorskip("distributed", reason="needs the extra `dask`")
     monkeypatch.setattr("lowsparse.blocks.cluster.REMEMBERED", remembered)
     how = {"method": method, "max_iter": 25, "tol": 0}
@@ -314,7 +302,7 @@ def test_a_worker_that_dies_is_replaced_and_the_answer_is_the_same(problem, stor
 
         found = ls.solve(stored, 2, backend="dask", client=client, callback=kill_one, **how)
         assert set(client.run(os.getpid).values()) != set(processes.values())
-        compare(ls.solve(problem.M, 2, **how), found)
+        compare(ls.solve(noisy.M, 2, **how), found)
         del found
         gc.collect()
         assert not list(stored.folder.glob(".kept-*"))

@@ -17,24 +17,11 @@ from lowsparse.blocks.sizes import bytes_of
 from lowsparse.blocks.store import Side
 from lowsparse.sweeps import Rule, native, open_sweep
 
-
-@pytest.fixture(scope="module")
-def problem():
-    return ls.datasets.synthetic(300, 250, rank=2, density=0.5, outliers=0.1, noise=0.02, random_state=3)
-
-
-@pytest.fixture(scope="module")
-def stored(problem, tmp_path_factory):
-    made = StoredMatrix.build(problem.M, tmp_path_factory.mktemp("stored"), memory=SMALL)
-    assert len(made.pieces) > 2
-    return made
-
-
 # ---------------------------------------------------------------------- entries in pieces
 
 
-def test_entries_are_numbers_as_numpy_has_them(problem, stored):
-    x, e = problem.M.values, stored.values
+def test_entries_are_numbers_as_numpy_has_them(noisy, stored):
+    x, e = noisy.M.values, stored.values
     assert np.array_equal(np.asarray(np.clip(2 * e - 1, -1, 1)), np.clip(2 * x - 1, -1, 1))
     assert float(np.median(np.abs(e))) == float(np.median(np.abs(x)))
     assert float(np.median(e - 3)) == float(np.median(x - 3))
@@ -45,7 +32,7 @@ def test_entries_are_numbers_as_numpy_has_them(problem, stored):
     assert np.array_equal(np.asarray(np.flatnonzero(e > 2)), np.flatnonzero(x > 2))
     where = np.flatnonzero(e > 2)
     assert np.array_equal(np.asarray(e[where].astype(np.float32)), x[x > 2].astype(np.float32))
-    assert np.array_equal(where.by_row, np.bincount(problem.M.rows[x > 2], minlength=300))
+    assert np.array_equal(where.by_row, np.bincount(noisy.M.rows[x > 2], minlength=300))
 
 
 def test_the_median_is_exact_whatever_the_numbers(tmp_path):
@@ -137,38 +124,38 @@ def assert_same(stored, M):
 
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_array_files_in_any_order(problem, tmp_path, order, dtype):
-    X = np.asarray(problem.M.to_dense(), dtype=dtype, order=order)
+def test_array_files_in_any_order(noisy, tmp_path, order, dtype):
+    X = np.asarray(noisy.M.to_dense(), dtype=dtype, order=order)
     np.save(tmp_path / "x.npy", X)
     assert_same(StoredMatrix.build(tmp_path / "x.npy", tmp_path / "s", memory=SMALL), ls.ObservedMatrix.from_dense(X))
 
 
-def test_arrays_in_chunks(problem, tmp_path):
+def test_arrays_in_chunks(noisy, tmp_path):
     da = pytest.importorskip("dask.array", reason="needs the extra `dask`")
-    X = da.from_array(problem.M.to_dense(), chunks=(100, 60))
-    assert_same(StoredMatrix.build(X, tmp_path / "dask", memory=SMALL), problem.M)
+    X = da.from_array(noisy.M.to_dense(), chunks=(100, 60))
+    assert_same(StoredMatrix.build(X, tmp_path / "dask", memory=SMALL), noisy.M)
     zarr = pytest.importorskip("zarr")
-    Z = zarr.array(problem.M.to_dense(), chunks=(100, 60), store=str(tmp_path / "x.zarr"))
-    assert_same(StoredMatrix.build(Z, tmp_path / "zarr", memory=SMALL), problem.M)
+    Z = zarr.array(noisy.M.to_dense(), chunks=(100, 60), store=str(tmp_path / "x.zarr"))
+    assert_same(StoredMatrix.build(Z, tmp_path / "zarr", memory=SMALL), noisy.M)
 
 
 @pytest.mark.parametrize("chunks", [(70, 250), (300, 60), (90, 80)])
-def test_each_chunk_of_a_dask_array_is_computed_once(problem, tmp_path, chunks):
+def test_each_chunk_of_a_dask_array_is_computed_once(noisy, tmp_path, chunks):
     da = pytest.importorskip("dask.array", reason="needs the extra `dask`")
     seen = []
-    X = da.from_array(problem.M.to_dense(), chunks=chunks)
+    X = da.from_array(noisy.M.to_dense(), chunks=chunks)
     X = X.map_blocks(lambda block: seen.append(block.shape) or block, meta=np.empty((0, 0)))
-    assert_same(StoredMatrix.build(X, tmp_path, memory=24 * 300 * 95), problem.M)
+    assert_same(StoredMatrix.build(X, tmp_path, memory=24 * 300 * 95), noisy.M)
     assert len(seen) == X.npartitions
 
 
-def test_zarr_by_its_path(problem, tmp_path):
+def test_zarr_by_its_path(noisy, tmp_path):
     zarr = pytest.importorskip("zarr")
     group = zarr.open_group(str(tmp_path / "g.zarr"), mode="w")
     array = zarr.open_array(str(tmp_path / "g.zarr" / "x"), mode="w", shape=(300, 250), chunks=(50, 250), dtype="f8")
-    array[:] = problem.M.to_dense()
-    assert_same(StoredMatrix.build(tmp_path / "g.zarr" / "x", tmp_path / "a", memory=SMALL), problem.M)
-    assert_same(StoredMatrix.build(tmp_path / "g.zarr", tmp_path / "b", memory=SMALL), problem.M)  # the only one
+    array[:] = noisy.M.to_dense()
+    assert_same(StoredMatrix.build(tmp_path / "g.zarr" / "x", tmp_path / "a", memory=SMALL), noisy.M)
+    assert_same(StoredMatrix.build(tmp_path / "g.zarr", tmp_path / "b", memory=SMALL), noisy.M)  # the only one
     array[0, 0] = 77.0  # what was made is not that any more
     assert 77.0 in np.asarray(StoredMatrix.build(tmp_path / "g.zarr", tmp_path / "b", memory=SMALL).values)
     zarr.open_array(str(tmp_path / "g.zarr" / "y"), mode="w", shape=(3, 2), chunks=(3, 2), dtype="f8")
@@ -197,9 +184,9 @@ def test_a_video_has_a_column_for_each_frame(tmp_path):
     assert StoredMatrix.build(Frames(path, stop=5, shrink=8), tmp_path / "v").shape[1] == 5
 
 
-def test_records_in_any_order_and_several_files(problem, tmp_path):
+def test_records_in_any_order_and_several_files(noisy, tmp_path):
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    M = problem.M
+    M = noisy.M
     order = np.random.default_rng(6).permutation(M.nnz)
     i, j, x = M.rows[order], M.columns_of_entries()[order], M.values[order].copy()
     names = np.array([f"item {k:04}" for k in range(M.shape[1])])
@@ -222,17 +209,17 @@ def test_records_in_any_order_and_several_files(problem, tmp_path):
         StoredMatrix.build(tmp_path / "records", tmp_path / "t", row="user", col="film", value="stars")
 
 
-def test_blocks_side_by_side(problem, tmp_path):
-    A = problem.M.to_scipy()
+def test_blocks_side_by_side(noisy, tmp_path):
+    A = noisy.M.to_scipy()
     paths = []
     for first, end in ((0, 100), (100, 101), (101, 250)):
         paths.append(tmp_path / f"{first}.npz")
         sparse.save_npz(paths[-1], sparse.csc_matrix(A[:, first:end]))
-    assert_same(StoredMatrix.build(paths, tmp_path / "s", memory=SMALL), problem.M)
+    assert_same(StoredMatrix.build(paths, tmp_path / "s", memory=SMALL), noisy.M)
 
 
-def test_a_store_is_used_again_if_the_source_is_the_same(problem, tmp_path):
-    np.save(tmp_path / "x.npy", np.asfortranarray(problem.M.to_dense()))
+def test_a_store_is_used_again_if_the_source_is_the_same(noisy, tmp_path):
+    np.save(tmp_path / "x.npy", np.asfortranarray(noisy.M.to_dense()))
     told = []
     build = lambda: StoredMatrix.build(tmp_path / "x.npy", tmp_path / "s", told=lambda *what: told.append(what))  # noqa: E731
     build()
@@ -240,15 +227,15 @@ def test_a_store_is_used_again_if_the_source_is_the_same(problem, tmp_path):
     told.clear()
     build()
     assert not told
-    assert np.array_equal(np.asarray(build().T.values), problem.M.T.values)
-    np.save(tmp_path / "x.npy", np.asfortranarray(problem.M.to_dense() + 1))
+    assert np.array_equal(np.asarray(build().T.values), noisy.M.T.values)
+    np.save(tmp_path / "x.npy", np.asfortranarray(noisy.M.to_dense() + 1))
     new = build()
-    assert float(new.values.max()) == float(problem.M.values.max() + 1)
-    assert np.array_equal(np.asarray(new.T.values), problem.M.T.values + 1)  # both sides
+    assert float(new.values.max()) == float(noisy.M.values.max() + 1)
+    assert np.array_equal(np.asarray(new.T.values), noisy.M.T.values + 1)  # both sides
 
 
-def test_an_array_in_memory_is_written_anew_each_time(problem, tmp_path):
-    X = problem.M.to_dense()
+def test_an_array_in_memory_is_written_anew_each_time(noisy, tmp_path):
+    X = noisy.M.to_dense()
     StoredMatrix.build(X, tmp_path)
     X[0] += 1
     assert_same(StoredMatrix.build(X, tmp_path), ls.ObservedMatrix.from_dense(X))
@@ -288,8 +275,8 @@ def damaged(stored, name, change):
     path.write_bytes(bytes(content))
 
 
-def test_a_damaged_block_is_named(problem, tmp_path, client):
-    stored = StoredMatrix.build(problem.M, tmp_path, memory=SMALL)
+def test_a_damaged_block_is_named(noisy, tmp_path, client):
+    stored = StoredMatrix.build(noisy.M, tmp_path, memory=SMALL)
     stored.side.verify()
     damaged(stored, "values.npy", lambda content: content.__setitem__(-5, content[-5] ^ 1))
     with pytest.raises(CorruptStoreError, match="columns 0 to 249 is not what was written; make it anew"):
@@ -302,8 +289,8 @@ def test_a_damaged_block_is_named(problem, tmp_path, client):
         ls.solve(StoredMatrix(tmp_path), 2, client=client)
 
 
-def test_a_store_that_is_cut_off_or_not_complete_is_not_taken(problem, tmp_path):
-    stored = StoredMatrix.build(problem.M, tmp_path, memory=SMALL)
+def test_a_store_that_is_cut_off_or_not_complete_is_not_taken(noisy, tmp_path):
+    stored = StoredMatrix.build(noisy.M, tmp_path, memory=SMALL)
     damaged(stored, "values.npy", lambda content: content.__delitem__(slice(-800, None)))
     with pytest.raises(CorruptStoreError, match=r"values\.npy"):
         StoredMatrix(tmp_path)
@@ -340,9 +327,9 @@ class Stopping:
 
 
 @pytest.mark.parametrize("chunks", [(30, 250), (300, 25)])
-def test_an_interrupted_reading_leaves_what_cannot_be_taken_for_whole(problem, tmp_path, chunks):
+def test_an_interrupted_reading_leaves_what_cannot_be_taken_for_whole(noisy, tmp_path, chunks):
     with pytest.raises(KeyboardInterrupt):
-        StoredMatrix.build(Stopping(problem.M.to_dense(), chunks), tmp_path / "s", memory=200_000)
+        StoredMatrix.build(Stopping(noisy.M.to_dense(), chunks), tmp_path / "s", memory=200_000)
     assert not os.listdir(tmp_path / "s")
 
 

@@ -103,7 +103,7 @@ def _read(file: Any, key: str, fresh: State) -> Any:
         if shape != like.shape:
             raise ValueError(f"{key} holds {shape} numbers, not {like.shape}")
         sizes = np.diff(like.home.firsts()).tolist()
-        return like.home.keep((np.frombuffer(member.read(size * dtype.itemsize), dtype) for size in sizes), dtype)
+        return like.home.keep(np.frombuffer(member.read(size * dtype.itemsize), dtype) for size in sizes)
 
 
 def load(path: str | os.PathLike[str], problem: Problem, solver: Solver, fresh: AnyState) -> tuple[AnyState, Trace]:

@@ -22,9 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..files import replacing
-from ..observed import Facts, ObservedMatrix
+from ..observed import ObservedMatrix
 from ..sweeps import Sweep, open_sweep
-from .entries import Entries, Formula, Held, Piece, Rows, Values, held_in
+from .common import InPieces
+from .entries import Entries, Formula, Held, Piece, held_in
 from .matrix import StoredMatrix
 from .merge import LEVEL, merge, tree
 from .store import Side
@@ -174,7 +175,7 @@ class Taking:
 # ---------------------------------------------------------------------- what is here
 
 
-class ClusterMatrix(Facts):
+class ClusterMatrix(InPieces):
     """A partly observed matrix on a Dask cluster; `StoredMatrix.on` makes one.
 
     Parameters
@@ -287,21 +288,11 @@ class ClusterMatrix(Facts):
         """The places of the first entries of the pieces, and nnz."""
         return np.array([*(self.indptr[first] for first, _ in self.ranges), self.nnz])
 
-    @property
-    def values(self) -> Entries:
-        """The observed values."""
-        return Entries(self, Values())
-
     def with_values(self, values: Entries) -> ClusterMatrix:
         """Other values at the same places."""
         own = [values.formula.cut(slice(*columns)) for columns in self.ranges]
         pieces = self.client.map(with_values, values.home.pieces, own, pure=False)
         return ClusterMatrix(self.stored, self.client, pieces)
-
-    @property
-    def column_counts(self) -> NDArray[np.int64]:
-        """The number of entries in each column."""
-        return np.diff(self.indptr)
 
     @property
     def row_counts(self) -> NDArray[np.int64]:
@@ -326,13 +317,6 @@ class ClusterMatrix(Facts):
         counts, rows, values = (np.concatenate(part) for part in zip(*self.over(Taking(which[order])), strict=True))
         M = ObservedMatrix(np.concatenate([[0], np.cumsum(counts)]), rows, values, (self.shape[0], which.size))
         return M if (np.diff(order) > 0).all() else M.take_columns(np.argsort(order))
-
-    def sample(self, size: int) -> ObservedMatrix:
-        """About so many entries, evenly spread over all columns."""
-        step = max(1, self.nnz // size)
-        k = np.arange(0, self.nnz, step)
-        rows = Entries(self, Rows())[::step]
-        return ObservedMatrix(np.searchsorted(k, self.indptr), rows, self.values[::step], self.shape)
 
     def parts(self) -> Any:
         """The values, some at a time."""
@@ -368,13 +352,13 @@ class ClusterMatrix(Facts):
             sent[k] = None
             yield found
 
-    def keep(self, parts: Iterable[NDArray[Any]], dtype: Any) -> Entries:
+    def keep(self, parts: Iterable[NDArray[Any]]) -> Entries:
         """Numbers that come piece by piece, kept on the workers; by files, for pieces that are read anew."""
         held = Held(secrets.token_hex(8))
         saved = Saved(str(self.stored.folder.resolve() / f".kept-{held.name}"), {held.name: 0})
         self._files += [saved.path(number) for number in range(len(self.pieces))]
         for number, part in enumerate(parts):
-            numbers: dict[str, Any] = {held.name: np.asarray(part, dtype)}
+            numbers: dict[str, Any] = {held.name: part}
             np.savez(saved.path(number), **numbers)
         self._passed(saved, ())
         self._remember(saved, ())
@@ -384,10 +368,6 @@ class ClusterMatrix(Facts):
     def fingerprint(self) -> str:
         """As of the matrix on disk."""
         return self.stored.fingerprint()
-
-    def __repr__(self) -> str:
-        m, n = self.shape
-        return f"ClusterMatrix({m} x {n}, {self.nnz} entries observed ({100 * self.density:.3g}%), {self.dtype})"
 
 
 def _needed(past: Past, names: set[str]) -> Past:

@@ -206,7 +206,7 @@ class Home(Protocol):
         """As `over`, one piece after the other: what it gives for one need not be in memory with the next."""
         ...
 
-    def keep(self, parts: Iterable[NDArray[Any]], dtype: Any) -> Entries:
+    def keep(self, parts: Iterable[NDArray[Any]]) -> Entries:
         """Numbers that come piece by piece, kept where the pieces are."""
         ...
 

@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..observed import Facts, ObservedMatrix
+from ..observed import ObservedMatrix
 from ..sweeps import Sweep, open_sweep
-from .entries import Entries, Formula, Held, Rows, Values
+from .common import InPieces
+from .entries import Entries, Formula, Held
 from .merge import merge, tree
 from .reading import through
 from .scratch import Scratch
@@ -88,7 +89,7 @@ class StoredPiece:
         return scratch.room(self.number) if name in self.writes else scratch.read(self.number)
 
 
-class StoredMatrix(Facts):
+class StoredMatrix(InPieces):
     """A partly observed matrix in a folder.
 
     Parameters
@@ -205,21 +206,11 @@ class StoredMatrix(Facts):
 
     # -- what solvers use
 
-    @property
-    def values(self) -> Entries:
-        """The observed values."""
-        return Entries(self, Values())
-
     def with_values(self, values: Entries) -> StoredMatrix:
         """Other values at the same places."""
         other = StoredMatrix(self.folder, memory=self.memory, side=self.name)
         other.given = values
         return other
-
-    @property
-    def column_counts(self) -> NDArray[np.int64]:
-        """The number of entries in each column."""
-        return np.diff(self.indptr)
 
     @cached_property
     def row_counts(self) -> NDArray[np.int64]:
@@ -264,13 +255,6 @@ class StoredMatrix(Facts):
         self.over(take)
         return ObservedMatrix(np.concatenate([[0], ends]), rows, values, (self.shape[0], which.size))
 
-    def sample(self, size: int) -> ObservedMatrix:
-        """About so many entries, evenly spread; all the rows and columns are there."""
-        step = max(1, self.nnz // size)
-        k = np.arange(0, self.nnz, step)
-        rows = Entries(self, Rows())[::step]
-        return ObservedMatrix(np.searchsorted(k, self.indptr), rows, self.values[::step], self.shape)
-
     def parts(self) -> Iterator[NDArray[Any]]:
         """The values, some at a time."""
         for piece in self._at_hand():
@@ -279,35 +263,25 @@ class StoredMatrix(Facts):
 
     def hold(self, numbers: Entries) -> Entries:
         """Keep the numbers that a formula gives, in a scratch file that goes when they do."""
-        held = Held(secrets.token_hex(8))
-        for piece in self._at_hand():
-            found = np.ascontiguousarray(numbers.formula.cut(piece.columns).at(piece))
-            if not piece.number:
-                self.kept[held.name] = Scratch(self.folder, self._parts, found.dtype)
-                weakref.finalize(held, self.kept.pop, held.name, None)
-            self.kept[held.name].write(piece.number, found)
-        return Entries(self, held)
+        return self.keep(numbers.formula.cut(piece.columns).at(piece) for piece in self._at_hand())
 
     def each(self, function: Callable[..., Any], *formulas: Formula) -> Iterator[Any]:
         """As `over`, one piece after the other: what it gives for one need not be in memory with the next."""
         return self._one_by_one(function, formulas)
 
-    def keep(self, parts: Iterable[NDArray[Any]], dtype: Any) -> Entries:
+    def keep(self, parts: Iterable[NDArray[Any]]) -> Entries:
         """Numbers that come piece by piece, kept as those of `hold` are."""
         held = Held(secrets.token_hex(8))
-        scratch = self.kept[held.name] = Scratch(self.folder, self._parts, dtype)
-        weakref.finalize(held, self.kept.pop, held.name, None)
         for number, part in enumerate(parts):
-            scratch.write(number, np.ascontiguousarray(part, dtype))
+            if not number:
+                self.kept[held.name] = Scratch(self.folder, self._parts, part.dtype)
+                weakref.finalize(held, self.kept.pop, held.name, None)
+            self.kept[held.name].write(number, np.ascontiguousarray(part))
         return Entries(self, held)
 
     def fingerprint(self) -> str:
         """A digest of the shape and every entry, by the checksums of the blocks."""
         return hashlib.blake2b(repr((self.shape, self.dtype, self.side.blocks)).encode(), digest_size=16).hexdigest()
-
-    def __repr__(self) -> str:
-        m, n = self.shape
-        return f"StoredMatrix({m} x {n}, {self.nnz} entries observed ({100 * self.density:.3g}%), {self.dtype})"
 
 
 def _row_counts(piece: StoredPiece) -> NDArray[np.int64]:
