@@ -453,7 +453,7 @@ with step(Voice(quiet={quiet}), "reading", total=40, unit="frames") as reading:
             print("half of it")
 Voice(json=True).result({{"frames": reading.done}})
 """
-TOLD = r"reading: \d+ of 40 frames, [\d.]+ frames/s, [\d.]+ s left"
+TOLD = r"reading: \d+ of 40 frames, [\d.]+ frames/s, [\d.]+ m?s left"
 WARNED = "lowsparse work: warning: a damaged frame"
 
 
@@ -470,7 +470,7 @@ def test_progress_in_a_pipe_is_plain_lines_and_nothing_if_quiet(tmp_path):
     half, found = done.stdout.splitlines()
     assert (half, json.loads(found)) == ("half of it", {"frames": 40})
     *lines, last = done.stderr.splitlines()
-    assert re.fullmatch(r"reading: 40 frames in [\d.]+ s", last)
+    assert re.fullmatch(r"reading: 40 frames in [\d.]+ m?s", last)
     lines.remove(WARNED)
     assert 1 <= len(lines) <= 10
     assert all(re.fullmatch(TOLD, line) for line in lines)

@@ -138,8 +138,9 @@ def test_what_is_wrong_is_said_in_a_line(ratings, command, monkeypatch, options,
     assert sorted(os.listdir(ratings)) == before
 
 
-def test_a_scheduler_that_does_not_answer_is_named(ratings, command, tmp_path):
+def test_a_scheduler_that_does_not_answer_is_named(ratings, command, tmp_path, monkeypatch):
     pytest.importorskip("distributed")
+    monkeypatch.setattr("lowsparse.cli.large.ANSWER", 0.3)
     where = ("--cluster", "tcp://127.0.0.1:9", "--store", tmp_path / "s", "--out", tmp_path / "o.parquet")
     code, _, err = command("complete", ratings / "parts", *COLUMNS, *where)
     assert code == 1

@@ -28,6 +28,7 @@ from .failure import fail
 
 __all__ = ["LargeRecords", "connected", "kept_store"]
 
+ANSWER = 5  # seconds in which a scheduler has to
 SHOWN = 1_000_000  # entries in the report's pictures
 
 
@@ -56,7 +57,7 @@ def connected(address: str | None) -> Iterator[Any]:
     except ImportError as error:
         raise ImportError("--cluster needs the extra dask: python -m pip install 'lowsparse[dask]'") from error
     try:
-        client = distributed.Client(address, timeout="5s", set_as_default=False)  # type: ignore[no-untyped-call]
+        client = distributed.Client(address, timeout=ANSWER, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
         fail(f"no Dask scheduler answers at {address}: start one (dask scheduler), or leave --cluster out ({error})")
     try:
