@@ -1,5 +1,6 @@
 """What the tests share: small problems, the paper's formulas on dense arrays, and Python in a process of its own."""
 
+import dataclasses
 import html
 import os
 import re
@@ -13,6 +14,8 @@ import numpy as np
 import pytest
 
 import lowsparse as ls
+from lowsparse.arrays import on_device
+from lowsparse.device import DeviceMatrix
 from lowsparse.geometry import qf
 from lowsparse.solve import _sizes
 from lowsparse.solvers import Problem
@@ -109,7 +112,7 @@ def dense_gradient(U, V, Y, C, lambda2):
 # ---------------------------------------------------------------------- the waist
 
 
-@pytest.fixture(params=["numpy", "native-baseline", "native-v3"])
+@pytest.fixture(params=["numpy", "native-baseline", "native-v3", pytest.param("cuda", marks=pytest.mark.gpu)])
 def backend(request, monkeypatch):
     """Every way to run a sweep that this machine has, the oracle included."""
     name, _, isa = request.param.partition("-")
@@ -137,7 +140,41 @@ def smooth_value(sweep, U, S, lambda2=0.0):
 
 
 def opened(M, backend="numpy"):
-    return open_sweep(M, backend)
+    return FromHost(M) if backend == "cuda" else open_sweep(M, backend)
+
+
+class FromHost:
+    """The sweep on a GPU, for arrays of NumPy: what it is given is copied there, and what it gives is copied back."""
+
+    def __init__(self, M):
+        self.sweep_there = open_sweep(DeviceMatrix.from_host(M))
+
+    def __getattr__(self, name):
+        import cupy
+
+        def call(*given, **options):
+            sent = [_sent(cupy, part) for part in given]
+            found = getattr(self.sweep_there, name)(*sent, **{key: _sent(cupy, part) for key, part in options.items()})
+            for ours, theirs in zip(given, sent, strict=True):  # what was written to
+                for a, b in zip(*((x if isinstance(x, tuple) else (x,)) for x in (ours, theirs)), strict=True):
+                    if isinstance(a, np.ndarray):
+                        a[...] = b.get()
+            if dataclasses.is_dataclass(found):
+                kind = ls.sweeps.Swept if isinstance(found, ls.sweeps.Swept) else type(found)
+                return kind(**{f.name: _back(getattr(found, f.name)) for f in dataclasses.fields(kind)})
+            return _back(found)
+
+        return call
+
+
+def _sent(cupy, part):
+    if isinstance(part, tuple):
+        return type(part)(*(_sent(cupy, p) for p in part))
+    return cupy.asarray(part) if isinstance(part, np.ndarray) else part
+
+
+def _back(part):
+    return part.get() if on_device(part) else part
 
 
 def as_problem(M, rank, *, start=None, given=True, tol=1e-8, backend="numpy"):

@@ -32,6 +32,7 @@ from lowsparse.cli.output import Voice, to_json
 from lowsparse.cli.progress import Step
 from lowsparse.cli.text import ERRORS, columns, table
 from lowsparse.solvers.manpg import AManPG
+from lowsparse.sweeps.launch import reason_unavailable
 from lowsparse.tables import read_table
 from lowsparse.wording import duration
 from test_cli import assert_fails, run
@@ -764,15 +765,27 @@ class cuda:
     class runtime:
         getDeviceCount = staticmethod(lambda: {count})
         getDeviceProperties = staticmethod(lambda k: {{"name": b"Card %d" % k}})
+    class Device:
+        compute_capability = "{capability}"
 """
 
 
-@pytest.mark.parametrize(("count", "level", "said"), [("2", "ok", "Card 0, Card 1"), ("1 // 0", "warning", "division")])
-def test_doctor_asks_cupy(count, level, said, tmp_path, monkeypatch):
-    (tmp_path / "cupy.py").write_text(CUPY.format(count=count))
+@pytest.mark.parametrize(
+    ("count", "capability", "level", "said"),
+    [
+        ("2", "90", "ok", "Card 0, Card 1"),
+        ("2", "35", "warning", "cannot run: the GPU has compute capability 3.5"),
+        ("0", "90", "warning", "cannot run: there is no CUDA GPU"),
+        ("1 // 0", "90", "warning", "division"),
+    ],
+)
+def test_doctor_asks_cupy(count, capability, level, said, tmp_path, monkeypatch):
+    (tmp_path / "cupy.py").write_text(CUPY.format(count=count, capability=capability))
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    reason_unavailable.cache_clear()
     found = probes.gpu()
+    reason_unavailable.cache_clear()
     sys.modules.pop("cupy", None)  # monkeypatch would bring it back
     assert found.level == level
     assert said in found.text

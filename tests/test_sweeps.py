@@ -135,6 +135,18 @@ def test_a_long_column_is_regressed_in_pieces(backend):
     assert_close(a.V, b.V, 1e-9)
 
 
+@pytest.mark.parametrize("r", [1, 2, 3, 5, 8])
+def test_columns_of_any_length_are_regressed(backend, r):
+    """A GPU gives a column to a warp, to a block or to several; the last entries are those of a part of a warp."""
+    lengths = [*range(95, 165), *range(1000, 1033), 1537, 1553, 1569, 1601, 5000, 5016, 5031, 17, 60]
+    M = columns_of(lengths, m=6000, seed=r)
+    U = orthonormal(6000, r)
+    for how in ({"turns": 1}, {"turns": 3, "first_c": 4.0}):
+        a, b = (opened(M, name).regress(U, None, Robust(c=0.5, bound=0.3, **how)) for name in (backend, "numpy"))
+        assert_close(a.V, b.V, 1e-9)
+        np.testing.assert_array_equal(a.inside, b.inside)
+
+
 def test_a_regression_is_robust(backend):
     rng = np.random.default_rng(8)
     U, truth = orthonormal(200, 3), rng.standard_normal((30, 3))
@@ -177,6 +189,13 @@ def test_columns_longer_than_the_panel_agree_with_the_oracle(backend, r):
     M = columns_of([panel - 1, panel, panel + 1, 2 * panel, 2 * panel + 67, 3, panel + 64], m=2 * panel + 100)
     for rule, t_S in STEPS:
         assert_same_sweep(M, backend, orthonormal(M.shape[0], r), rule, t_S, lambda2=1e-10, gamma=0.5)
+
+
+@pytest.mark.parametrize("r", [1, 2, 3, 5, 8])
+def test_columns_of_any_length_agree_with_the_oracle(backend, r):
+    M = columns_of([*range(95, 165), *range(1000, 1033), 1601, 2500, 5016, 17], m=5500, seed=r)
+    for rule, t_S in STEPS:
+        assert_same_sweep(M, backend, orthonormal(5500, r), rule, t_S, lambda2=1e-10)
 
 
 @pytest.mark.parametrize("k", [1, 3, 4, 5, 15, 16, 17, 33, 53])
@@ -461,7 +480,9 @@ def test_u_may_lie_in_memory_in_any_order(backend, tiny):
 
 
 def test_unknown_instruction_sets_and_backends_are_named(native, tiny, monkeypatch):
-    with pytest.raises(ValueError, match=r"unknown backend 'gpu': choose 'auto' or one of \['native', 'numpy'\]"):
+    with pytest.raises(
+        ValueError, match=r"unknown backend 'gpu': choose 'auto' or one of \['cuda', 'native', 'numpy'\]"
+    ):
         open_sweep(tiny[0], "gpu")
     monkeypatch.setenv("LOWSPARSE_ISA", "v9")
     with pytest.raises(ValueError, match="no instruction set 'v9'"):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .arrays import on_device
 from .geometry import leverages
 from .lowrank import LowRank
 from .observed import ObservedMatrix
@@ -101,6 +102,9 @@ def counted(M: ObservedMatrix, flagged: Any) -> tuple[NDArray[np.int64], NDArray
     >>> [counts.tolist() for counts in counted(M, np.array([1, 3]))]
     [[0, 2], [1, 1]]
     """
+    if on_device(flagged):
+        found: tuple[NDArray[np.int64], NDArray[np.int64]] = cast(Any, M).counted(flagged)
+        return found
     if not isinstance(flagged, np.ndarray):  # places in pieces
         return flagged.by_row, flagged.by_column
     return np.bincount(M.rows[flagged], minlength=M.shape[0]), np.diff(np.searchsorted(flagged, M.indptr))
@@ -108,6 +112,7 @@ def counted(M: ObservedMatrix, flagged: Any) -> tuple[NDArray[np.int64], NDArray
 
 def examine(result: Result) -> Diagnosis:
     """The diagnosis of a result."""
+    result = result.to_host()
     M, L = result.M, result.L
     m, n = M.shape
     k = max(1, int(np.count_nonzero(np.linalg.norm(L.V, axis=1) > 0)))

@@ -8,7 +8,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["basis", "leverages", "qf", "relative_change", "retract"]
+from .arrays import gram as gram_of
+from .arrays import host, moved, on_device, times
+
+__all__ = ["basis", "leverages", "qf", "qr", "relative_change", "retract"]
 
 Float = NDArray[np.float64]
 
@@ -25,13 +28,14 @@ def qf(A: Float) -> Float:
     # R is the Cholesky factor of AᵀA, and Q = A R⁻¹ is as orthonormal as cond(A)² allows: enough close to the
     # manifold, where A has been almost orthonormal already; else Householder.
     with contextlib.suppress(np.linalg.LinAlgError), np.errstate(over="ignore", invalid="ignore"):
-        R = np.linalg.cholesky(A.T @ A).T
+        R = np.linalg.cholesky(gram_of(A)).T
         inverse = np.linalg.inv(R)
         if np.linalg.norm(R) * np.linalg.norm(inverse) <= 2 * len(R):  # r for orthonormal A
-            Q: Float = A @ inverse
+            Q: Float = times(A, inverse)
             return Q
     Q, R = np.linalg.qr(A)
-    return np.ascontiguousarray(Q * np.where(np.diag(R) < 0, -1.0, 1.0))
+    Q = Q * np.where(np.diag(R) < 0, -1.0, 1.0)
+    return Q.copy() if on_device(Q) else np.ascontiguousarray(Q)
 
 
 def basis(A: Float) -> tuple[Float, Float]:
@@ -42,12 +46,30 @@ def basis(A: Float) -> tuple[Float, Float]:
     True
     """
     with contextlib.suppress(np.linalg.LinAlgError):
-        R: Float = np.linalg.cholesky(A.T @ A).T.astype(np.float64)
+        R: Float = np.linalg.cholesky(gram_of(A)).T.astype(np.float64)
         pivots = np.diag(R)
         if pivots.min() > 1e-5 * pivots.max():
-            return np.asarray(A @ np.linalg.inv(R), dtype=np.float64), R
-    Q, R = (np.asarray(X, dtype=np.float64) for X in np.linalg.qr(A))
-    return Q, R
+            return times(A, np.linalg.inv(R)).astype(np.float64, copy=False), R
+    return _householder(A)
+
+
+def qr(A: Float) -> tuple[Float, Float]:
+    """A = QR to rounding; R is with the processor, wherever A is.
+
+    >>> Q, R = qr(np.array([[3.0], [4.0]]))
+    >>> bool(np.allclose(Q @ R, [[3.0], [4.0]]))
+    True
+    """
+    if not on_device(A):
+        return _householder(A)
+    Q, R = basis(A)  # which is good to the square of the condition of A, and that of Q is about 1
+    Q, T = basis(Q)
+    return Q, T @ R
+
+
+def _householder(A: Float) -> tuple[Float, Float]:
+    Q, R = np.linalg.qr(A)
+    return Q.astype(np.float64, copy=False), np.asarray(host(R), dtype=np.float64)
 
 
 def leverages(A: Float) -> Float:
@@ -56,12 +78,12 @@ def leverages(A: Float) -> Float:
     >>> leverages(np.array([[2.0, 0.0], [0.0, 0.0], [0.0, 0.0]])).tolist()
     [1.0, 0.0, 0.0]
     """
-    left, sizes, _ = np.linalg.svd(A, full_matrices=False)
+    left, sizes, _ = np.linalg.svd(host(A), full_matrices=False)
     return np.asarray(np.sum(left[:, sizes > 1e-12 * sizes.max(initial=0.0)] ** 2, axis=1), dtype=np.float64)
 
 
-def retract(U: Float, H: Float, HtH: Float, afresh: bool = False) -> tuple[Float, Float]:
-    """Move from U along the tangent vector H, given HᵀH: qf(U + H) = (U + H) R⁻¹, and R⁻¹.
+def retract(U: Float, D: Float, HtH: Float, *, step: float = 1.0, afresh: bool = False) -> tuple[Float, Float]:
+    """Move from U along the tangent vector H = step D, given HᵀH: qf(U + H) = (U + H) R⁻¹, and R⁻¹.
 
     As UᵀU = I and UᵀH = 0, RᵀR = I + HᵀH. What rounding takes from UᵀU = I adds up from step to step: now and then it
     is to be made `afresh`, and after a long step it is. (The paper writes Retr_U(U + H) with the same formula, which
@@ -73,9 +95,9 @@ def retract(U: Float, H: Float, HtH: Float, afresh: bool = False) -> tuple[Float
     """
     RtR = np.eye(len(HtH)) + HtH
     if not np.isfinite(RtR).all():
-        return qf(U + H), np.full_like(RtR, np.nan)
+        return qf(U + step * D), np.full_like(RtR, np.nan)
     inverse = np.ascontiguousarray(np.linalg.inv(np.linalg.cholesky(RtR)).T)
-    return qf(U + H) if afresh or RtR.max() > 2 else (U + H) @ inverse, inverse
+    return qf(U + step * D) if afresh or RtR.max() > 2 else moved(U, D, step, inverse), inverse
 
 
 def relative_change(U: Float, V: Float, U_new: Float, V_new: Float) -> float:
@@ -85,11 +107,12 @@ def relative_change(U: Float, V: Float, U_new: Float, V_new: Float) -> float:
     >>> round(relative_change(one, one, one, 1.5 * one), 12)
     0.5
     """
-    gram = U.T @ U
-    size = float(np.vdot(gram, V.T @ V))
+    gram = gram_of(U)
+    size = float(np.vdot(gram, gram_of(V)))
     if not size > 0:
         return np.inf if V_new.any() else 0.0
-    T = np.linalg.solve(gram + 1e-12 * np.trace(gram) * np.eye(len(gram)), U.T @ U_new)
-    A, B = U_new - U @ T, V_new @ T.T - V
-    square = np.vdot(A.T @ A, V_new.T @ V_new) + np.vdot(gram, B.T @ B) + 2 * np.vdot(A.T @ U, V_new.T @ B)
+    T = np.linalg.solve(gram + 1e-12 * np.trace(gram) * np.eye(len(gram)), host(U.T @ U_new))
+    A, B = U_new - times(U, T), times(V_new, T.T) - V
+    square = np.vdot(gram_of(A), gram_of(V_new)) + np.vdot(gram, gram_of(B))
+    square += 2 * np.vdot(host(A.T @ U), host(V_new.T @ B))
     return math.sqrt(max(float(square), 0.0) / size)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from .arrays import beside, host
 from .losses import Kind
 from .observed import ObservedMatrix
 from .sweeps import Float, Regressed, Robust, Sweep, enough, open_sweep
@@ -41,7 +42,7 @@ class Lines:
         if self.learning:
             how = replace(how, shrink=SHRINK)
         else:
-            how = replace(how, largest=WILD * float(np.median(np.linalg.norm(C, axis=1))) or np.inf)
+            how = replace(how, largest=WILD * float(np.median(host(np.linalg.norm(C, axis=1)))) or np.inf)
         return self.sweep.regress(B, C, how)
 
     def afresh(self, B: Float, c: float, turns: int = 5) -> Float:
@@ -68,20 +69,20 @@ class Lines:
         counts = few.M.column_counts
         better = (found * counts > 1.1 * share[doubtful] * counts + 1) & (found * counts >= enough(B.shape[1]))
         C = C.copy()
-        C[doubtful[better]] = new[better]
+        C[beside(doubtful[better], C)] = new[beside(better, new)]
         return C, int(np.count_nonzero(better))
 
     def complete(self, B: Float, known: NDArray[np.intp], C: Float, c: float) -> tuple[Float, bool]:
         """Coefficients for all lines: C for those known, the others from scratch; and whether one is in doubt."""
         c = max(c, EXPLAINED * self.unit)
         guess = self.afresh(B, c)
-        guess[known] = C
+        guess[beside(known, guess)] = beside(C, guess)
         fitted = self.again(B, guess, c, 1)
         share = self.share(fitted.inside)
         found, _ = self.second_look(B, fitted.V, c, share)
-        if (share < 0.5 * np.median(share)).any():
-            share = self.share(self.again(B, found, c, 1).inside)
-        return found, bool((share < 0.5 * np.median(share)).any())
+        if not _in_doubt(share):
+            return found, False
+        return found, _in_doubt(self.share(self.again(B, found, c, 1).inside))
 
     def _some(self, which: NDArray[np.intp]) -> Lines | None:
         M = self.M.take_columns(which)
@@ -132,6 +133,11 @@ class Placement:
         for c in np.geomspace(max(6 * self.unit, how.c), how.c, ANNEALING):
             V = sweep.regress(self.B, V, replace(how, c=float(c), turns=1, ridge=self.ridge * (c / how.c) ** 2)).V
         return V
+
+
+def _in_doubt(share: Float) -> bool:
+    """Whether a line explains less than half of the share of its entries that is usual."""
+    return bool((share < 0.5 * np.median(share)).any())
 
 
 def _by_column(M: ObservedMatrix, y: Float) -> Float:

@@ -2,10 +2,12 @@
 
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from .arrays import beside, host, on_device
 
 _Floats = NDArray[np.float64]
 _BLOCK = 2**18
@@ -39,7 +41,8 @@ class LowRank:
             factor = _real_matrix(name, getattr(self, name)).astype(np.float64, copy=False).view()
             if not np.isfinite(factor).all():
                 raise ValueError(f"the factor {name} holds NaN or infinite numbers")
-            factor.flags.writeable = False
+            if not on_device(factor):
+                factor.flags.writeable = False
             object.__setattr__(self, name, factor)
         if self.U.shape[1] != self.V.shape[0]:
             raise ValueError(f"U is m x r and V is r x n, but they are {self.U.shape} and {self.V.shape}")
@@ -95,7 +98,8 @@ class LowRank:
         step = max(1, _BLOCK // self.rank)
         for start in range(0, flat.size, step):
             part = slice(start, start + step)
-            flat[part] = np.einsum("kr,kr->k", self.U[rows[part]], self.V.T[columns[part]])
+            row, column = beside(rows[part], self.U), beside(columns[part], self.U)
+            flat[part] = host(np.einsum("kr,kr->k", self.U[row], self.V.T[column]))
         return entries[()]
 
     def columns(self, j: Any) -> _Floats:
@@ -123,6 +127,17 @@ class LowRank:
         if part.ndim > 2:
             raise IndexError("rows are chosen by an integer, a slice or a 1-D index array")
         return part @ self.V
+
+    def to_host(self) -> "LowRank":
+        """The same factors as arrays of NumPy, if they are on a GPU.
+
+        Examples
+        --------
+        >>> L = LowRank([[1.0]], [[2.0]])
+        >>> L.to_host() is L
+        True
+        """
+        return LowRank(host(self.U), host(self.V)) if on_device(self.U) else self
 
     def to_dense(self) -> _Floats:
         """The m x n array U V.
@@ -180,7 +195,7 @@ class LowRank:
         """
         sigma = np.zeros(self.rank)
         found = np.linalg.svd(_core(self.U, self.V), compute_uv=False)
-        sigma[: found.size] = found
+        sigma[: found.size] = host(found)
         return sigma
 
     def norm(self) -> float:
@@ -218,7 +233,8 @@ class LowRank:
         if isinstance(X, LowRank):
             # U V − U* V* = [U, U*] [V; −V*]. Nothing is squared before the difference is taken:
             # ‖L‖² + ‖X‖² − 2⟨L, X⟩ would lose every digit below the root of the machine precision.
-            distance = _norm(np.hstack([self.U, X.U]), np.vstack([self.V, -X.V]))
+            U, V = beside(X.U, self.U), beside(X.V, self.V)
+            distance = _norm(np.hstack([self.U, U]), np.vstack([self.V, -V]))
             if relative:
                 size = X.norm()
         else:
@@ -256,7 +272,7 @@ def _norm(U: _Floats, V: _Floats) -> float:
 
 
 def _real_matrix(name: str, X: ArrayLike) -> NDArray[Any]:
-    X = np.asarray(X)
+    X = cast(NDArray[Any], X) if on_device(X) else np.asarray(X)
     if X.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers, not {X.dtype}")
     if X.ndim != 2:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from .arrays import host, on_device
 from .diagnosis import Diagnosis, examine, standard_errors
 from .lowrank import LowRank
 from .observed import ObservedMatrix
@@ -136,8 +138,21 @@ class Result:
         True
         """
         flags = np.zeros(self.M.nnz, bool)
-        flags[np.asarray(self.flagged)] = True
+        flags[host(self.flagged)] = True
         return flags
+
+    def to_host(self) -> Result:
+        """The same result with arrays of NumPy and SciPy, if it is on a GPU.
+
+        >>> import lowsparse as ls
+        >>> r = ls.solve([[1.0, 2.0], [2.0, 4.0]], rank=1)
+        >>> r.to_host() is r
+        True
+        """
+        if not on_device(self.L.U):
+            return self
+        S, M = cast(Any, self.S).to_scipy(), cast(Any, self.M).to_host()
+        return dataclasses.replace(self, L=self.L.to_host(), S=S, M=M, flagged=host(self.flagged))
 
     def standard_error(self, i: ArrayLike, j: ArrayLike) -> Any:
         """The standard errors of the entries (i, j) of L, to first order under normal noise of the estimated size.

@@ -9,14 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from .arrays import beside, host
+from .device import DeviceMatrix
 from .observed import ObservedMatrix
-from .sweeps import Float, open_sweep
+from .sweeps import Float, available, open_sweep
 
 __all__ = ["Sample", "Sketch", "draw"]
 
 PER_LINE = (25, 10)  # entries left in a row or column that has as many, and for each rank as many again
 HELD_OUT = (0.03, 0.1)  # least and largest share of the entries kept aside,
 ENOUGH = 2000  # which are so many if the largest share allows
+FEW = 200_000  # entries of a block that the processor is done with before a GPU has been told what to do
 
 
 @dataclass(frozen=True)
@@ -25,16 +28,16 @@ class Sketch:
 
     rows: NDArray[np.intp]
     columns: NDArray[np.intp]
-    M: ObservedMatrix
-    strip: ObservedMatrix  # all rows of these columns
+    M: ObservedMatrix | Any
+    strip: ObservedMatrix | Any  # all rows of these columns
     held_rows: NDArray[np.int32]
     held_columns: NDArray[np.int32]
     held_values: Float
 
     def held_residual(self, U: Float, V: Float) -> Float:
         """U Vᵀ - x where it was kept aside; U has a row for each row of the block, V for each column."""
-        product = np.einsum("kr,kr->k", U[self.held_rows], V[self.held_columns])
-        return np.asarray(product - self.held_values, dtype=np.float64)
+        product = np.einsum("kr,kr->k", U[beside(self.held_rows, U)], V[beside(self.held_columns, V)])
+        return np.asarray(host(product) - self.held_values, dtype=np.float64)
 
 
 def draw(
@@ -53,10 +56,12 @@ def draw(
     m, n = M.shape
     columns = np.arange(n) if everything else _choose(n, M.row_counts, rank, rng)
     columns = _that_fit(M, columns, rng)
-    strip = M if len(columns) == n and isinstance(M, ObservedMatrix) else M.take_columns(columns)
+    strip = M if len(columns) == n and isinstance(M, ObservedMatrix | DeviceMatrix) else M.take_columns(columns)
     assert strip is not None  # there are enough of them
-    A = strip.to_scipy()
     rows = np.arange(m) if everything else _choose(m, strip.column_counts, rank, rng)
+    if isinstance(strip, DeviceMatrix):
+        return _on_device(strip, rows, columns, rng, at_least)
+    A = strip.to_scipy()
     if len(rows) < m:
         place = np.full(m, -1, np.int32)
         place[rows] = np.arange(len(rows))
@@ -64,8 +69,13 @@ def draw(
         A = sparse.csc_array(
             (A.data[inside], place[A.indices[inside]], np.searchsorted(inside, A.indptr)), shape=(len(rows), A.shape[1])
         )
-    least, largest = HELD_OUT
-    aside = int(min(largest * A.nnz, max(ENOUGH, least * A.nnz), 20_000)) if A.nnz >= at_least else 0
+    return _put_aside(A, rows, columns, strip, rng, at_least)
+
+
+def _put_aside(
+    A: Any, rows: NDArray[np.intp], columns: NDArray[np.intp], strip: Any, rng: np.random.Generator, at_least: int
+) -> Sketch:
+    aside = _how_many(A.nnz, at_least)
     kept = np.ones(A.nnz, dtype=bool)
     kept[rng.choice(A.nnz, size=aside, replace=False)] = False
     held = np.flatnonzero(~kept)
@@ -73,6 +83,25 @@ def draw(
     indptr = A.indptr.astype(np.int64) - np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=A.shape[1]))))
     block = ObservedMatrix(indptr, A.indices[kept], A.data[kept], A.shape)
     return Sketch(rows, columns, block, strip, A.indices[held], owner, A.data[held].astype(np.float64))
+
+
+def _how_many(entries: int, at_least: int) -> int:
+    least, largest = HELD_OUT
+    return int(min(largest * entries, max(ENOUGH, least * entries), 20_000)) if entries >= at_least else 0
+
+
+def _on_device(
+    strip: DeviceMatrix, rows: NDArray[np.intp], columns: NDArray[np.intp], rng: np.random.Generator, at_least: int
+) -> Sketch:
+    """The block of a matrix on a GPU; a small one is handed to the processor, if that has its compiled core."""
+    block = strip if len(rows) == strip.shape[0] else strip.take_rows(rows)
+    if block.nnz <= FEW and available()["native"] is None:
+        return _put_aside(block.to_host().to_scipy(), rows, columns, strip, rng, at_least)
+    held = np.sort(rng.choice(block.nnz, size=_how_many(block.nnz, at_least), replace=False))
+    owner = (np.searchsorted(block.places.starts, held, side="right") - 1).astype(np.int32)
+    at = beside(held, block.values)
+    values = host(block.values[at]).astype(np.float64)
+    return Sketch(rows, columns, block.without(held), strip, host(block.rows[at]), owner, values)
 
 
 def _choose(lines: int, across: NDArray[np.int64], rank: int, rng: np.random.Generator) -> NDArray[np.intp]:

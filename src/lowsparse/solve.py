@@ -17,8 +17,10 @@ from scipy import sparse
 from threadpoolctl import ThreadpoolController
 
 from . import checkpoint as checkpoints
+from .arrays import beside, on_device
 from .blocks.outliers import StoredOutliers
-from .blocks.placing import check_in_pieces, closed_on_error, placed
+from .blocks.placing import check_in_pieces, check_on_gpu, closed_on_error, placed
+from .device import DeviceMatrix, DeviceOutliers, held_on_device
 from .diagnosis import counted, largest_rank
 from .lowrank import LowRank
 from .observed import ObservedMatrix
@@ -106,7 +108,8 @@ def solve(
         Where to stop: iterations, seconds, and the accuracy relative to the size of the data. ``tol=0`` runs to
         `max_iter`.
     backend
-        "auto", "native" (the compiled core) or "numpy", in memory; "outofcore", on disk; "dask", on a cluster.
+        "auto", "native" (the compiled core) or "numpy", in memory; "cuda", on a GPU; "outofcore", on disk; "dask", on a
+        cluster. What is on a GPU already is solved there, and the result stays there (see `Result.to_host`).
     memory
         Of "outofcore": what the solve may take, such as "1GB".
     client
@@ -137,8 +140,9 @@ def solve(
     >>> r.converged, bool(np.allclose(r.L.to_dense(), truth, atol=1e-5))
     (True, True)
     """
-    given_by_user = M
-    M = cast(ObservedMatrix, placed(M, backend, memory=memory, client=client))  # or what can be used like one
+    there = held_on_device(M)
+    given_by_user = M if there is None else there
+    M = cast(ObservedMatrix, placed(given_by_user, backend, memory=memory, client=client))  # or what is used like one
     solver = from_name(method) if isinstance(method, str) else method
     if not isinstance(solver, Solver):
         called = f"; did you mean {method.__name__}()?" if isinstance(method, type) else ""
@@ -159,7 +163,9 @@ def solve(
     if rank is None and not solver.finds_rank:
         raise ValueError(f"{solver.name} needs a rank: give one, or rank='auto' to have it chosen")
     rank = min(M.shape) if rank is None else solver.check_rank(M, rank)
-    if hasattr(M, "backend"):
+    if isinstance(M, DeviceMatrix):
+        check_on_gpu(solver.name, checkpoint, resume)
+    elif hasattr(M, "backend"):
         check_in_pieces(solver.name)
     if solver.full and M.nnz < M.shape[0] * M.shape[1]:
         raise ValueError(
@@ -193,7 +199,8 @@ def solve(
         def first_subspace() -> NDArray[np.float64]:
             clipped = M if np.isinf(clip) else M.with_values(np.clip(M.values, -clip, clip))
             own = sweep if clipped is M else open_sweep(clipped, sweep.name)
-            return starting_subspace(start, own, M.shape[0], rank, rng)
+            U = starting_subspace(start, own, M.shape[0], rank, rng)
+            return beside(U, M.values) if isinstance(M, DeviceMatrix) else U
 
         problem = Problem(M, rank, sweep, first_subspace, given, float(tol), unit, scale, largest, clip, seed)
         solver.check(problem)
@@ -203,7 +210,7 @@ def solve(
         status, reason = loop.run()
         outcome = solver.finish(problem, loop.state)
     n_iter, seconds = loop.state.iteration, loop.seconds()
-    return Result(
+    result = Result(
         L=outcome.L,
         S=_outliers(M, outcome.flagged, outcome.S),
         status=status,
@@ -221,6 +228,7 @@ def solve(
         trace=loop.trace,
         notes=_notes(M, outcome.L.rank, outcome.flagged),
     )
+    return result.to_host() if there is None else result
 
 
 class _Loop:
@@ -365,6 +373,8 @@ def _sizes(M: ObservedMatrix) -> tuple[float, float, float, float]:
 
 def _outliers(M: ObservedMatrix, flagged: NDArray[np.intp], values: NDArray[Any]) -> sparse.csc_array:
     """S as a sparse array of its non-zeros; of a matrix in pieces it stays in pieces."""
+    if on_device(flagged):
+        return cast(sparse.csc_array, DeviceOutliers(cast(Any, M), flagged, values))
     if not isinstance(flagged, np.ndarray):
         return StoredOutliers(M, flagged, values)
     rows, indptr = M.rows[flagged], np.searchsorted(flagged, M.indptr)

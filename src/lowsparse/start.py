@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .arrays import beside, host, times
 from .geometry import Float, qf
 from .lowrank import LowRank
 
@@ -64,14 +65,15 @@ def left_singular_vectors(
     Q = qf(rng.standard_normal((m, k)))
     for _ in range(max_passes):
         Y = sweep.gram_product(Q)
-        theta, W = np.linalg.eigh(Q.T @ Y)
+        Q = beside(Q, Y)
+        theta, W = np.linalg.eigh(host(Q.T @ Y))
         theta, W = theta[::-1][:rank], W[:, ::-1][:, :rank]
-        residual = np.linalg.norm(Y @ W - (Q @ W) * theta)
+        residual = float(np.linalg.norm(times(Y, W) - times(Q, W) * beside(theta, Q)))
         if residual <= tol * np.linalg.norm(theta):
             break
         Q = qf(Y)
     # One application of A Aᵀ is paid for already: the Ritz vectors of its image.
-    return qf(Y @ W), np.sqrt(np.maximum(theta, 0.0))
+    return qf(times(Y, W)), np.sqrt(np.maximum(theta, 0.0))
 
 
 def starting_subspace(
@@ -92,7 +94,7 @@ def starting_subspace(
             return qf(rng.standard_normal((m, rank)))
         raise ValueError(f"unknown start {start!r}: choose 'svd' or 'random', or give a matrix, a LowRank or a Result")
     lowrank = getattr(start, "L", start)
-    given = np.asarray(lowrank.U if isinstance(lowrank, LowRank) else start)
+    given = host(lowrank.U if isinstance(lowrank, LowRank) else start)
     if given.dtype.kind not in "fiu":
         raise TypeError(f"the start must be a matrix of real numbers, a LowRank or a Result, not {start!r}")
     U = np.array(given[:, None] if given.ndim == 1 else given, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Where a solve finds its data: in memory, on disk, or on a cluster, as its backend says."""
+"""Where a solve finds its data: in memory, on a GPU, on disk, or on a cluster, as its backend says."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ..device import DeviceMatrix, held_on_device
 from ..observed import ObservedMatrix
 from ..sweeps import native
 from .matrix import StoredMatrix
 from .sizes import bytes_of
 from .sources import is_store
 
-__all__ = ["IN_PIECES", "bytes_of", "check_in_pieces", "closed_on_error", "is_chunked", "placed"]
+__all__ = ["IN_PIECES", "bytes_of", "check_in_pieces", "check_on_gpu", "closed_on_error", "is_chunked", "placed"]
 
 IN_PIECES = ("amanpg", "amanpgc", "irls", "ladder", "lmafit", "manpg", "manpgc", "rmc", "schatten", "subgm")  # methods
+ON_GPU = tuple(method for method in IN_PIECES if method != "schatten")
 _CLOSING: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # what closes the cluster of a matrix
 
 
@@ -34,6 +36,19 @@ def check_in_pieces(method: str) -> None:
         raise ValueError(f"{method} needs the data in memory; on disk and on a cluster run {', '.join(IN_PIECES)}")
 
 
+def check_on_gpu(method: str, checkpoint: Any, resume: Any) -> None:
+    """Raise unless a method runs on a GPU, without a checkpoint.
+
+    >>> check_on_gpu("pcp", None, None)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ValueError: pcp does not run on a GPU; there run amanpg, ...
+    """
+    if method not in ON_GPU:
+        raise ValueError(f"{method} does not run on a GPU; there run {', '.join(ON_GPU)}")
+    if checkpoint is not None or resume is not None:
+        raise ValueError("a solve on a GPU has no checkpoints: leave them out, or solve with backend='native'")
+
+
 def placed(M: Any, backend: str, *, memory: int | str | None = None, client: Any = None) -> Any:
     """The data where the backend wants it; on disk in a temporary folder that goes with it, if it is not there yet.
 
@@ -46,6 +61,11 @@ def placed(M: Any, backend: str, *, memory: int | str | None = None, client: Any
         backend = "dask" if client is not None else _usual(M)
     if client is not None and backend != "dask":
         raise ValueError(f"a client is for backend='dask', not {backend!r}")
+    if backend == "auto" and os.environ.get("LOWSPARSE_BACKEND") == "cuda":
+        backend = "cuda"
+    there = held_on_device(M)
+    if there is not None or backend == "cuda":
+        return _on_gpu(M, there, backend, memory)
     in_pieces = hasattr(M, "backend")
     if backend not in ("outofcore", "dask"):
         if memory is not None and not in_pieces:
@@ -107,6 +127,19 @@ def _current_client() -> Any:
         return distributed.get_client()
     except ValueError:
         return None
+
+
+def _on_gpu(M: Any, there: DeviceMatrix | None, backend: str, memory: Any) -> DeviceMatrix | ObservedMatrix:
+    """What is on a GPU stays there unless the processor is asked for; what is not is copied there."""
+    if memory is not None:
+        raise ValueError("memory is for backend='outofcore' and 'dask', not for data on a GPU")
+    if there is None:
+        if hasattr(M, "backend"):
+            raise ValueError(f"a matrix in pieces runs on its own backend, {M.backend!r}, not on 'cuda'")
+        return DeviceMatrix.from_host(ObservedMatrix.from_any(M))
+    if backend in ("outofcore", "dask"):
+        raise ValueError(f"the data are on a GPU, and backend={backend!r} reads from disk: copy them to the host first")
+    return there.to_host() if backend in ("native", "numpy") else there
 
 
 def _on_cluster(M: StoredMatrix, client: Any) -> Any:

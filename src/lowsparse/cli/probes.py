@@ -261,9 +261,12 @@ def gpu() -> Finding:
         return Finding(
             "warning", f"CuPy is installed, but finds no device: {said}", advice, {"cupy": None, "devices": []}
         )
-    facts = {"cupy": cupy.__version__, "devices": names}
-    unused = "" if "cuda" in sweeps.BACKENDS else "; no backend of this version uses it"
-    return Finding("ok", f"CuPy {cupy.__version__} sees {', '.join(names) or 'no device'}{unused}", facts=facts)
+    why = sweeps.available()["cuda"]
+    facts = {"cupy": cupy.__version__, "devices": names, "reason": why}
+    text = f"CuPy {cupy.__version__} sees {', '.join(names) or 'no device'}"
+    if why is not None:
+        return Finding("warning", f"{text}, but backend='cuda' cannot run: {one_line(why)}", facts=facts)
+    return Finding("ok", f"{text}; data that are there are solved there, others with backend='cuda'", facts=facts)
 
 
 def _name(name: bytes | str) -> str:

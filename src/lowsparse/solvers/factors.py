@@ -78,7 +78,7 @@ class FactorSolver(Solver):
 
 def by_residual(problem: Problem, L: LowRank, objective: float) -> Outcome:
     """L, and S = M - L where that is more than four times the noise of the inliers."""
-    e = problem.sweep.residual(L.U, np.ascontiguousarray(L.V.T))
+    e = problem.sweep.residual(L.U, L.V.T.copy())
     flagged = beyond_noise(problem, e)
     S = -e[flagged].astype(problem.M.dtype, copy=False)
     return Outcome(L=L, flagged=flagged, S=S, objective=objective, noise=robust_scale(e))

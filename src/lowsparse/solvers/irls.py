@@ -35,6 +35,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import beside, times
 from ..geometry import basis
 from ..losses import EFFICIENT, Kind, Loss
 from ..scale import CONSISTENT, OUTLIER
@@ -114,9 +115,9 @@ class IRLS(FactorSolver):
             how = replace(how, kind=Kind.SQUARED)
         C, lost_columns, _ = _half(problem.sweep, problem.M.column_counts, state.U, state.V, how, state.look)
         Q, R = basis(C)
-        C, lost_rows, before = _half(state.rows, problem.M.row_counts, Q, state.U @ R.T, how, state.look)
+        C, lost_rows, before = _half(state.rows, problem.M.row_counts, Q, times(state.U, R.T), how, state.look)
         U, R = basis(C)
-        V = Q @ R.T
+        V = times(Q, R.T)
         lost = lost_columns + lost_rows if kind not in (Kind.HUBER, Kind.PSEUDO_HUBER) and not plain else 0
         objective = problem.sweep.gradient(U, V, Loss(kind, c)).value
         after = replace(state, U=U, V=V, c=c, median=before.quantile(0.5), objective=objective, finished="", look=False)
@@ -151,8 +152,8 @@ def _half(
     lost = given_up(found.inside, counts, B.shape[1])
     V = found.V
     if look and lost.any():
-        V = V.copy()
-        V[lost] = afresh(sweep, B, how)[lost]
+        V, which = V.copy(), beside(lost, V)
+        V[which] = afresh(sweep, B, how)[which]
     return V, int(np.count_nonzero(lost)), found.before
 
 

@@ -29,7 +29,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..geometry import basis, leverages, relative_change
+from ..arrays import beside, host, times
+from ..geometry import basis, leverages, qr, relative_change
 from ..lines import EFFICIENT, EXPLAINED, Lines
 from ..lowrank import LowRank
 from ..observed import ObservedMatrix
@@ -164,12 +165,13 @@ class Ladder(Solver):
         columns = state.bench.columns(state.data)
         rank = state.target if attempt == 0 else 1
         if attempt == 0 and problem.start_given:
-            state.U = basis(problem.start()[state.bench.sketch(state.data).rows])[0]
+            U = problem.start()
+            state.U = basis(beside(U[beside(state.bench.sketch(state.data).rows, U)], columns.M.values))[0]
             state.V = columns.afresh(state.U, EXPLAINED * unit)
             state.c = self._width(state, columns.sweep.residual(state.U, state.V))
         else:
             state.U = self._leading(state, columns.M.values, 3 * unit, rank)
-            state.V = np.zeros((columns.M.shape[1], rank))
+            state.V = beside(np.zeros((columns.M.shape[1], rank)), state.U)
             state.c = 3 * unit
         state.looks, state.changed = 0, np.inf
         state.held = nothing()
@@ -196,7 +198,7 @@ class Ladder(Solver):
         state.c = self._width(state, e)
         u = self._leading(state, -e, state.c / EFFICIENT, 1)
         state.U = basis(np.hstack([state.U, u - state.U @ (state.U.T @ u)]))[0]
-        state.V = np.hstack([state.V, np.zeros((len(state.V), 1))])
+        state.V = np.hstack([state.V, np.zeros_like(state.V[:, :1])])
         self._anew(state)
 
     # -- one pass
@@ -210,9 +212,9 @@ class Ladder(Solver):
         U, V = state.U, state.V
         by_column = columns.again(U, V, state.c, turns)
         Q, R = basis(by_column.V)
-        fitted = rows.again(Q, U @ R.T, state.c, turns)
+        fitted = rows.again(Q, times(U, R.T), state.c, turns)
         state.U, R = basis(fitted.V)
-        state.V = Q @ R.T
+        state.V = times(Q, R.T)
         state.noise = CONSISTENT * fitted.before.quantile(0.5)
         pace = PACE[min(state.attempt, len(PACE) - 1)]
         state.c = max(EFFICIENT * state.noise, pace * state.c, SMALLEST * bench.unit)
@@ -222,7 +224,8 @@ class Ladder(Solver):
         # only lines that are determined come to rest
         sure_rows, sure_columns = (f.inside >= enough(U.shape[1]) for f in (fitted, by_column))
         if sure_rows.any() and sure_columns.any():
-            change = relative_change(U[sure_rows], V[sure_columns], state.U[sure_rows], state.V[sure_columns])
+            i, j = beside(sure_rows, U), beside(sure_columns, U)
+            change = relative_change(U[i], V[j], state.U[i], state.V[j])
         else:
             change = relative_change(U, V, state.U, state.V)
         state.row = {
@@ -276,7 +279,7 @@ class Ladder(Solver):
         chance = 2 * loss.std(axis=1) / math.sqrt(loss.shape[1])
         state.target = int(np.argmax(loss.mean(axis=1) <= chance)) + 1
         Q, R = basis(state.best_V)
-        left, sizes, right = np.linalg.svd(state.best_U @ R.T, full_matrices=False)
+        left, sizes, right = np.linalg.svd(times(state.best_U, R.T), full_matrices=False)
         state.U = left[:, : state.target]
         state.V = Q @ (sizes[: state.target, None] * right[: state.target]).T
         state.choosing = False
@@ -321,12 +324,12 @@ class Ladder(Solver):
         by_column = columns.share(columns.again(state.U, state.V, state.c, 1).inside)
         state.V, some = columns.second_look(state.U, state.V, state.c, by_column)
         Q, R = basis(state.V)
-        C = state.U @ R.T
+        C = times(state.U, R.T)
         by_row = rows.share(rows.again(Q, C, state.c, 1).inside)
         C, others = rows.second_look(Q, C, state.c, by_row)
         if some or others:
             state.U, R = basis(C)
-            state.V = Q @ R.T
+            state.V = times(Q, R.T)
         return (by_column, by_row), some + others
 
     def _score(self, state: LadderState) -> float:
@@ -382,12 +385,13 @@ class Ladder(Solver):
             strip = bench.strip(state.data)
             learnt = strip.M.column_counts
             Q, R = basis(state.V)
-            C, doubtful = strip.complete(Q, sketch.rows, state.U @ R.T, state.c)
+            C, doubtful = strip.complete(Q, sketch.rows, times(state.U, R.T), state.c)
             state.U, R = basis(C)
-            state.V = Q @ R.T
+            state.V = times(Q, R.T)
         else:
             doubtful = False
         state.V, _ = bench.columns("whole").complete(state.U, sketch.columns, state.V, state.c)
+        state.U = beside(state.U, state.V)  # the block may have been small enough for the processor
         return doubtful or bool(((learnt < 3 * k) & (problem.M.row_counts > 0)).any())
 
     def _watch(self, problem: Problem, state: LadderState, change: float) -> None:
@@ -420,11 +424,11 @@ class Ladder(Solver):
     def finish(self, problem: Problem, state: LadderState) -> Outcome:
         """L, and S = M - L where that is more than four times the noise."""
         L = self.lowrank(problem, state)
-        U, R = np.linalg.qr(L.U)
-        V = R @ L.V
+        U, R = qr(L.U)
+        V = beside(R, L.V) @ L.V
         if not self.choose_rank and len(V) < problem.rank:  # an exact fit of lower rank; what is asked for is more
-            U = np.linalg.qr(np.hstack([U, np.eye(len(U), problem.rank)]))[0][:, : problem.rank]
-            V = np.vstack([V, np.zeros((problem.rank - len(V), V.shape[1]))])
+            U = qr(np.hstack([U, beside(np.eye(len(U), problem.rank), U)]))[0][:, : problem.rank]
+            V = np.vstack([V, beside(np.zeros((problem.rank - len(V), V.shape[1])), V)])
         e = problem.sweep.residual(U, V.T)
         noise = state.noise if math.isfinite(state.noise) else robust_scale(e)
         flagged = outlying(e, max(OUTLIER * noise, 1e-7 * state.bench.unit, problem.rounding))
@@ -436,7 +440,7 @@ class Ladder(Solver):
             flagged=flagged,
             S=-e[flagged].astype(problem.M.dtype, copy=False),
             objective=noise,
-            noise=trimmed_deviation(e[:: max(1, e.size // 20_000)], noise) / math.sqrt(max(free, 0.1)),
+            noise=trimmed_deviation(host(e[:: max(1, e.size // 20_000)]), noise) / math.sqrt(max(free, 0.1)),
             held_out=state.held_out if math.isfinite(state.held_out) else None,
         )
 

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import times
 from ..geometry import retract
 from ..lowrank import LowRank
 from ..result import Stationarity
@@ -144,7 +145,7 @@ class ProximalGradient(Solver):
                 return Accepted(U, swept, t, inverse, shortened, "stalled")
             shortened += 1
             t /= 2
-            U, inverse = retract(state.U_from, -t * state.D, _scaled(state.DtD, t))
+            U, inverse = retract(state.U_from, state.D, _scaled(state.DtD, t), step=-t)
 
     def direction(self, problem: Problem, swept: Swept) -> Direction:
         """Where U goes, and the nominal step along it."""
@@ -156,7 +157,7 @@ class ProximalGradient(Solver):
         if largest <= 0.0 or not self.precondition:  # V = 0: so is the gradient
             return Direction(swept.G, GtG, grad, grad**2, self.t_U or c / (p * largest or 1.0))
         P = np.linalg.inv(swept.VVt + max(self.damping, 1e-12) * largest * np.eye(problem.rank))
-        return Direction(swept.G @ P, P @ GtG @ P, grad, float(np.vdot(GtG, P)), self.t_U or c / p)
+        return Direction(times(swept.G, P), P @ GtG @ P, grad, float(np.vdot(GtG, P)), self.t_U or c / p)
 
     def iterate(self, problem: Problem, state: ProximalState) -> ProximalState:
         """One iteration of Algorithm 1 or 2 with the state's γ."""
@@ -164,22 +165,21 @@ class ProximalGradient(Solver):
             problem, state, Rule.AMANPG if self.alternating else Rule.MANPG
         )
         gamma = state.gamma
-        reference = (swept.smooth_out, swept.l1) if self.alternating else (swept.smooth_in, state.l1)
-        objective = reference[0] + gamma * reference[1]
-
+        change = _relative_change(swept.dV, state, t_taken, inverse)
         # ΔU = -t_U grad_U f, U⁺ = Retr_U(ΔU)
         go = self.direction(problem, swept)
+        reference = (swept.smooth_out, swept.l1) if self.alternating else (swept.smooth_in, state.l1)
+        objective = reference[0] + gamma * reference[1]
         shortening = state.shortening / 2**shortened if shortened else min(1.0, 1.25 * state.shortening)
         t = go.step * shortening
         dU = t * math.sqrt(max(go.DtD.trace(), 0.0))
         if not (math.isfinite(objective) and math.isfinite(dU)):
             failure = "diverged"
-        change = _relative_change(swept.dV, state, t_taken, inverse)
         # ‖ΔU‖ has no unit, ‖ΔS‖ that of the data
         movement = math.hypot(problem.scale * dU, swept.dS)
         U_next, inverse_next = U, inverse
         if not failure:
-            U_next, inverse_next = retract(U, -t * go.D, _scaled(go.DtD, t), afresh=state.iteration % 32 == 31)
+            U_next, inverse_next = retract(U, go.D, _scaled(go.DtD, t), step=-t, afresh=state.iteration % 32 == 31)
         return ProximalState(
             iteration=state.iteration + 1,
             U=U_next,

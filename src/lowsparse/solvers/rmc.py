@@ -37,7 +37,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ..geometry import basis, qf
+from ..arrays import beside, host, times
+from ..geometry import basis, qf, qr
 from ..losses import Kind, Loss
 from ..lowrank import LowRank
 from ..scale import robust_scale
@@ -136,12 +137,17 @@ class RMC(FactorSolver):
     def init(self, problem: Problem) -> RMCState:
         """The SVD of the observed entries, over their share, with δ₀."""
         U, V = clipped_factors(problem)
-        W, R = np.linalg.qr(V)
+        W, R = qr(V)
         left, sizes, right = np.linalg.svd(R.T)
-        W, sigma = W @ right.T, np.maximum(sizes, SMALLEST * problem.scale)
+        W, sigma = times(W, right.T), np.maximum(sizes, SMALLEST * problem.scale)
         delta0, _ = self.schedule(problem)
         return RMCState(
-            sample=Sample(problem.M, problem.sweep.name), U=U @ left, V=W * sigma, sigma=sigma, W=W, delta=delta0
+            sample=Sample(problem.M, problem.sweep.name),
+            U=times(U, left),
+            V=W * beside(sigma, W),
+            sigma=sigma,
+            W=W,
+            delta=delta0,
         )
 
     def advance(self, problem: Problem, state: RMCState) -> RMCState:
@@ -168,7 +174,7 @@ class RMC(FactorSolver):
         after = replace(
             state,
             U=there.U,
-            V=there.W * there.sigma,
+            V=there.W * beside(there.sigma, there.W),
             sigma=there.sigma,
             W=there.W,
             value=value,
@@ -209,11 +215,13 @@ class RMC(FactorSolver):
 
     def lowrank(self, problem: Problem, state: RMCState) -> LowRank:
         """X; singular values that are there only to divide by are zero."""
-        return LowRank(state.U, (state.sigma * (state.sigma > SMALLEST * problem.scale))[:, None] * state.W.T)
+        sigma = state.sigma * (state.sigma > SMALLEST * problem.scale)
+        return LowRank(state.U, beside(sigma, state.W)[:, None] * state.W.T)
 
     def slope(self, problem: Problem, at: Point, delta: float) -> Slope:
         """The objective and its gradient: one pass over the data, and three more if λ > 0."""
-        U, sigma, W = at
+        U, W = at.U, at.W
+        sigma = beside(at.sigma, U)
         sums = problem.sweep.gradient(U, W * sigma, Loss(Kind.PSEUDO_HUBER, c=delta))  # δ times ours
         value, ZW, ZtU = sums.value / delta, sums.U / (delta * sigma), sums.V / delta
         if self.lam:
@@ -257,14 +265,15 @@ def retraction(here: Point, d: Float, smallest: float) -> Callable[[float], Poin
     """The curve t -> the best approximation of X + tD of rank r."""
     r, m = len(here.sigma), len(here.U)
     A, B = d[:m], d[m:]
-    C = here.U.T @ A
-    Q, R = basis(A - here.U @ C)  # [U, U_p] = [U, Q] [I 0; 0 R], as U_p ⊥ U
+    C = host(here.U.T @ A)
+    Q, R = basis(A - times(here.U, C))  # [U, U_p] = [U, Q] [I 0; 0 R], as U_p ⊥ U
     Y, T = basis(B)
 
     def at(t: float) -> Point:
         core = np.block([[np.diag(here.sigma) + t * C, t * T.T], [t * R, np.zeros((r, r))]])
         left, sizes, right = np.linalg.svd(core)
-        U, W = here.U @ left[:r, :r] + Q @ left[r:, :r], here.W @ right[:r, :r].T + Y @ right[:r, r:].T
+        U = times(here.U, left[:r, :r]) + times(Q, left[r:, :r])
+        W = times(here.W, right[:r, :r].T) + times(Y, right[:r, r:].T)
         return Point(qf(U), np.maximum(sizes[:r], smallest), qf(W))
 
     return at

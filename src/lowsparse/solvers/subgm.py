@@ -32,6 +32,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import host
 from ..losses import Kind, Loss
 from ..sweeps import Float, open_sweep
 from .base import Outcome, Problem, nothing, require, require_positive
@@ -145,7 +146,9 @@ class SubGM(FactorSolver):
             float(np.median(part)) > bound
             for few, left, right in ((M.take_columns(columns), U, V[columns]), (M.T.take_columns(rows), V, U[rows]))
             if few is not None
-            for part in np.split(np.abs(open_sweep(few, problem.sweep.name).residual(left, right)), few.indptr[1:-1])
+            for part in np.split(
+                host(np.abs(open_sweep(few, problem.sweep.name).residual(left, right))), host(few.indptr)[1:-1]
+            )
             if part.size
         )
 

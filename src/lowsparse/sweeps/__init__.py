@@ -1,7 +1,7 @@
 """The waist: one pass over the columns, given the subspace U, and the ways to run it.
 
-Everything above it (solvers) says *what* is asked of each column; everything below it (NumPy, the compiled core) says
-*how*. A backend is opened on the data once per solve and found by its name in a small registry.
+Everything above it (solvers) says *what* is asked of each column; everything below it (NumPy, the compiled core, a GPU)
+says *how*. A backend is opened on the data once per solve and found by its name in a small registry.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import os
 import warnings
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import on_device
 from ..losses import Kind, Loss
 from ..observed import ObservedMatrix
 
@@ -41,7 +42,7 @@ __all__ = [
 Float = NDArray[np.float64]
 
 # In the order of preference of backend="auto". A module offers `reason_unavailable()` and a class `Sweep`.
-BACKENDS = {"native": ".native", "numpy": ".reference"}
+BACKENDS = {"native": ".native", "numpy": ".reference", "cuda": ".cuda"}
 IN_PIECES = ("outofcore", "dask")  # over a matrix in pieces, each of which is swept by one of those
 
 
@@ -257,11 +258,17 @@ def available() -> dict[str, str | None]:
     >>> available()["numpy"] is None
     True
     """
-    return {name: _module(name).reason_unavailable() for name in BACKENDS}
+    return {name: _reason(name) for name in BACKENDS}
 
 
 def _module(name: str) -> Any:
     return importlib.import_module(BACKENDS[name], __package__)
+
+
+def _reason(name: str) -> str | None:
+    module = importlib.import_module(".launch" if name == "cuda" else BACKENDS[name], __package__)
+    why: str | None = module.reason_unavailable()
+    return why
 
 
 def hold(numbers: Any) -> Any:
@@ -270,13 +277,13 @@ def hold(numbers: Any) -> Any:
     >>> hold(np.ones(2)).tolist()
     [1.0, 1.0]
     """
-    return numbers if isinstance(numbers, np.ndarray) else numbers.hold()
+    return numbers if isinstance(numbers, np.ndarray) or on_device(numbers) else numbers.hold()
 
 
 def open_sweep(M: ObservedMatrix | Any, backend: str = "auto") -> Sweep:
     """Open a backend on the data; "auto" takes the first that can run (or what LOWSPARSE_BACKEND names).
 
-    A matrix in pieces has its own. Parts of it that are in memory are swept in this process.
+    A matrix in pieces and one on a GPU have their own. Parts of them that the processor has are swept there.
 
     >>> M = ObservedMatrix.from_dense([[1.0, 2.0], [3.0, float("nan")]])
     >>> open_sweep(M, "numpy").name
@@ -285,12 +292,14 @@ def open_sweep(M: ObservedMatrix | Any, backend: str = "auto") -> Sweep:
     if isinstance(getattr(M, "backend", None), str):
         pieces: Sweep = importlib.import_module(".pieces", __package__).PiecewiseSweep(M)
         return pieces
-    if backend in IN_PIECES:
-        backend = "auto"
+    if on_device(getattr(M, "values", None)):
+        return cast(Sweep, _module("cuda").ColumnSweep(M))
     if backend == "auto":
         backend = os.environ.get("LOWSPARSE_BACKEND") or "auto"
+    if backend in IN_PIECES or backend == "cuda":
+        backend = "auto"
     if backend == "auto":
-        why = _module("native").reason_unavailable()
+        why = _reason("native")
         if why is None:
             backend = "native"
         else:
@@ -298,7 +307,7 @@ def open_sweep(M: ObservedMatrix | Any, backend: str = "auto") -> Sweep:
             backend = "numpy"
     if backend not in BACKENDS:
         raise ValueError(f"unknown backend {backend!r}: choose 'auto' or one of {sorted(BACKENDS)}")
-    why = _module(backend).reason_unavailable()
+    why = _reason(backend)
     if why is not None:
         raise RuntimeError(f"backend {backend!r} cannot run here: {why}")
     opened: Sweep = _module(backend).ColumnSweep(M)

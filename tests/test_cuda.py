@@ -1,0 +1,276 @@
+"""`backend="cuda"`: what it says where it cannot run, how work is dealt out, and on a GPU: the same answers.
+
+The sweep itself is tested with those of the other backends, in test_sweeps.py.
+"""
+
+import sys
+import types
+from importlib import resources
+
+import numpy as np
+import pytest
+
+import lowsparse as ls
+from conftest import python, robust_problem
+from lowsparse.device import DeviceMatrix, Places
+from lowsparse.sweeps import available, cuda, launch, open_sweep
+from lowsparse.sweeps.launch import reason_unavailable
+
+METHODS = ["amanpg", "amanpgc", "irls", "ladder", "lmafit", "manpg", "manpgc", "rmc", "subgm"]
+
+
+@pytest.fixture
+def afresh():
+    """What is known about CuPy is forgotten before and after."""
+    reason_unavailable.cache_clear()
+    yield
+    reason_unavailable.cache_clear()
+
+
+@pytest.fixture
+def gpu():
+    if available()["cuda"] is not None:
+        pytest.skip(available()["cuda"])
+    return pytest.importorskip("cupy")
+
+
+def pretended(monkeypatch, count):
+    """A CuPy whose driver answers as `count` does."""
+    fake = types.ModuleType("cupy")
+    fake.__spec__ = types.SimpleNamespace()
+    device = types.SimpleNamespace(compute_capability="35")
+    fake.cuda = types.SimpleNamespace(runtime=types.SimpleNamespace(getDeviceCount=count), Device=lambda: device)
+    monkeypatch.setitem(sys.modules, "cupy", fake)
+
+
+# ---------------------------------------------------------------------- where it cannot run
+
+
+def test_without_cupy_the_error_says_what_to_install(monkeypatch, afresh):
+    monkeypatch.setattr(launch, "find_spec", lambda name: None)
+    with pytest.raises(
+        RuntimeError, match=r"^backend 'cuda' cannot run here: CuPy is not installed: .*gpu-cuda13[^\n]*$"
+    ):
+        ls.solve(np.ones((5, 4)), rank=1, backend="cuda")
+
+
+def no_driver():
+    raise OSError("the driver\nis too old")
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [(lambda: 0, "there is no CUDA GPU"), (no_driver, "the driver is too old"), (lambda: 1, "compute capability 3.5")],
+)
+def test_without_a_gpu_the_error_is_one_line(monkeypatch, afresh, count, said):
+    pretended(monkeypatch, count)
+    with pytest.raises(RuntimeError, match=f"^backend 'cuda' cannot run here: [^\n]*{said}[^\n]*$"):
+        ls.solve(np.ones((5, 4)), rank=1, backend="cuda")
+
+
+def test_the_environment_asks_as_the_argument_does(monkeypatch, afresh):
+    monkeypatch.setattr(launch, "find_spec", lambda name: None)
+    monkeypatch.setenv("LOWSPARSE_BACKEND", "cuda")
+    with pytest.raises(RuntimeError, match="CuPy is not installed"):
+        ls.solve(np.ones((5, 4)), rank=1)
+
+
+def test_cupy_is_not_imported_unless_asked_for():
+    solve = "import sys, numpy as np, lowsparse as ls; ls.solve(np.ones((5, 4)), rank=1); print('cupy' in sys.modules)"
+    assert python(solve).stdout.split() == ["False"]
+
+
+def test_the_kernels_come_with_the_package():
+    folder = resources.files("lowsparse.sweeps") / "kernels"
+    assert {path.name for path in folder.iterdir()} == {f"{name}.cuh" for name in launch.SOURCES}
+    assert "gradient_rows" in launch.source()
+
+
+# ---------------------------------------------------------------------- how work is dealt out
+
+
+@pytest.fixture
+def on_numpy(monkeypatch):
+    """NumPy in the place of CuPy, for what needs no kernel."""
+    monkeypatch.setitem(sys.modules, "cupy", np)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_entry_is_in_the_work_of_one_group(on_numpy, seed):
+    rng = np.random.default_rng(seed)
+    limits = [cuda.SHORT, cuda.SHORT + 1, 1000, 1001, cuda.PIECE[0], cuda.PIECE[0] + 1]
+    counts = np.concatenate([limits, *(rng.integers(0, top, 40) for top in (5, 100, 2000, 60_000))])
+    rng.shuffle(counts)
+    starts = np.concatenate(([0], np.cumsum(counts)))
+    places = Places(starts, np.zeros(starts[-1], np.int32), starts, 1)
+    seen = np.zeros(starts[-1], int)
+    found = np.zeros(counts.size, int)
+    for work in cuda.launches(places, kept=1000):
+        lines = np.arange(counts.size) if isinstance(work.lines, np.intp) else work.lines
+        for k, line in enumerate(lines):
+            first = work.firsts[k] if work.cut else starts[line]
+            last = min(first + work.length, starts[line + 1]) if work.cut else starts[line + 1]
+            assert last - first <= work.longest
+            seen[first:last] += 1
+            found[line] += not work.cut or work.bases[k] == k
+    np.testing.assert_array_equal(seen, 1)
+    np.testing.assert_array_equal(found, 1)
+
+
+def test_short_lines_are_for_warps_and_long_ones_are_cut(on_numpy):
+    counts = np.array([5] * 1000 + [500_000])
+    starts = np.concatenate(([0], np.cumsum(counts)))
+    short, long = cuda.launches(Places(starts, starts, starts, 1), kept=1000)
+    assert (short.threads, short.many, short.cut) == (32, 1000, False)
+    assert long.cut
+    assert long.many >= 30
+
+
+@pytest.mark.parametrize("chosen", [[0, 3, 4, 17], [5]])
+def test_rows_and_samples_are_those_of_the_matrix(on_numpy, chosen):
+    M = robust_problem(20, 30, rank=1).M
+    there = DeviceMatrix.from_parts(M.indptr, M.rows, M.values, M.shape)
+    rows = np.array(chosen)
+    some = there.take_rows(rows).to_host()
+    np.testing.assert_array_equal(some.to_dense(), M.to_dense()[rows])
+    assert there.sample(50).to_host().fingerprint() == M.sample(50).fingerprint()
+    held = np.array([0, 7, M.nnz - 1])
+    left = M.to_dense()
+    left[M.rows[held], M.columns_of_entries()[held]] = np.nan
+    np.testing.assert_array_equal(there.without(held).to_host().to_dense(), left)
+
+
+# ---------------------------------------------------------------------- on a GPU
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_finds_what_it_finds_on_the_processor(gpu, method):
+    problem = robust_problem(200, 150, rank=3, density=0.5)
+    there, here = (ls.solve(problem.M, 3, method=method, backend=backend) for backend in ("cuda", "native"))
+    assert there.backend == "cuda"
+    assert there.n_iter == here.n_iter
+    assert there.L.error(here.L, relative=True) < 1e-10
+    np.testing.assert_array_equal(there.flagged, here.flagged)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("rank", [1, 2, 7, 12])
+def test_any_rank_is_solved(gpu, rank):
+    problem = robust_problem(300, 250, rank=rank, density=0.6)
+    for method in ("ladder", "amanpgc"):
+        there, here = (ls.solve(problem.M, rank, method=method, backend=backend) for backend in ("cuda", "native"))
+        assert there.L.error(here.L, relative=True) < 1e-10
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("method", ["amanpgc", "irls", "ladder", "lmafit", "rmc", "subgm"])
+def test_a_start_can_be_given_or_random(gpu, method):
+    problem = robust_problem(200, 150, rank=3, density=0.5)
+    near = problem.L.U + 0.1 * np.random.default_rng(3).standard_normal((200, 3))
+    for start in ("random", near, gpu.asarray(near)):
+        there = ls.solve(problem.M, 3, method=method, backend="cuda", start=start, max_iter=20)
+        here = ls.solve(problem.M, 3, method=method, start=start if isinstance(start, str) else near, max_iter=20)
+        assert there.L.error(here.L, relative=True) < 1e-9
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["precondition", "backtracking", "t_S"])
+def test_the_options_of_the_paper_work_there(gpu, kind):
+    options = {"precondition": {"precondition": True}, "backtracking": {"step": 30.0}, "t_S": {"t_S": 0.7}}[kind]
+    problem = robust_problem(200, 150, rank=3, density=0.5)
+    method = ls.solvers.AManPGC(**options)
+    there, here = (ls.solve(problem.M, 3, method=method, backend=backend) for backend in ("cuda", "native"))
+    assert there.n_iter == here.n_iter
+    assert there.L.error(here.L, relative=True) < 1e-9
+
+
+@pytest.mark.gpu
+def test_what_is_on_the_gpu_stays_there(gpu):
+    problem = robust_problem(200, 150, rank=2, density=0.5)
+    X = gpu.asarray(problem.M.to_dense())
+    result = ls.solve(X, 2)
+    assert result.backend == "cuda"
+    assert isinstance(result.L.U, gpu.ndarray)
+    assert result.S.to_cupy().nnz == result.S.nnz
+    back = result.to_host()
+    assert isinstance(back.L.U, np.ndarray)
+    here = ls.solve(problem.M, 2)
+    np.testing.assert_allclose(back.S.toarray(), here.S.toarray(), atol=1e-9)
+    assert result.diagnostics.recovered
+    assert ls.solve(X, 2, backend="native").backend == "native"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["csc", "csr", "coo", "torch", "fortran", "float32"])
+def test_all_that_holds_a_matrix_there_is_read(gpu, kind):
+    from cupyx.scipy import sparse
+
+    problem = robust_problem(120, 100, rank=2, density=0.6)
+    X = gpu.asarray(problem.M.to_dense())
+    if kind == "torch":
+        torch = pytest.importorskip("torch")
+        given = torch.from_dlpack(X)
+    elif kind == "fortran":
+        given = gpu.asfortranarray(X)
+    elif kind == "float32":
+        given = X.astype(np.float32)
+    else:
+        rows, columns = (gpu.asarray(part) for part in (problem.M.rows, problem.M.columns_of_entries()))
+        values = gpu.asarray(problem.M.values)
+        shuffled = gpu.asarray(np.random.default_rng(1).permutation(problem.M.nnz))
+        given = sparse.coo_matrix((values[shuffled], (rows[shuffled], columns[shuffled])), shape=problem.M.shape)
+        given = given.asformat(kind)
+    result = ls.solve(given, 2)
+    assert result.M.to_host().with_values(problem.M.values).fingerprint() == problem.M.fingerprint()
+    assert result.L.error(problem.L, relative=True) < (1e-5 if kind == "float32" else 1e-8)
+    assert result.M.dtype == (np.float32 if kind == "float32" else np.float64)
+
+
+@pytest.mark.gpu
+def test_what_is_not_finite_is_refused_there_too(gpu):
+    with pytest.raises(ValueError, match="1 observed values are not finite"):
+        ls.solve(gpu.asarray([[1.0, np.inf], [2.0, 3.0]]), 1)
+    with pytest.raises(ValueError, match="no entry is observed"):
+        ls.solve(gpu.full((3, 3), np.nan), 1)
+
+
+@pytest.mark.gpu
+def test_the_same_bits_every_time(gpu):
+    problem = robust_problem(900, 700, rank=4, density=0.3, noise=0.1)
+    for method in ("ladder", "amanpgc"):
+        one, other = (ls.solve(problem.M, 4, method=method, backend="cuda") for _ in range(2))
+        assert one.L.U.tobytes() == other.L.U.tobytes()
+        assert one.L.V.tobytes() == other.L.V.tobytes()
+
+
+@pytest.mark.gpu
+def test_the_rank_is_chosen_there(gpu):
+    assert ls.solve(robust_problem(200, 150, rank=3, density=0.5).M, "auto", backend="cuda").L.rank == 3
+
+
+@pytest.mark.gpu
+def test_too_large_is_an_error_with_the_size(gpu, monkeypatch):
+    M = robust_problem(60, 50, rank=1).M
+
+    def full(*_, **__):
+        raise gpu.cuda.memory.OutOfMemoryError(1, 1, 1)
+
+    monkeypatch.setattr(gpu, "asarray", full)
+    with pytest.raises(MemoryError, match=r"the data needs .* GB of GPU memory"):
+        DeviceMatrix.from_host(M)
+
+
+@pytest.mark.gpu
+def test_a_block_can_be_learnt_on_the_gpu_itself(gpu, monkeypatch):
+    monkeypatch.setattr("lowsparse.sketch.FEW", 0)
+    problem = robust_problem(300, 250, rank=3, density=0.5)
+    result = ls.solve(problem.M, 3, backend="cuda")
+    assert result.converged
+    assert result.L.error(problem.L, relative=True) < 1e-8
+    assert ls.solve(problem.M, "auto", backend="cuda").L.rank == 3
+
+
+@pytest.mark.gpu
+def test_open_sweep_finds_the_gpu_by_the_matrix(gpu):
+    assert open_sweep(DeviceMatrix.from_host(robust_problem().M)).name == "cuda"
