@@ -142,12 +142,13 @@ def run(piece: WorkerPiece, what: Pass | Saved, formulas: tuple[Formula, ...]) -
     return what(piece, formulas)
 
 
-def catch_up(piece: WorkerPiece, passes: Past) -> None:
-    """The passes that wrote something, in their order, as far as the piece has not seen them."""
-    for what, formulas in passes:
-        written = what.writes or {what.keeps: 0}
-        if any(piece.kept.get(name, (-1,))[0] < times for name, times in written.items()):
+def catch_up(piece: WorkerPiece, kept: dict[str, int], passes: Past) -> WorkerPiece:
+    """Unless the piece has what was kept, as often written or once more: all passes that made it, in their order."""
+    if any(piece.kept.get(name, (-1,))[0] < times for name, times in kept.items()):
+        piece.kept.clear()
+        for what, formulas in passes:
             what(piece, formulas)
+    return piece
 
 
 def with_values(piece: WorkerPiece, formula: Formula) -> WorkerPiece:
@@ -233,11 +234,19 @@ class ClusterMatrix(InPieces):
             return found
 
     def _catch_up(self) -> None:
+        """Bring all pieces up to date; from then on they are those, and no copy elsewhere that Dask had made before."""
+        from distributed import wait
+
         own = [
             [(what, tuple(formula.cut(slice(*columns)) for formula in formulas)) for what, formulas in self._past]
             for columns in self.ranges
         ]
-        self.client.gather(self.client.map(catch_up, self.pieces, own, pure=False))
+        pieces = self.client.map(catch_up, self.pieces, [dict(self.kept)] * len(own), own, pure=False)
+        wait(pieces)  # type: ignore[no-untyped-call]
+        for piece in pieces:
+            if piece.status == "error":
+                piece.result()
+        self.pieces = pieces
 
     def _asked(self, function: Callable[..., Any], formulas: tuple[Formula, ...], writes: tuple[Held, ...]) -> Pass:
         written = {held.name: self.kept[held.name] + 1 for held in writes}
@@ -341,15 +350,17 @@ class ClusterMatrix(InPieces):
         """As `over`, one piece after the other: what it gives for one need not be in memory with the next."""
         what = self._asked(function, formulas, ())
         sent = self._sent(what, formulas)
-        for k in range(len(sent)):
+        k = 0
+        while k < len(sent):
             try:
                 found = sent[k].result()
             except BehindError as error:
                 error.__traceback__ = None
                 self._catch_up()
                 sent[k:] = self._sent(what, formulas)[k:]
-                found = sent[k].result()
+                continue
             sent[k] = None
+            k += 1
             yield found
 
     def keep(self, parts: Iterable[NDArray[Any]]) -> Entries:
