@@ -15,6 +15,12 @@ from lowsparse.blocks import StoredMatrix
 
 METHODS = ("auto", "amanpg", "amanpgc", "manpg", "manpgc", "subgm", "rmc", "lmafit", "irls", "schatten")
 BACKENDS = ("numpy", "outofcore", "dask")
+QUICK = {"numpy": ("auto", "amanpg"), "outofcore": METHODS, "dask": ("auto", "amanpgc", "lmafit")}  # the others in CI
+EVERYWHERE = [
+    pytest.param(backend, method, marks=() if method in QUICK[backend] else pytest.mark.slow)
+    for backend in BACKENDS
+    for method in METHODS
+]
 
 
 @pytest.fixture
@@ -45,8 +51,7 @@ def compare(inside, outside):
 # ---------------------------------------------------------------------- the same answers
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("backend", "method"), EVERYWHERE)
 def test_every_method_finds_the_same_everywhere(noisy, somewhere, native, backend, method):
     how = {"method": method, "max_iter": 4 if backend == "dask" else 12}
     found = somewhere(backend, **how)
@@ -54,6 +59,7 @@ def test_every_method_finds_the_same_everywhere(noisy, somewhere, native, backen
     compare(ls.solve(noisy.M, 2, backend=native, **how), found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_on_disk_a_solve_ends_where_it_ends_in_memory(noisy, stored, method):
     how = {"method": method, "max_iter": 60}
@@ -148,6 +154,7 @@ def test_a_solve_on_a_cluster_goes_on_from_a_checkpoint(noisy, stored, client, t
     compare(ls.solve(noisy.M, 2, method=method, tol=0, max_iter=5), ls.solve(stored, 2, resume=at, **how))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["outofcore", "dask"])
 def test_a_process_that_is_killed_goes_on_from_its_checkpoint(request, stored, tmp_path, backend):
     at = tmp_path / "at.npz"
@@ -242,6 +249,7 @@ def test_a_low_rank_matrix_is_written_in_blocks(tmp_path, monkeypatch):
 # ---------------------------------------------------------------------- faults
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 @pytest.mark.parametrize("backend", ["outofcore", "dask"])
 def test_ctrl_c_ends_a_solve_with_its_files_and_its_cluster(backend, tmp_path):

@@ -139,6 +139,7 @@ def test_unknown_command(tmp_path):
     assert_fails(run("nonsense", cwd=tmp_path), 2, "nonsense")
 
 
+@pytest.mark.slow
 def test_existing_output_is_kept_unless_forced(tmp_path):
     folder = tmp_path / "lowsparse-demo"
     folder.mkdir()
@@ -164,6 +165,7 @@ def test_bad_environment_is_one_line(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", ["typer", "rich", "matplotlib", "PIL"])
 def test_without_the_extra_one_line_names_it(missing, tmp_path):
     hidden = (

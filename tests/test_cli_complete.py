@@ -551,6 +551,7 @@ def wide_tables(draw):
     return X, rows, columns
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [".csv", ".parquet", ".npz"])
 @odd
 @given(table=wide_tables())

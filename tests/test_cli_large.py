@@ -147,6 +147,7 @@ def test_a_scheduler_that_does_not_answer_is_named(ratings, command, tmp_path, m
     assert "no Dask scheduler answers at tcp://127.0.0.1:9" in err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 @pytest.mark.parametrize("moment", ["reading", "solving"])
 def test_ctrl_c_leaves_nothing(ratings, tmp_path, moment):

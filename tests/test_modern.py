@@ -315,6 +315,7 @@ def test_units_do_not_matter(method, c):
 # ---------------------------------------------------------------------- honesty
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["A", "B"])
 @by_class
 def test_a_share_that_is_too_small_is_noticed(method, kind):

@@ -528,6 +528,7 @@ def wait(browser, condition):
     return WebDriverWait(browser, 20, poll_frequency=0.05).until(lambda _: condition())
 
 
+@pytest.mark.slow
 def test_the_scrubber_is_dragged(look):
     from selenium.webdriver import ActionChains
 
@@ -624,6 +625,7 @@ def test_a_picture_is_enlarged(look):
     assert found(browser, ".pane:nth-child(2) img").size["width"] == before
 
 
+@pytest.mark.slow
 def test_the_command_is_copied(look):
     browser = look("video.html")
     found(browser, "#copy").click()
@@ -684,6 +686,7 @@ def test_a_worst_line_lists_its_entries_alone(look, solved):
         assert found(browser, "#count").text == f"{lines.sum()} of {wrong.sum()} entries"
 
 
+@pytest.mark.slow
 def test_cells_are_read_by_pointer_and_keys(look, solved):
     from selenium.webdriver import ActionChains
     from selenium.webdriver.common.keys import Keys

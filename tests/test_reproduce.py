@@ -279,6 +279,7 @@ def test_a_record_of_uneven_lists_or_without_a_measure_is_made_anew(copy):
     assert again(copy).ended("done") == ["case 6, manpgc", "Moving blocks, 50% of the pixels, manpgc"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spoil", [lambda png: b"", lambda png: png[:-9], lambda png: png[:60] + b"?" + png[61:]])
 def test_a_damaged_picture_is_made_anew(spoil, copy):
     path = copy / "runs" / "quick-blocks-10-manpgc-1.png"
@@ -326,6 +327,7 @@ def test_a_changed_run_that_is_interrupted_does_not_leave_the_old_page(copy, mon
     assert not (copy / "synthetic.csv").exists()
 
 
+@pytest.mark.slow
 def test_spoilt_files_are_made_anew(copy):
     (copy / "runs" / "quick-case-6-manpgc-1.json").write_text('{"settings": {"ca')
     (copy / "runs" / "quick-blocks-10-amanpgc-1.png").unlink()
