@@ -132,6 +132,7 @@ def test_what_does_not_run_in_pieces_says_so(stored, client):
 # ---------------------------------------------------------------------- checkpoints
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_a_solve_on_disk_goes_on_from_a_checkpoint_to_the_same_bits(stored, tmp_path, method):
     at = tmp_path / "at.npz"

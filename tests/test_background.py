@@ -227,6 +227,7 @@ def test_what_often_covers_a_pixel_is_not_its_noise():
     assert found.noise[12:28, 12:38].mean() < 8  # 20 if the median of the residuals tells it
 
 
+@pytest.mark.slow
 def test_waving_trees():
     path = DATA / "wallflower_wavingtrees287.npz"
     if not path.exists():
@@ -481,6 +482,7 @@ def clip(tmp_path):
     return tmp_path / "clip.npy", made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [False, True])
 def test_the_files_hold_what_was_found(stream, clip, tmp_path):
     path, made = clip
@@ -513,6 +515,7 @@ def test_only_the_films_that_are_asked_for(clip, tmp_path):
         separate_video(clip[0], tmp_path / "out", films=["masks"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
 @pytest.mark.parametrize("stream", [False, True])
 def test_what_was_there_stays_if_it_is_interrupted(error, stream, clip, tmp_path):

@@ -135,6 +135,7 @@ def test_bad_usage_is_one_line_and_code_2(arguments, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_unknown_command(tmp_path):
     assert_fails(run("nonsense", cwd=tmp_path), 2, "nonsense")
 
@@ -154,12 +155,14 @@ def test_existing_output_is_kept_unless_forced(tmp_path):
     assert list(tmp_path.iterdir()) == [folder]
 
 
+@pytest.mark.slow
 def test_output_must_be_a_folder(tmp_path):
     (tmp_path / "file").write_text("")
     assert_fails(run("demo", "--out", "file", cwd=tmp_path), 1, "not a folder")
     assert_fails(run("demo", "--out", "file/below", cwd=tmp_path), 1, "not a folder")
 
 
+@pytest.mark.slow
 def test_bad_environment_is_one_line(tmp_path):
     assert_fails(run("demo", cwd=tmp_path, LOWSPARSE_BACKEND="abacus"), 1, "abacus")
     assert list(tmp_path.iterdir()) == []

@@ -488,6 +488,7 @@ def test_the_table_itself_is_never_overwritten(tmp_path):
     assert tree(tmp_path) == before
 
 
+@pytest.mark.slow
 @POSIX
 def test_a_full_disk_leaves_what_was_there(tmp_path):
     path = stored(tmp_path, spoilt(200)[1], ".csv")
@@ -504,6 +505,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path):
     assert tree(tmp_path) == before
 
 
+@pytest.mark.slow
 @POSIX
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_by_a_signal_nothing_is_left(number, tmp_path, monkeypatch):

@@ -157,6 +157,7 @@ def test_a_reader_that_leaves_is_no_failure():
     os.close(writing)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is always full")
 @pytest.mark.parametrize(("word", "name"), [("methods", "lowsparse methods"), ("--help", "lowsparse")])
 def test_a_full_disk_behind_stdout(word, name):
@@ -165,6 +166,7 @@ def test_a_full_disk_behind_stdout(word, name):
         assert with_stdout(full, word) == (1, line)
 
 
+@pytest.mark.slow
 @POSIX
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_leaves_nothing_half_written(number, code, tmp_path):
@@ -582,6 +584,7 @@ def test_completion_offers(typed, offered, command, monkeypatch):
     assert (code, set(out.split()), err) == (0, offered, "")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
 def test_completion_in_bash(tmp_path):
     script = run(cwd=tmp_path, _LOWSPARSE_COMPLETE="source_bash").stdout
@@ -1016,6 +1019,7 @@ def test_a_damaged_file_is_read_or_refused(data, suffix, same_data):
         assert np.isfinite(M.values).all()
 
 
+@pytest.mark.slow
 @POSIX
 def test_ctrl_c_in_bench(tmp_path):
     words = [sys.executable, "-u", "-m", "lowsparse", "bench", "--rows", "1500", "--repeat", "999"]

@@ -109,6 +109,7 @@ def test_a_third_of_the_entries_is_enough(kind, method, seed):
     assert relative(r.L, problem.L) < getattr(method, kind)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [m for m in METHODS if m.full is not None], ids=lambda method: method.name)
 def test_every_entry_observed(method):
     problem = standard("full", 313)

@@ -714,6 +714,7 @@ def test_sizes_near_the_ends_of_the_numbers_are_refused(c):
 # ---------------------------------------------------------------------- memory
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/proc/self/clear_refs"), reason="measured through /proc")
 @pytest.mark.parametrize("name", ["amanpgc", "manpgc"])
 def test_a_solve_needs_less_than_three_times_its_input(native, tmp_path, name):

@@ -88,6 +88,7 @@ def test_convex_finds_the_minimum_that_a_dense_iteration_finds(kind, shape):
     assert r.objective == pytest.approx(nuclear_objective(M, r.L), rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("solver", "density", "share", "noise"),
     [
@@ -118,6 +119,7 @@ def test_at_convergence_the_conditions_of_optimality_hold(solver, density, share
     assert np.sum(Y * on_grid(M, M.values)) / max(1, np.linalg.norm(Y, 2)) == pytest.approx(r.objective, rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [200, 300])
 @pytest.mark.parametrize("method", ["pcp", "convex", "accaltproj"])
 def test_with_all_entries_the_defaults_recover(method, size):
@@ -164,6 +166,7 @@ def test_without_holes_convex_is_pcp():
         ls.solve(robust_problem().M, None, method="pcp")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("density", "share"), [(0.4, 0.1), (1.0, 0.3)])
 def test_a_few_singular_vectors_do_as_well_as_all(monkeypatch, density, share):
     M, L, _ = uniform_outliers(200, 180, 5, density, share, seed=1161)

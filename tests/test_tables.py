@@ -559,6 +559,7 @@ def test_arrays_of_others(tmp_path):
         assert (table.rows.tolist(), table.M.to_dense().tolist()) == (["a", "b"], [[2.0], [3.0]])
 
 
+@pytest.mark.slow
 def test_a_packed_text_that_is_cut_off(tmp_path):
     rng = np.random.default_rng(6)
     text = "who,x\n" + "".join(f"r{k},{x!r}\n" for k, x in enumerate(rng.random(200_000).tolist()))
