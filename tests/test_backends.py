@@ -292,6 +292,18 @@ def test_workers_must_see_the_matrix(stored, client, monkeypatch):
         ls.solve(stored, 2, client=client)
 
 
+@pytest.mark.parametrize("anew", [[0], [0, 1]])
+def test_pieces_that_were_read_anew_catch_up(noisy, stored, client, anew):
+    from lowsparse.blocks.cluster import ClusterMatrix
+
+    matrix = ClusterMatrix(stored, client)
+    x = matrix.hold(matrix.hold(matrix.values * 2) * 2)
+    fresh = ClusterMatrix(stored, client).pieces
+    matrix.pieces = [fresh[k] if k in anew else piece for k, piece in enumerate(matrix.pieces)]
+    assert len(matrix.pieces) == 2
+    assert np.abs(x).sum() == pytest.approx(4 * np.abs(noisy.M.values).sum(), rel=1e-12)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["auto", "amanpgc"])
 @pytest.mark.parametrize("remembered", [0, 1 << 28])

@@ -177,7 +177,7 @@ class Taking:
 
 
 class ClusterMatrix(InPieces):
-    """A partly observed matrix on a Dask cluster; `StoredMatrix.on` makes one.
+    """A partly observed matrix on a Dask cluster.
 
     Parameters
     ----------
@@ -195,9 +195,7 @@ class ClusterMatrix(InPieces):
         self.ranges = stored.side.ranges(-(-stored.nnz // max(1, len(client.nthreads()))))
         folder = str(stored.folder.resolve())
         self.kept: dict[str, int] = {}  # by name: how often it was written
-        self._past: list[
-            tuple[Pass | Saved, tuple[Formula, ...]]
-        ] = []  # the passes that wrote something that is still needed
+        self._past: Past = []  # the passes that wrote something that is still needed
         self._gone: list[str] = []  # what is not needed any more, and the pieces do not know it yet
         self._files: list[Path] = []  # in which the pieces have saved what was kept of them
         weakref.finalize(self, _remove, self._files)
@@ -235,17 +233,15 @@ class ClusterMatrix(InPieces):
 
     def _catch_up(self) -> None:
         """Bring all pieces up to date; from then on they are those, and no copy elsewhere that Dask had made before."""
-        from distributed import wait
-
         own = [
             [(what, tuple(formula.cut(slice(*columns)) for formula in formulas)) for what, formulas in self._past]
             for columns in self.ranges
         ]
         pieces = self.client.map(catch_up, self.pieces, [dict(self.kept)] * len(own), own, pure=False)
-        wait(pieces)  # type: ignore[no-untyped-call]
         for piece in pieces:
-            if piece.status == "error":
-                piece.result()
+            error = piece.exception()  # waits for it
+            if error is not None:
+                raise error
         self.pieces = pieces
 
     def _asked(self, function: Callable[..., Any], formulas: tuple[Formula, ...], writes: tuple[Held, ...]) -> Pass:
