@@ -12,6 +12,7 @@ import pytest
 import lowsparse as ls
 from conftest import PATH, SMALL
 from lowsparse.blocks import StoredMatrix
+from lowsparse.blocks.coefficients import is_mapped
 
 METHODS = ("auto", "amanpg", "amanpgc", "manpg", "manpgc", "subgm", "rmc", "lmafit", "irls", "schatten")
 BACKENDS = ("numpy", "outofcore", "dask")
@@ -226,6 +227,41 @@ def test_outliers_are_had_by_places_and_columns_and_in_files(noisy, somewhere, b
     table = pq.read_table(tmp_path / "s.parquet")
     assert np.array_equal(dense[table["row"], table["column"]], table["value"])
     assert table.num_rows == S.nnz
+
+
+@pytest.mark.parametrize("method", ["auto", "amanpgc"])
+@pytest.mark.parametrize("backend", ["outofcore", "dask"])
+def test_a_large_v_is_mapped_from_the_disk(noisy, somewhere, stored, backend, method, monkeypatch):
+    monkeypatch.setattr("lowsparse.blocks.coefficients.SHARE", stored.memory // 100)  # 100 bytes are large
+    found = somewhere(backend, method=method, max_iter=4)
+    assert is_mapped(found.L.V)
+    inside = ls.solve(noisy.M, 2, method=method, max_iter=4).L
+    i, j = np.random.default_rng(1).integers(0, 250, (2, 100))
+    np.testing.assert_allclose(found.L.at(i, j), inside.at(i, j), rtol=1e-9)
+    np.testing.assert_allclose(found.L.columns([3, 200, 3]), inside.columns([3, 200, 3]), rtol=1e-9)
+    del found
+    gc.collect()
+    assert not [name for name in os.listdir(stored.folder) if name.startswith(".")]
+
+
+def test_v_stays_on_the_workers_from_sweep_to_sweep(noisy, stored, client, native):
+    from lowsparse.blocks.cluster import ClusterMatrix
+    from lowsparse.blocks.coefficients import Coefficients
+    from lowsparse.sweeps import Before, Rule, hold, open_sweep
+
+    U, turn = np.linalg.qr(np.random.default_rng(1).standard_normal((300, 2)))
+    V, dV, kept = [], [], []
+    for M in (noisy.M, ClusterMatrix(stored, client)):
+        sweep = open_sweep(M, native if M is noisy.M else "auto")
+        S, S_out = hold(np.zeros_like(M.values)), hold(np.zeros_like(M.values))
+        first = sweep.sweep(U, S, S_out, rule=Rule.AMANPG, gamma=0.1)
+        after = sweep.sweep(U, S_out, S, rule=Rule.AMANPG, gamma=0.1, before=Before(first.V, turn))
+        V.append(np.asarray(after.V))
+        dV.append(after.dV)
+        kept = first.V, after.V
+    assert all(isinstance(one, Coefficients) for one in kept)
+    np.testing.assert_allclose(V[1], V[0], rtol=1e-11)
+    assert dV[1] == pytest.approx(dV[0], rel=1e-10)
 
 
 def test_a_low_rank_matrix_is_written_in_blocks(tmp_path, monkeypatch):

@@ -150,6 +150,20 @@ def test_error_between_ranks_matches_the_dense_difference(UV, r, seed):
     close(other.error(L), expected, scale)
 
 
+def test_long_factors_are_gone_through_in_strips(monkeypatch):
+    rng = np.random.default_rng(6)
+    L, X = (LowRank(rng.standard_normal((23, r)), rng.standard_normal((r, 31))) for r in (2, 3))
+    near = LowRank(L.U, L.V * (1 + 1e-12))
+    whole = L.norm(), L.error(X), *L.singular_values()
+    monkeypatch.setattr("lowsparse.lowrank._STRIP", 7)
+    np.testing.assert_allclose((L.norm(), L.error(X), *L.singular_values()), whole, rtol=1e-13)
+    assert L.error(near) == pytest.approx(1e-12 * L.norm(), rel=1e-3)
+    V = L.V.copy()
+    V[1, 30] = np.nan
+    with pytest.raises(ValueError, match="the factor V holds NaN"):
+        LowRank(L.U, V)
+
+
 @pytest.mark.parametrize("delta", [1e-1, 1e-4, 1e-7, 1e-10, 1e-12])
 def test_error_keeps_its_digits_near_zero(delta):
     U, V = factors(200, 150, 5)

@@ -17,6 +17,7 @@ from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
+from .blocks.coefficients import Coefficients
 from .blocks.entries import Entries
 from .result import Trace
 from .solvers.base import Problem, Solver, State
@@ -62,7 +63,7 @@ def save(path: str | os.PathLike[str], problem: Problem, solver: Solver, state: 
         value = getattr(state, field.name)
         if field.name in state.scratch:
             continue
-        if isinstance(value, np.ndarray | Entries):
+        if isinstance(value, np.ndarray | Entries | Coefficients):
             arrays[f"state.{field.name}"] = value
         else:
             plain[field.name] = value

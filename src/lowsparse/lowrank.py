@@ -1,6 +1,7 @@
 """A low-rank matrix kept as its factors."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -11,6 +12,7 @@ from .arrays import beside, host, on_device
 
 _Floats = NDArray[np.float64]
 _BLOCK = 2**18
+_STRIP = 2**17  # rows of a factor that are looked at together
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -39,7 +41,7 @@ class LowRank:
     def __post_init__(self) -> None:
         for name in ("U", "V"):
             factor = _real_matrix(name, getattr(self, name)).astype(np.float64, copy=False).view()
-            if not np.isfinite(factor).all():
+            if not all(np.isfinite(part).all() for part in _strips(factor if name == "U" else factor.T)):
                 raise ValueError(f"the factor {name} holds NaN or infinite numbers")
             if not on_device(factor):
                 factor.flags.writeable = False
@@ -194,7 +196,7 @@ class LowRank:
         [3.0, 2.0]
         """
         sigma = np.zeros(self.rank)
-        found = np.linalg.svd(_core(self.U, self.V), compute_uv=False)
+        found = np.linalg.svd(_core([self.U], [self.V.T]), compute_uv=False)
         sigma[: found.size] = host(found)
         return sigma
 
@@ -206,7 +208,7 @@ class LowRank:
         >>> round(LowRank([[3.0], [4.0]], [[1.0]]).norm(), 12)
         5.0
         """
-        return _norm(self.U, self.V)
+        return _norm([self.U], [self.V.T])
 
     def error(self, other: "LowRank | ArrayLike", relative: bool = False) -> float:
         """The distance ‖U V − X‖_F to another matrix X, accurate near 0.
@@ -234,7 +236,7 @@ class LowRank:
             # U V − U* V* = [U, U*] [V; −V*]. Nothing is squared before the difference is taken:
             # ‖L‖² + ‖X‖² − 2⟨L, X⟩ would lose every digit below the root of the machine precision.
             U, V = beside(X.U, self.U), beside(X.V, self.V)
-            distance = _norm(np.hstack([self.U, U]), np.vstack([self.V, -V]))
+            distance = _norm([self.U, U], [self.V.T, V.T], signs=(1, -1))
             if relative:
                 size = X.norm()
         else:
@@ -259,16 +261,28 @@ class LowRank:
         return f"LowRank({m} x {n}, rank {self.rank})"
 
 
-def _core(U: _Floats, V: _Floats) -> _Floats:
-    """R₁R₂ᵀ, of at most r x r, with U = Q₁R₁ and Vᵀ = Q₂R₂: U V up to rotations of both sides."""
-    R1: Any = np.linalg.qr(U, mode="r")
-    R2: Any = np.linalg.qr(V.T, mode="r")
-    core: _Floats = R1 @ R2.T
+def _core(left: Sequence[_Floats], right: Sequence[_Floats], signs: tuple[int, ...] = (1,)) -> _Floats:
+    """R₁R₂ᵀ with [A₁, A₂ ...] = Q₁R₁ and [±B₁, ±B₂ ...] = Q₂R₂: Σ ±Aₖ Bₖᵀ up to rotations of both sides."""
+    core: _Floats = _triangle(left, (1,) * len(left)) @ _triangle(right, signs).T
     return core
 
 
-def _norm(U: _Floats, V: _Floats) -> float:
-    return float(np.linalg.norm(_core(U, V)))
+def _triangle(factors: Sequence[_Floats], signs: tuple[int, ...]) -> Any:
+    """R of the QR factorisation of the factors side by side, a strip at a time: they may be larger than memory."""
+    R: Any = None
+    for strips in zip(*map(_strips, factors), strict=True):
+        strip = np.hstack([A if sign > 0 else -A for A, sign in zip(strips, signs, strict=True)])
+        R = np.linalg.qr(strip if R is None else np.vstack([R, strip]), mode="r")
+    return R
+
+
+def _strips(A: _Floats) -> list[_Floats]:
+    """A tall factor in parts."""
+    return [A[k : k + _STRIP] for k in range(0, max(1, len(A)), _STRIP)]
+
+
+def _norm(left: Sequence[_Floats], right: Sequence[_Floats], signs: tuple[int, ...] = (1,)) -> float:
+    return float(np.linalg.norm(_core(left, right, signs)))
 
 
 def _real_matrix(name: str, X: ArrayLike) -> NDArray[Any]:

@@ -18,6 +18,7 @@ from threadpoolctl import ThreadpoolController
 
 from . import checkpoint as checkpoints
 from .arrays import beside, on_device
+from .blocks.coefficients import laid_aside
 from .blocks.outliers import StoredOutliers
 from .blocks.placing import check_in_pieces, check_on_gpu, closed_on_error, placed
 from .device import DeviceMatrix, DeviceOutliers, held_on_device
@@ -209,9 +210,10 @@ def solve(
             loop.resume(resume)
         status, reason = loop.run()
         outcome = solver.finish(problem, loop.state)
+    L = laid_aside(M, outcome.L)
     n_iter, seconds = loop.state.iteration, loop.seconds()
     result = Result(
-        L=outcome.L,
+        L=L,
         S=_outliers(M, outcome.flagged, outcome.S),
         status=status,
         message=reason or _advice(status, solver).format(n=n_iter, s=seconds),
@@ -223,10 +225,10 @@ def solve(
         backend=sweep.name,
         M=M,
         flagged=outcome.flagged,
-        noise=_noise(M, outcome.L, sweep.name) if outcome.noise is None else outcome.noise,
+        noise=_noise(M, L, sweep.name) if outcome.noise is None else outcome.noise,
         held_out=outcome.held_out,
         trace=loop.trace,
-        notes=_notes(M, outcome.L.rank, outcome.flagged),
+        notes=_notes(M, L.rank, outcome.flagged),
     )
     return result.to_host() if there is None else result
 

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from ..files import replacing
 from ..observed import ObservedMatrix
-from ..sweeps import Sweep, open_sweep
+from ..sweeps import Float, Sweep, open_sweep
+from .coefficients import Writing
 from .common import InPieces
 from .entries import Entries, Formula, Held, Piece, held_in
 from .matrix import StoredMatrix
@@ -91,7 +92,7 @@ class Pass:
     function: Callable[..., Any]
     reads: dict[str, int] = field(default_factory=dict)  # what was kept, and how often it was written before
     writes: dict[str, int] = field(default_factory=dict)  # and how often it will have been
-    keeps: str = ""  # the name under which the result is kept, instead of being given back
+    keeps: str = ""  # the name under which the first item of the result is kept, instead of being given back
     forgets: tuple[str, ...] = ()  # what is not needed any more
 
     def __call__(self, piece: WorkerPiece, formulas: tuple[Formula, ...]) -> Any:
@@ -104,8 +105,8 @@ class Pass:
         for name, times in self.writes.items():
             piece.kept[name] = times, piece.held(name)
         if self.keeps:
-            piece.kept[self.keeps] = 0, np.array(found)
-            return None
+            piece.kept[self.keeps] = 0, np.array(found[0])
+            return found[1:]
         return found
 
 
@@ -156,9 +157,9 @@ def with_values(piece: WorkerPiece, formula: Formula) -> WorkerPiece:
     return WorkerPiece(piece.number, piece.columns, piece.M.with_values(np.array(formula.at(piece))))
 
 
-def itself(piece: Piece, numbers: NDArray[Any]) -> NDArray[Any]:
+def itself(piece: Piece, numbers: NDArray[Any]) -> tuple[NDArray[Any]]:
     """What a formula gives."""
-    return numbers
+    return (numbers,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,18 +245,26 @@ class ClusterMatrix(InPieces):
                 raise error
         self.pieces = pieces
 
-    def _asked(self, function: Callable[..., Any], formulas: tuple[Formula, ...], writes: tuple[Held, ...]) -> Pass:
+    def _asked(
+        self,
+        function: Callable[..., Any],
+        formulas: tuple[Formula, ...],
+        writes: tuple[Held, ...] = (),
+        keeps: str = "",
+    ) -> Pass:
         written = {held.name: self.kept[held.name] + 1 for held in writes}
         names = {name for formula in formulas for name in held_in(formula)}
         reads = {name: self.kept[name] for name in names - written.keys()}
         gone, self._gone = tuple(self._gone), []
-        return Pass(function, reads, written, forgets=gone)
+        return Pass(function, reads, written, keeps, gone)
 
     def _remember(self, what: Pass | Saved, formulas: tuple[Formula, ...]) -> None:
         """Keep a pass that wrote something, as long as that is needed."""
         if not (what.writes or what.keeps):
             return
         self.kept.update(what.writes)
+        if what.keeps:
+            self.kept[what.keeps] = 0
         self._past.append((what, tuple(formula.cut(slice(None)) for formula in formulas)))
         self._past = _needed(self._past, set(self.kept))
         if len(self._past) > max(10, REMEMBERED // (80 * sum(self.shape))):  # as if the rank were 10
@@ -277,7 +286,9 @@ class ClusterMatrix(InPieces):
         self, how: str, function: Callable[..., tuple[Any, ...]], *formulas: Formula, writes: tuple[Held, ...] = ()
     ) -> tuple[Any, ...]:
         """What a function gives for every piece, merged on the workers down to a few, and those here."""
-        what = self._asked(function, formulas, writes)
+        held = Held(secrets.token_hex(8)) if how.startswith("^") else None
+        what = self._asked(function, formulas, writes, held.name if held else "")
+        how = how.removeprefix("^")
 
         def join(parts: list[Any]) -> list[Any]:
             while len(parts) > LEVEL:
@@ -287,7 +298,8 @@ class ClusterMatrix(InPieces):
 
         found = self._passed(what, formulas, join)
         self._remember(what, formulas)
-        return tree(found, partial(merge, how))
+        merged = tree(found, partial(merge, how))
+        return merged if held is None else (self._until_forgotten(held), *merged)
 
     def firsts(self) -> NDArray[np.int64]:
         """The places of the first entries of the pieces, and nnz."""
@@ -330,21 +342,38 @@ class ClusterMatrix(InPieces):
     def hold(self, numbers: Entries) -> Entries:
         """Keep the numbers that a formula gives on the workers."""
         held = Held(secrets.token_hex(8))
-        read = {name: self.kept[name] for name in held_in(numbers.formula)}
-        what = Pass(itself, read, keeps=held.name)
-        self._passed(what, (numbers.formula,))
-        self.kept[held.name] = 0
-        self._remember(what, (numbers.formula,))
+        formulas = (numbers.formula,)
+        what = self._asked(itself, formulas, keeps=held.name)
+        self._passed(what, formulas)
+        self._remember(what, formulas)
+        return Entries(self, self._until_forgotten(held))
+
+    def _until_forgotten(self, held: Held) -> Held:
+        """The pieces keep it as long as it is in use."""
         weakref.finalize(held, self._forget, held.name)
-        return Entries(self, held)
+        return held
 
     def _forget(self, name: str) -> None:
         self.kept.pop(name, None)
         self._gone.append(name)
 
+    def on_disk(self, held: Held, width: int) -> Float:
+        """What the pieces keep of their columns, so many numbers for each, mapped from a file that goes with it."""
+        path = self.stored.folder.resolve() / f".kept-{secrets.token_hex(8)}"
+        try:
+            with open(path, "wb") as file:
+                file.truncate(8 * self.shape[1] * width)
+            self.over(Writing(str(path)), held)
+            mapped = np.memmap(path, np.float64, "r", shape=(self.shape[1], width))
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        weakref.finalize(mapped, path.unlink, missing_ok=True)
+        return mapped
+
     def each(self, function: Callable[..., Any], *formulas: Formula) -> Iterator[Any]:
         """As `over`, one piece after the other: what it gives for one need not be in memory with the next."""
-        what = self._asked(function, formulas, ())
+        what = self._asked(function, formulas)
         sent = self._sent(what, formulas)
         k = 0
         while k < len(sent):
@@ -369,8 +398,7 @@ class ClusterMatrix(InPieces):
             np.savez(saved.path(number), **numbers)
         self._passed(saved, ())
         self._remember(saved, ())
-        weakref.finalize(held, self._forget, held.name)
-        return Entries(self, held)
+        return Entries(self, self._until_forgotten(held))
 
     def fingerprint(self) -> str:
         """As of the matrix on disk."""

@@ -195,7 +195,10 @@ class Home(Protocol):
     def merged(
         self, how: str, function: Callable[..., tuple[Any, ...]], *formulas: Formula, writes: tuple[Held, ...] = ()
     ) -> tuple[Any, ...]:
-        """What a function gives for every piece, merged as `how` says (see `blocks.merge`)."""
+        """What a function gives for every piece, merged as `how` says (see `blocks.merge`).
+
+        The first item may be marked ^, to stay where the pieces are and come back as `Held`, or be joined.
+        """
         ...
 
     def hold(self, numbers: Entries) -> Entries:

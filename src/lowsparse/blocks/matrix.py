@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property, partial
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from ..observed import ObservedMatrix
 from ..sweeps import Sweep, open_sweep
+from .coefficients import room
 from .common import InPieces
 from .entries import Entries, Formula, Held
 from .merge import merge, tree
@@ -198,7 +200,20 @@ class StoredMatrix(InPieces):
         self, how: str, function: Callable[..., tuple[Any, ...]], *formulas: Formula, writes: tuple[Held, ...] = ()
     ) -> tuple[Any, ...]:
         """What a function gives for every piece, merged as `how` says."""
-        return tree(self._one_by_one(function, formulas, writes), partial(merge, how))
+        adding = [letter == "+" for letter in how]
+        joined: list[Any] = [None] * len(how)
+
+        def added() -> Iterator[tuple[Any, ...]]:
+            for found, piece in zip(self._one_by_one(function, formulas, writes), self.pieces, strict=True):
+                for k, part in enumerate(found):
+                    if not adding[k]:
+                        if joined[k] is None:
+                            joined[k] = room(self.folder, (self.shape[1], *part.shape[1:]), part.dtype, self.memory)
+                        joined[k][piece.columns] = part
+                yield tuple(compress(found, adding))
+
+        sums = iter(tree(added(), partial(merge, "+" * sum(adding))))
+        return tuple(next(sums) if add else part for add, part in zip(adding, joined, strict=True))
 
     def firsts(self) -> NDArray[np.int64]:
         """The places of the first entries of the pieces, and nnz."""

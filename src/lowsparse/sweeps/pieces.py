@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..blocks.coefficients import Coefficients
 from ..blocks.entries import Columns, Entries, Fit, Formula, Held, Piece
 from ..losses import Loss
 from . import Ascent, Before, Float, Gradient, Magnitudes, Multiplier, Regressed, Robust, Rule, Swept
@@ -77,6 +78,11 @@ def _before(V: Float | None, turn: Float | None) -> Before | None:
     return None if V is None or turn is None else Before(V.T, turn)
 
 
+def _formula(V: Any) -> Formula:
+    """The rows of Vᵀ that a piece needs: it may have them."""
+    return V.formula if isinstance(V, Coefficients) else Columns(V.T)
+
+
 def _parts(swept: Swept) -> tuple[Any, ...]:
     sums = np.array([swept.smooth_in, swept.smooth_out, swept.l1, swept.dS**2, swept.dV**2])
     return swept.V.T, swept.G, swept.VVt, sums
@@ -122,7 +128,8 @@ class PiecewiseSweep:
     ) -> Swept:
         """The columns of each piece; f, its gradient and the other sums are those of all."""
         options = {"rule": rule, "gamma": gamma, "t_S": t_S, "lambda2": lambda2}
-        V_before, turn = (None, None) if before is None else (before.V.T, before.turn)
+        turn = None if before is None else before.turn
+        V_before = Columns(None) if before is None else _formula(before.V)
         if (
             S_out is not None
             and rule != Rule.FIT
@@ -131,15 +138,16 @@ class PiecewiseSweep:
             and isinstance(S_out.formula, Held)
         ):
             names = S.formula.name, S_out.formula.name
-            merged = self.M.merged("|+++", SweepSqueezed(U, turn, options, *names), Columns(V_before))
+            merged = self.M.merged("^+++", SweepSqueezed(U, turn, options, *names), V_before)
         else:
             out = Columns(None) if S_out is None else S_out.formula
             writes = () if S_out is None or rule == Rule.FIT else (out,)
             task = SweepPiece(U, turn, options)
-            merged = self.M.merged("|+++", task, S.formula, out, Columns(V_before), writes=writes)
+            merged = self.M.merged("^+++", task, S.formula, out, V_before, writes=writes)
         V, G, VVt, sums = merged
         smooth_in, smooth_out, l1, dS2, dV2 = sums.tolist()
-        return Swept(V.T, G, G.T @ G, VVt, smooth_in, smooth_out, l1, math.sqrt(dS2), math.sqrt(dV2))
+        V = cast(Float, Coefficients(self.M, V, U.shape[1])) if isinstance(V, Held) else V.T
+        return Swept(V, G, G.T @ G, VVt, smooth_in, smooth_out, l1, math.sqrt(dS2), math.sqrt(dV2))
 
     def regress(self, U: Float, V: Float | None, how: Robust) -> Regressed:
         """Each column."""
