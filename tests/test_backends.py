@@ -244,6 +244,19 @@ def test_a_large_v_is_mapped_from_the_disk(noisy, somewhere, stored, backend, me
     assert not [name for name in os.listdir(stored.folder) if name.startswith(".")]
 
 
+@pytest.mark.parametrize("method", ["amanpgc", "irls"])
+def test_factors_that_need_much_of_the_memory_get_smaller_pieces(noisy, stored, monkeypatch, method):
+    monkeypatch.setattr("lowsparse.blocks.placing.PYTHON", 0)
+    how = {"method": method, "max_iter": 6}
+    inside = ls.solve(noisy.M, 2, **how)
+    ample, scarce = (StoredMatrix(stored.folder, memory=memory) for memory in (800_000, 80_000))
+    found = ls.solve(ample, 2, **how)
+    compare(inside, found)
+    assert len(found.M.pieces) > len(ample.pieces)
+    with pytest.warns(RuntimeWarning, match=r"U and V of rank 2 .* allow more memory"):
+        compare(inside, ls.solve(scarce, 2, **how))
+
+
 def test_v_stays_on_the_workers_from_sweep_to_sweep(noisy, stored, client, native):
     from lowsparse.blocks.cluster import ClusterMatrix
     from lowsparse.blocks.coefficients import Coefficients

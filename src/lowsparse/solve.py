@@ -20,7 +20,7 @@ from . import checkpoint as checkpoints
 from .arrays import beside, on_device
 from .blocks.coefficients import laid_aside
 from .blocks.outliers import StoredOutliers
-from .blocks.placing import check_in_pieces, check_on_gpu, closed_on_error, placed
+from .blocks.placing import check_in_pieces, check_on_gpu, closed_on_error, leaving_room, placed
 from .device import DeviceMatrix, DeviceOutliers, held_on_device
 from .diagnosis import counted, largest_rank
 from .lowrank import LowRank
@@ -149,6 +149,7 @@ def solve(
         called = f"; did you mean {method.__name__}()?" if isinstance(method, type) else ""
         raise TypeError(f"method must be a name or a solver object, not {method!r}{called}")
     solver.check_types()
+    rank_is_bound = isinstance(rank, str) and isinstance(solver, Ladder)
     if isinstance(rank, str):
         if rank != "auto":
             raise ValueError(f"rank must be a whole number or 'auto', not {rank!r}")
@@ -168,6 +169,7 @@ def solve(
         check_on_gpu(solver.name, checkpoint, resume)
     elif hasattr(M, "backend"):
         check_in_pieces(solver.name)
+        M = leaving_room(M, min(rank, 10) if rank_is_bound else rank)
     if solver.full and M.nnz < M.shape[0] * M.shape[1]:
         raise ValueError(
             f"{solver.name} needs every entry, and {M.shape[0] * M.shape[1] - M.nnz} are missing: choose a method that "

@@ -122,7 +122,13 @@ class StoredMatrix(InPieces):
         self.dtype: np.dtype[Any] = self.side.values.dtype
         self.indptr = self.side.indptr
         self.given: Entries | None = None  # values instead of those on disk
+        self.origin: StoredMatrix | None = None  # with which the folder may go
         self.kept: dict[str, Scratch] = {}
+        self._divide(memory)
+
+    def _divide(self, memory: int) -> None:
+        """Pieces that take so much memory, with what is computed of them."""
+        self._for_pieces = memory
         ranges = self.side.ranges(max(memory // WORK, 1))
         self.pieces = [StoredPiece(self, k, *columns) for k, columns in enumerate(ranges)]
 
@@ -159,9 +165,14 @@ class StoredMatrix(InPieces):
         make(source, Path(folder), memory=memory, row=row, col=col, value=value, told=told)
         return cls(folder, memory=memory)
 
-    def within(self, memory: int) -> StoredMatrix:
-        """The same matrix, with another limit of memory."""
-        return StoredMatrix(self.folder, memory=memory, side=self.name)
+    def within(self, memory: int, pieces: int | None = None) -> StoredMatrix:
+        """The same matrix, with another limit of memory, and of what its pieces may take of it."""
+        other = StoredMatrix(self.folder, memory=memory, side=self.name)
+        other._divide(memory if pieces is None else pieces)
+        other.origin = self
+        if "_verified" in vars(self):
+            other._verified = self._verified
+        return other
 
     # -- going through it
 
@@ -223,7 +234,7 @@ class StoredMatrix(InPieces):
 
     def with_values(self, values: Entries) -> StoredMatrix:
         """Other values at the same places."""
-        other = StoredMatrix(self.folder, memory=self.memory, side=self.name)
+        other = self.within(self.memory, self._for_pieces)
         other.given = values
         return other
 
@@ -245,7 +256,9 @@ class StoredMatrix(InPieces):
             raise NotImplementedError("a stored matrix whose values are a formula cannot be transposed")
         if not self._other.exists():
             turn(self.folder, self.name, self.memory, lambda *_: None)
-        return StoredMatrix(self.folder, memory=self.memory, side=self._other.name)
+        other = StoredMatrix(self.folder, memory=self.memory, side=self._other.name)
+        other._divide(self._for_pieces)
+        return other
 
     @property
     def largest_part(self) -> int:

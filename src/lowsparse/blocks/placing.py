@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
+import warnings
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,10 +19,21 @@ from .matrix import StoredMatrix
 from .sizes import bytes_of
 from .sources import is_store
 
-__all__ = ["IN_PIECES", "bytes_of", "check_in_pieces", "check_on_gpu", "closed_on_error", "is_chunked", "placed"]
+__all__ = [
+    "IN_PIECES",
+    "bytes_of",
+    "check_in_pieces",
+    "check_on_gpu",
+    "closed_on_error",
+    "is_chunked",
+    "leaving_room",
+    "placed",
+]
 
 IN_PIECES = ("amanpg", "amanpgc", "irls", "ladder", "lmafit", "manpg", "manpgc", "rmc", "schatten", "subgm")  # methods
 ON_GPU = tuple(method for method in IN_PIECES if method != "schatten")
+FACTORS = 7  # arrays as large as U and V together that a solve has in memory at once
+PYTHON = 10**8  # bytes that Python and its libraries take anyhow, about
 _CLOSING: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # what closes the cluster of a matrix
 
 
@@ -78,6 +90,24 @@ def placed(M: Any, backend: str, *, memory: int | str | None = None, client: Any
     elif memory is not None and isinstance(M, StoredMatrix):
         M = M.within(bytes_of(memory))
     return _on_cluster(M, client) if backend == "dask" and isinstance(M, StoredMatrix) else M
+
+
+def leaving_room(M: Any, rank: int) -> Any:
+    """A matrix on disk in smaller pieces if U and V, with what is computed from them, need much of its memory."""
+    if not isinstance(M, StoredMatrix):
+        return M
+    factors = FACTORS * 8 * rank * sum(M.shape)
+    if factors <= M.memory // 16:
+        return M
+    left = M.memory - factors
+    if left < M.memory // 4 and factors > PYTHON:
+        warnings.warn(
+            f"U and V of rank {rank} and what is computed from them take about {factors / 1e6:.0f} MB, and the limit "
+            f"is {M.memory / 1e6:.0f} MB: allow more memory, or a smaller rank",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    return M.within(M.memory, pieces=max(left, M.memory // 4))
 
 
 def _put_on_disk(source: Any, memory: int) -> StoredMatrix:
