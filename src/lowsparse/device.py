@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from .arrays import host, on_device
-from .observed import Facts, ObservedMatrix
+from .facts import Facts
+from .observed import ObservedMatrix
 from .sweeps.launch import block_of, kernel, need_cupy
 
 __all__ = ["DeviceMatrix", "DeviceOutliers", "held_on_device"]

@@ -4,81 +4,18 @@ import hashlib
 import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from .containers import as_numpy, check_numbers, matrix_of
+from . import by_column
+from .compressed import check_compressed, check_shape, for_scipy, neighbours, to_float, turn
+from .containers import matrix_of
+from .facts import Facts
 
-_Parts = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # indptr, indices, values of compressed lines
-
-
-class Facts:
-    """What the shape and the counts of entries say of a matrix."""
-
-    __slots__ = ()
-
-    @property
-    def density(self: Any) -> float:
-        """The observed share |Ω| / (m n).
-
-        Examples
-        --------
-        >>> ObservedMatrix.from_dense([[1.0, float("nan")]]).density
-        0.5
-        """
-        m, n = self.shape
-        return float(self.nnz / (m * n))
-
-    @property
-    def empty_columns(self: Any) -> NDArray[np.intp]:
-        """The columns without an entry.
-
-        Examples
-        --------
-        >>> ObservedMatrix.from_coo([0, 2], [1, 1], [5.0, 6.0]).empty_columns.tolist()
-        [0]
-        """
-        return np.flatnonzero(self.column_counts == 0)
-
-    @property
-    def empty_rows(self: Any) -> NDArray[np.intp]:
-        """The rows without an entry.
-
-        Examples
-        --------
-        >>> ObservedMatrix.from_coo([0, 2], [1, 1], [5.0, 6.0]).empty_rows.tolist()
-        [1]
-        """
-        return np.flatnonzero(self.row_counts == 0)
-
-    def thin_columns(self: Any, rank: int) -> NDArray[np.intp]:
-        """The columns with fewer than `rank` entries: no subspace of that rank determines them.
-
-        Examples
-        --------
-        >>> ObservedMatrix.from_coo([0, 1, 0], [0, 0, 1], [5.0, 6.0, 7.0]).thin_columns(2).tolist()
-        [1]
-        """
-        return np.flatnonzero(self.column_counts < rank)
-
-    def check_rank(self: Any, rank: int) -> int:
-        """`rank` as an int, if a matrix of this shape can have it; an error otherwise.
-
-        Examples
-        --------
-        >>> ObservedMatrix.from_dense([[1.0, 2.0], [3.0, 4.0]]).check_rank(2)
-        2
-        """
-        if isinstance(rank, bool) or not isinstance(rank, Integral):
-            raise TypeError(f"rank must be an integer, not {rank!r}")
-        m, n = self.shape
-        if not 1 <= rank <= min(m, n):
-            raise ValueError(f"rank is {rank}; choose 1 to {min(m, n)} for a {m} x {n} matrix")
-        return int(rank)
+__all__ = ["ObservedMatrix"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -117,20 +54,20 @@ class ObservedMatrix(Facts):
     _counted: list[NDArray[np.int64]] = field(default_factory=list, init=False)  # the row counts, once asked for
 
     def __post_init__(self) -> None:
-        m, n = shape = _check_shape(self.shape)
+        m, n = shape = check_shape(self.shape)
         indptr, rows, values = (np.asarray(a) for a in (self.indptr, self.rows, self.values))
-        values = _to_float(values)
-        _check_compressed((indptr, rows, values), n, m)
+        values = to_float(values)
+        check_compressed((indptr, rows, values), n, m)
         if not values.size:
             raise ValueError("no entry is observed: there is nothing to recover the matrix from")
 
         def where(k: np.intp) -> str:
             return f"row {rows[k]}, column {np.searchsorted(indptr, k, side='right') - 1}"
 
-        bad = _neighbours(np.less, indptr, rows)
+        bad = neighbours(np.less, indptr, rows)
         if bad.any():
             raise ValueError(f"rows must ascend inside a column, not so at {where(bad.argmax() + 1)}; from_coo sorts")
-        bad = _neighbours(np.equal, indptr, rows)
+        bad = neighbours(np.equal, indptr, rows)
         if bad.any():
             raise ValueError(
                 f"{np.count_nonzero(bad)} duplicate entries, the first at {where(bad.argmax())}: a position can be "
@@ -191,50 +128,8 @@ class ObservedMatrix(Facts):
         >>> ObservedMatrix.from_dense([[1, 2], [3, 4]], mask=[[True, False], [True, True]])
         ObservedMatrix(2 x 2, 3 entries observed (75%), float64)
         """
-        if _is_sparse(X):
-            raise TypeError("X is a sparse matrix: use from_scipy")
-        held = as_numpy(X)
-        hidden: Any = np.ma.getmask(held)
-        data = np.asarray(held)
-        if data.ndim != 2:
-            raise ValueError(f"a matrix needs 2 dimensions, X has {data.ndim}")
-        m, n = _check_shape(data.shape)
-        dtype = _float_dtype(data.dtype)
-        chosen = None if mask is None else np.asarray(as_numpy(mask))
-        if chosen is not None:
-            if hidden is not np.ma.nomask:
-                raise ValueError("X is a masked array and mask= is given: say it once")
-            if chosen.dtype != bool:
-                raise TypeError(f"mask must be boolean, True where X is observed; it is {chosen.dtype}")
-            if chosen.shape != data.shape:
-                raise ValueError(f"mask is {chosen.shape}, but X is {data.shape}")
-
-        def observed(tile: tuple[slice, slice]) -> NDArray[np.bool_]:
-            """The observed places of a tile, one line per column of X."""
-            if chosen is not None:
-                seen = chosen[tile]
-            else:
-                seen = ~np.isnan(data[tile])
-                if hidden is not np.ma.nomask:
-                    seen &= ~hidden[tile]
-            return np.ascontiguousarray(seen.T)
-
-        counts = np.zeros(n, np.int64)
-        for tile in _tiles(m, n):
-            counts[tile[1]] += np.count_nonzero(observed(tile), axis=1)
-        indptr = _offsets(counts)
-        rows = np.empty(indptr[-1], np.int32)
-        values = np.empty(indptr[-1], dtype)
-        free = indptr[:-1].copy()  # the next free place of each column
-        for i, j in _tiles(m, n):
-            seen = observed((i, j))
-            column, row = np.nonzero(seen)
-            counts = np.count_nonzero(seen, axis=1)
-            place = np.arange(row.size) + np.repeat(free[j] - _offsets(counts)[:-1], counts)
-            values[place] = _to_float(data[i, j][row, column])
-            rows[place] = row + i.start
-            free[j] += counts
-        return cls(indptr, rows, values, (m, n))
+        parts, shape = by_column.dense(X, mask)
+        return cls(*parts, shape)
 
     @classmethod
     def from_scipy(cls, A: Any, copy: bool = False) -> Self:
@@ -254,24 +149,7 @@ class ObservedMatrix(Facts):
         >>> ObservedMatrix.from_scipy(A).to_dense(fill=-1).tolist()
         [[-1.0, 5.0, -1.0], [0.0, -1.0, -1.0]]
         """
-        if not _is_sparse(A):
-            raise TypeError(f"a SciPy sparse array or matrix is needed, not {type(A).__name__}: use from_any")
-        if A.ndim != 2:
-            raise ValueError(f"a matrix needs 2 dimensions, A has {A.ndim}")
-        m, n = shape = _check_shape(A.shape)
-        if A.format not in ("csc", "csr"):
-            return cls.from_coo(*_stored_triples(A), shape=shape)
-
-        size = int(A.indptr[-1])  # the arrays may be longer
-        parts = A.indptr, A.indices[:size], _to_float(A.data[:size])
-        if A.format == "csr":
-            _check_compressed(parts, m, n)
-            return cls(*_turn(parts, n), shape)
-        _check_compressed(parts, n, m)
-        if _neighbours(np.less, *parts[:2]).any():
-            return cls(*_turn(_turn(parts, m), n), shape)
-        if copy:
-            parts = parts[0], parts[1].copy(), parts[2].copy()
+        parts, shape = by_column.stored(A, copy)
         return cls(*parts, shape)
 
     @classmethod
@@ -297,17 +175,8 @@ class ObservedMatrix(Facts):
         >>> ObservedMatrix.from_coo([0, 2, 1], [1, 0, 1], [5.0, 6.0, 7.0])
         ObservedMatrix(3 x 2, 3 entries observed (50%), float64)
         """
-        index = _integers("rows", rows), _integers("cols", cols)
-        data = _to_float(np.asarray(values))
-        if data.ndim != 1 or not index[0].size == index[1].size == data.size:
-            sizes = f"{index[0].shape}, {index[1].shape} and {data.shape}"
-            raise ValueError(f"rows, cols and values must be 1-D and of the same length, they are {sizes}")
-        if not data.size:
-            raise ValueError("no entry is observed: rows, cols and values are empty")
-        if shape is None:
-            shape = int(index[0].max()) + 1, int(index[1].max()) + 1
-        shape = _check_shape(shape)
-        return cls(*_turn(_by_row(index, data, shape), shape[1]), shape)
+        parts, shape = by_column.triples(rows, cols, values, shape)
+        return cls(*parts, shape)
 
     @classmethod
     def from_any(cls, X: Any) -> "ObservedMatrix":
@@ -321,7 +190,7 @@ class ObservedMatrix(Facts):
         held = matrix_of(X)
         if isinstance(held, ObservedMatrix):
             return held
-        return cls.from_scipy(held) if _is_sparse(held) else cls.from_dense(held)
+        return cls.from_scipy(held) if by_column.is_sparse(held) else cls.from_dense(held)
 
     # ------------------------------------------------------------------ to other formats
 
@@ -335,7 +204,7 @@ class ObservedMatrix(Facts):
         (3, 1)
         """
         m, n = self.shape
-        return ObservedMatrix(*_turn((self.indptr, self.rows, self.values), m), (n, m))
+        return ObservedMatrix(*turn((self.indptr, self.rows, self.values), m), (n, m))
 
     def with_values(self, values: ArrayLike) -> "ObservedMatrix":
         """Other values at the same places.
@@ -355,7 +224,7 @@ class ObservedMatrix(Facts):
         >>> ObservedMatrix.from_coo([0], [1], [5.0]).to_scipy().toarray().tolist()
         [[0.0, 5.0]]
         """
-        A = sp.csc_array(_for_scipy((self.indptr, self.rows, self.values)), shape=self.shape)
+        A = sp.csc_array(for_scipy((self.indptr, self.rows, self.values)), shape=self.shape)
         A.has_canonical_format = True  # else SciPy may want to sort the read-only arrays
         return A
 
@@ -503,121 +372,3 @@ class ObservedMatrix(Facts):
     def __repr__(self) -> str:
         m, n = self.shape
         return f"ObservedMatrix({m} x {n}, {self.nnz} entries observed ({100 * self.density:.3g}%), {self.dtype})"
-
-
-def _is_sparse(X: object) -> bool:
-    return bool(sp.issparse(X))
-
-
-def _check_shape(shape: tuple[int, ...]) -> tuple[int, int]:
-    if len(shape) != 2:
-        raise ValueError(f"shape must be (rows, columns), not {shape}")
-    m, n = (operator.index(size) for size in shape)
-    if min(m, n) < 1:
-        raise ValueError(f"a matrix needs at least one row and one column, this one is {m} x {n}")
-    if max(m, n) > 2**31 - 1:
-        raise ValueError(f"at most 2**31 - 1 rows and columns are supported, this matrix is {m} x {n}")
-    return m, n
-
-
-def _float_dtype(dtype: np.dtype[Any]) -> np.dtype[np.floating[Any]]:
-    check_numbers(dtype)
-    return np.dtype(np.float32 if dtype.kind == "f" and dtype.itemsize <= 4 else np.float64)
-
-
-def _to_float(values: NDArray[Any]) -> NDArray[np.floating[Any]]:
-    with np.errstate(over="ignore"):  # a long double beyond float64 becomes inf and is refused as such
-        return values.astype(_float_dtype(values.dtype), copy=False)
-
-
-def _offsets(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
-
-
-def _tiles(m: int, n: int, size: int = 2**18) -> Iterator[tuple[slice, slice]]:
-    """Tiles of an m x n array, about square: both memory orders are read well, temporaries are small."""
-    height = min(m, max(512, size // n))
-    width = max(1, size // height)
-    for j in range(0, n, width):
-        for i in range(0, m, height):
-            yield slice(i, i + height), slice(j, j + width)
-
-
-def _check_compressed(parts: _Parts, lines: int, length: int) -> None:
-    """The invariants without which compiled code reads outside its arrays."""
-    indptr, indices, values = parts
-    if any(a.ndim != 1 for a in parts) or any(a.dtype.kind not in "iu" for a in parts[:2]):
-        raise ValueError("malformed matrix: indptr and indices must be 1-D integer arrays, values 1-D")
-    if indptr.size != lines + 1 or indptr[0] != 0 or (indptr[1:] < indptr[:-1]).any():
-        raise ValueError(f"malformed matrix: indptr must be {lines + 1} ascending numbers that start with 0")
-    if not indptr[-1] == indices.size == values.size:
-        raise ValueError(
-            f"malformed matrix: {indices.size} indices and {values.size} values, but indptr ends with {indptr[-1]}"
-        )
-    if indices.size and not 0 <= indices.min() <= indices.max() < length:
-        raise ValueError(f"malformed matrix: indices must lie in 0 ... {length - 1}")
-
-
-def _neighbours(compare: np.ufunc, indptr: NDArray[Any], indices: NDArray[Any]) -> NDArray[np.bool_]:
-    """For each entry but the last: compare(the next, this one), False across lines."""
-    result: NDArray[np.bool_] = compare(indices[1:], indices[:-1])
-    starts = indptr[(indptr > 0) & (indptr < indices.size)]
-    result[starts - 1] = False
-    return result
-
-
-def _for_scipy(parts: _Parts) -> _Parts:
-    """SciPy wants indptr and indices of one dtype: int32 if it can hold both, so indices are shared."""
-    indptr, indices, values = parts
-    if indptr[-1] <= np.iinfo(np.int32).max:
-        indptr, indices = (a.astype(np.int32, copy=False) for a in (indptr, indices))
-    return values, indices, indptr
-
-
-def _turn(parts: _Parts, length: int) -> _Parts:
-    """Lines of the given length turned into lines of the other direction, indices ascending.
-
-    This is a stable counting sort, linear in the entries. It keeps zeros and duplicates.
-    """
-    A = sp.csr_array(_for_scipy(parts), shape=(parts[0].size - 1, length)).tocsc()
-    return A.indptr, A.indices, A.data
-
-
-def _by_row(index: tuple[NDArray[Any], NDArray[Any]], values: NDArray[Any], shape: tuple[int, int]) -> _Parts:
-    """Triples as compressed rows, the columns of a row in any order."""
-    rows, cols = (_in_range(name, a, size) for name, a, size in zip(("rows", "cols"), index, shape, strict=True))
-    A = sp.coo_array((values, (rows, cols)), shape=shape)
-    A.has_canonical_format = True  # else tocsr would sum duplicates
-    B = A.tocsr()
-    return B.indptr, B.indices, B.data
-
-
-def _integers(name: str, index: ArrayLike) -> NDArray[Any]:
-    index = np.asarray(index)
-    if index.dtype.kind == "f":
-        bad = ~(np.isfinite(index) & (index == np.trunc(index)))
-        if bad.any():
-            k = bad.argmax()
-            raise ValueError(f"{name} must be integers, but {name}[{k}] is {index.flat[k]}")
-        return index.astype(np.int64)
-    if index.dtype.kind not in "iu":
-        raise TypeError(f"{name} must be integers, not {index.dtype}")
-    return index
-
-
-def _in_range(name: str, index: NDArray[Any], size: int) -> NDArray[np.int32]:
-    if index.min() < 0 or index.max() >= size:
-        k = ((index < 0) | (index >= size)).argmax()
-        raise ValueError(f"{name}[{k}] is {index[k]}, outside 0 ... {size - 1} (indices count from 0)")
-    return index.astype(np.int32, copy=False)
-
-
-def _stored_triples(A: Any) -> _Parts:
-    if A.format != "dia":
-        A = A.tocoo()
-        return A.row, A.col, A.data
-    # SciPy's own conversion drops the zeros stored on a diagonal.
-    width = min(A.data.shape[1], A.shape[1])
-    rows = np.arange(width) - A.offsets[:, None]
-    inside = (rows >= 0) & (rows < A.shape[0])
-    return rows[inside], np.nonzero(inside)[1], A.data[:, :width][inside]

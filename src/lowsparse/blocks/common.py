@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..observed import Facts, ObservedMatrix
+from ..facts import Facts
+from ..observed import ObservedMatrix
 from .entries import Entries, Rows, Values
 
 __all__ = ["InPieces"]
