@@ -1,17 +1,20 @@
 """Matrices on disk: what they are made of, their entries in pieces, and that nothing damaged is taken for whole."""
 
+import gc
 import json
 import os
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.testing import assert_equal
 from scipy import sparse
 
 import lowsparse as ls
 from conftest import SMALL
 from lowsparse.blocks import CorruptStoreError, StoredMatrix
 from lowsparse.blocks.build import sort_into
+from lowsparse.blocks.cluster import ClusterMatrix
 from lowsparse.blocks.scratch import Scratch
 from lowsparse.blocks.sizes import bytes_of
 from lowsparse.blocks.store import Side
@@ -54,6 +57,24 @@ def test_what_was_held_is_given_up_with_its_last_user(stored):
     assert name in stored.kept
     del more
     assert name not in stored.kept
+
+
+@pytest.mark.parametrize("on_cluster", [False, True])
+def test_other_values_are_the_values_wherever_they_are_asked_for(noisy, stored, request, on_cluster):
+    M = ClusterMatrix(stored, request.getfixturevalue("client")) if on_cluster else stored
+    expected = noisy.M.with_values(2 * noisy.M.values)
+    changed = M.with_values(2 * M.values)
+    turned = changed.T
+    assert_equal(np.asarray(turned.values), expected.T.values)
+    assert_equal(np.concatenate(list(changed.parts())), expected.values)
+    assert changed.fingerprint() != M.fingerprint()
+    if not on_cluster:
+        assert_equal(np.asarray(changed.within(SMALL // 2).values), expected.values)
+    del changed
+    assert_equal(np.asarray(turned.T.values), expected.values)
+    del turned
+    gc.collect()
+    assert not list(stored.folder.glob(".values-*"))
 
 
 @pytest.mark.parametrize("compiled", [True, False])

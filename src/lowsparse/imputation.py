@@ -20,7 +20,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from .blocks.along import rewritten
+from .blocks.rewriting import rewritten
 from .lines import EFFICIENT, EXPLAINED, Placement
 from .lowrank import LowRank
 from .observed import ObservedMatrix

@@ -25,7 +25,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .blocks.along import along_columns, along_rows, column_sums, rewritten, row_sums, total
+from .blocks.along import along_columns, along_rows, column_sums, row_sums, total
+from .blocks.rewriting import rewritten
 from .lines import EFFICIENT
 from .observed import ObservedMatrix
 from .scale import robust_scale

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..observed import ObservedMatrix
-from .build import append_columns
 from .entries import Entries, Piece
-from .matrix import StoredMatrix
-from .store import Writer
 
-__all__ = ["along_columns", "along_rows", "by_columns", "column_sums", "rewritten", "row_sums", "total"]
+__all__ = ["along_columns", "along_rows", "by_columns", "column_sums", "row_sums", "total"]
 
 Numbers = NDArray[Any]
 
@@ -117,30 +110,6 @@ def by_columns(M: Any, function: Callable[[ObservedMatrix], Numbers]) -> Numbers
     return np.asarray(function(M)) if isinstance(M, ObservedMatrix) else np.concatenate(M.over(_Of(function)))
 
 
-def rewritten(M: Any, values: Any) -> Any:
-    """Other values at the same places, of the same kind; in pieces, a store of its own that goes with the matrix.
-
-    `with_values` of a matrix in pieces is a formula, which cannot be transposed.
-    """
-    if isinstance(M, ObservedMatrix):
-        return M.with_values(values.astype(M.dtype, copy=False))
-    stored = M if isinstance(M, StoredMatrix) else M.stored
-    folder = tempfile.mkdtemp(dir=stored.folder, prefix=".values-")
-    try:
-        with Writer(Path(folder, "columns"), M.shape[0], M.dtype) as writer:
-            for piece in M.each(_With(M.dtype), values.formula):
-                append_columns(writer, piece)
-        new: Any = StoredMatrix(folder, memory=stored.memory)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    weakref.finalize(new, shutil.rmtree, folder, ignore_errors=True)
-    if M is not stored:
-        new = type(M)(new, M.client)
-    weakref.finalize(new, _hold, M)  # with which its folder would go, and a cluster of our own
-    return new
-
-
 # ---------------------------------------------------------------------- what pieces do; to be sent, these have names
 
 
@@ -150,16 +119,3 @@ class _Of:
 
     def __call__(self, piece: Piece) -> Numbers:
         return self.function(piece.M)
-
-
-@dataclass(frozen=True)
-class _With:
-    dtype: Any
-
-    def __call__(self, piece: Piece, numbers: Numbers) -> ObservedMatrix:
-        M = piece.M
-        return ObservedMatrix(M.indptr, np.array(M.rows), numbers.astype(self.dtype), M.shape)
-
-
-def _hold(origin: Any) -> None:
-    """Nothing; but the argument lives until this is called."""

@@ -29,6 +29,7 @@ from .common import InPieces
 from .entries import Entries, Formula, Held, Piece, held_in
 from .matrix import StoredMatrix
 from .merge import LEVEL, merge, tree
+from .rewriting import rewritten
 from .store import Side
 
 __all__ = ["ClusterMatrix", "WorkerPiece"]
@@ -191,7 +192,7 @@ class ClusterMatrix(InPieces):
     backend = "dask"
 
     def __init__(self, stored: StoredMatrix, client: Any, pieces: list[Any] | None = None) -> None:
-        self.stored, self.client = stored, client
+        self.stored, self.client, self.given = stored, client, pieces is not None  # values instead of those on disk
         self.shape, self.nnz, self.dtype, self.indptr = stored.shape, stored.nnz, stored.dtype, stored.indptr
         self.ranges = stored.side.ranges(-(-stored.nnz // max(1, len(client.nthreads()))))
         folder = str(stored.folder.resolve())
@@ -319,7 +320,13 @@ class ClusterMatrix(InPieces):
     @cached_property
     def T(self) -> ClusterMatrix:  # noqa: N802
         """The transposed matrix."""
-        return ClusterMatrix(self.stored.T, self.client)
+        return self._on_disk.T if self.given else ClusterMatrix(self.stored.T, self.client)
+
+    @property
+    def _on_disk(self) -> ClusterMatrix:
+        """The same matrix, whose values are all on disk."""
+        written: ClusterMatrix = rewritten(self, self.values)
+        return written
 
     @property
     def largest_part(self) -> int:
@@ -337,7 +344,7 @@ class ClusterMatrix(InPieces):
 
     def parts(self) -> Any:
         """The values, some at a time."""
-        return self.stored.parts()
+        return self.values.parts() if self.given else self.stored.parts()
 
     def hold(self, numbers: Entries) -> Entries:
         """Keep the numbers that a formula gives on the workers."""
@@ -402,7 +409,7 @@ class ClusterMatrix(InPieces):
 
     def fingerprint(self) -> str:
         """As of the matrix on disk."""
-        return self.stored.fingerprint()
+        return (self._on_disk if self.given else self).stored.fingerprint()
 
 
 def _needed(past: Past, names: set[str]) -> Past:

@@ -27,10 +27,12 @@ from .common import InPieces
 from .entries import Entries, Formula, Held
 from .merge import merge, tree
 from .reading import through
+from .rewriting import rewritten
 from .scratch import Scratch
 from .sizes import MEMORY, bytes_of
 from .sources import Told, make, turn
 from .store import Side
+from .temporary import TemporaryFolder
 
 __all__ = ["StoredMatrix", "StoredPiece"]
 
@@ -122,7 +124,7 @@ class StoredMatrix(InPieces):
         self.dtype: np.dtype[Any] = self.side.values.dtype
         self.indptr = self.side.indptr
         self.given: Entries | None = None  # values instead of those on disk
-        self.origin: StoredMatrix | None = None  # with which the folder may go
+        self.owner: TemporaryFolder | None = None  # of the folder, if that goes with the last matrix in it
         self.kept: dict[str, Scratch] = {}
         self._divide(memory)
 
@@ -167,12 +169,24 @@ class StoredMatrix(InPieces):
 
     def within(self, memory: int, pieces: int | None = None) -> StoredMatrix:
         """The same matrix, with another limit of memory, and of what its pieces may take of it."""
-        other = StoredMatrix(self.folder, memory=memory, side=self.name)
-        other._divide(memory if pieces is None else pieces)
-        other.origin = self
-        if "_verified" in vars(self):
+        if self.given is not None:
+            return self._on_disk.within(memory, pieces)
+        return self._there(self.name, memory, memory if pieces is None else pieces)
+
+    def _there(self, side: str, memory: int, pieces: int) -> StoredMatrix:
+        """What is in the same folder."""
+        other = StoredMatrix(self.folder, memory=memory, side=side)
+        other.owner = self.owner
+        other._divide(pieces)
+        if side == self.name and "_verified" in vars(self):
             other._verified = self._verified
         return other
+
+    @cached_property
+    def _on_disk(self) -> StoredMatrix:
+        """The same matrix, whose values are all on disk."""
+        written: StoredMatrix = rewritten(self, self.values)
+        return written
 
     # -- going through it
 
@@ -234,7 +248,7 @@ class StoredMatrix(InPieces):
 
     def with_values(self, values: Entries) -> StoredMatrix:
         """Other values at the same places."""
-        other = self.within(self.memory, self._for_pieces)
+        other = self._there(self.name, self.memory, self._for_pieces)
         other.given = values
         return other
 
@@ -253,12 +267,10 @@ class StoredMatrix(InPieces):
     def T(self) -> StoredMatrix:  # noqa: N802
         """The transposed matrix."""
         if self.given is not None:
-            raise NotImplementedError("a stored matrix whose values are a formula cannot be transposed")
+            return self._on_disk.T
         if not self._other.exists():
             turn(self.folder, self.name, self.memory, lambda *_: None)
-        other = StoredMatrix(self.folder, memory=self.memory, side=self._other.name)
-        other._divide(self._for_pieces)
-        return other
+        return self._there(self._other.name, self.memory, self._for_pieces)
 
     @property
     def largest_part(self) -> int:
@@ -309,6 +321,8 @@ class StoredMatrix(InPieces):
 
     def fingerprint(self) -> str:
         """A digest of the shape and every entry, by the checksums of the blocks."""
+        if self.given is not None:
+            return self._on_disk.fingerprint()
         return hashlib.blake2b(repr((self.shape, self.dtype, self.side.blocks)).encode(), digest_size=16).hexdigest()
 
 

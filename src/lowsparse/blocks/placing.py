@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import tempfile
 import warnings
 import weakref
 from collections.abc import Iterator
@@ -18,6 +16,7 @@ from ..sweeps import native
 from .matrix import StoredMatrix
 from .sizes import bytes_of
 from .sources import is_store
+from .temporary import TemporaryFolder
 
 __all__ = [
     "IN_PIECES",
@@ -112,13 +111,13 @@ def leaving_room(M: Any, rank: int) -> Any:
 
 def _put_on_disk(source: Any, memory: int) -> StoredMatrix:
     """In a temporary folder that goes with it."""
-    folder = tempfile.mkdtemp(prefix="lowsparse-")
+    folder = TemporaryFolder("lowsparse-")
     try:
-        stored = StoredMatrix.build(source, folder, memory=memory)
+        stored = StoredMatrix.build(source, folder.path, memory=memory)
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        folder.remove()
         raise
-    weakref.finalize(stored, shutil.rmtree, folder, ignore_errors=True)
+    stored.owner = folder
     return stored
 
 

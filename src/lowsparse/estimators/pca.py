@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from ..blocks.along import along_columns, by_columns, column_sums, rewritten, total
+from ..blocks.along import along_columns, by_columns, column_sums, total
+from ..blocks.rewriting import rewritten
 from ..lines import WILD
 from ..lowrank import LowRank
 from ..observed import ObservedMatrix
