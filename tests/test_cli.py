@@ -56,6 +56,7 @@ def finished(tmp_path_factory):
     return json.loads(done.stdout), folder / "lowsparse-demo"
 
 
+@pytest.mark.slow
 def test_demo_leaves_the_films_and_the_report_and_nothing_else(finished):
     said, folder = finished
     assert sorted(path.name for path in folder.parent.rglob("*")) == sorted([*NAMES, "lowsparse-demo"])
@@ -63,6 +64,7 @@ def test_demo_leaves_the_films_and_the_report_and_nothing_else(finished):
     assert {folder.parent / path for path in said["files"].values()} == {folder / name for name in NAMES}
 
 
+@pytest.mark.slow
 def test_demo_looks_at_a_tenth_of_the_pixels(finished):
     said, _ = finished
     assert (said["frames"], said["skipped"], said["colour"], said["rank"]) == (150, 0, True, 1)
@@ -71,6 +73,7 @@ def test_demo_looks_at_a_tenth_of_the_pixels(finished):
     assert 0.01 < said["in_front"]["median"] < 0.05  # a few people
 
 
+@pytest.mark.slow
 def test_demo_finds_the_street_without_the_people(finished):
     # what is there in most of the frames, of all pixels; where nobody stands for long the two agree
     from lowsparse.video import Frames
@@ -83,6 +86,7 @@ def test_demo_finds_the_street_without_the_people(finished):
     assert np.mean(np.abs(found - median) > 20) < 0.002
 
 
+@pytest.mark.slow
 def test_demo_says_where_the_video_comes_from(finished):
     page = (finished[1] / "report.html").read_text("utf-8")
     assert "OpenCV" in page
@@ -130,8 +134,12 @@ def test_missing_core_is_said_clearly(tmp_path):
 
 
 @pytest.mark.parametrize("arguments", [("--nonsense",), ("surplus",), ("--out",)])
-def test_bad_usage_is_one_line_and_code_2(arguments, tmp_path):
-    assert_fails(run("demo", *arguments, cwd=tmp_path), 2, arguments[0])
+def test_bad_usage_is_one_line_and_code_2(arguments, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    code, said, errors = command("demo", *arguments)
+    assert (code, said) == (2, "")
+    (line,) = errors.splitlines()
+    assert arguments[0] in line
     assert list(tmp_path.iterdir()) == []
 
 
@@ -218,12 +226,12 @@ def test_version():
     assert (done.returncode, done.stdout) == (0, f"lowsparse {ls.__version__}\n")
 
 
-def test_help():
-    general = run("--help", cwd=".")
-    assert general.returncode == 0
-    assert run(cwd=".").stdout == general.stdout
-    assert "demo" in general.stdout
-    own = run("demo", "--help", cwd=".").stdout
+def test_help(command):
+    code, general, _ = command("--help")
+    assert code == 0
+    assert command()[1] == general
+    assert "demo" in general
+    own = command("demo", "--help")[1]
     for option in ("out", "force", "json", "quiet"):
         assert f"--{option}" in own
 

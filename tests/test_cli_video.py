@@ -328,6 +328,7 @@ def test_no_video(name, words, stream, bad, here, command):
     assert names(here) == ["bad"]
 
 
+@pytest.mark.slow
 def test_nothing_on_standard_input(here):
     words = [sys.executable, "-m", "lowsparse", "video", "-"]
     env = {**os.environ, "PYTHONPATH": PATH}

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lowsparse as ls
-from conftest import python
 from lowsparse.containers import names, rewrap, unwrap
 
 nan = np.nan
@@ -263,16 +262,6 @@ def test_what_is_no_matrix_of_numbers(held, error, message):
 @pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "2.1.0", reason="NumPy copies from no device")
 def test_memory_of_a_device_is_copied_to_the_host():
     np.testing.assert_array_equal(unwrap(OnDevice(X, device=2)), X)
-
-
-def test_nothing_is_imported_for_what_is_not_there():
-    libraries = "('pandas', 'polars', 'pyarrow', 'xarray', 'torch', 'cupy')"
-    python(
-        "import sys, numpy as np, lowsparse as ls\n"
-        "from lowsparse.containers import names, rewrap, unwrap\n"
-        "X = unwrap([[1.0, 2.0]]); rewrap(X, X); names(X); ls.ObservedMatrix.from_any(X)\n"
-        f"assert not [name for name in {libraries} if name in sys.modules]"
-    )
 
 
 def test_classes_of_the_same_name_from_elsewhere_are_not_mistaken():

@@ -18,6 +18,7 @@ if not DOCS.is_dir():
     pytest.skip("a source distribution has no docs", allow_module_level=True)
 
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+HEAVY = ("gallery.md",)  # seconds for each picture
 ELSEWHERE = ("add-a-method.md", "which-estimator.md")  # test_readme.py runs them, and looks at what they print
 COMMANDS = typer.main.get_command(app).commands
 
@@ -30,7 +31,7 @@ def blocks(page, language):
 
 
 PYTHON = [
-    pytest.param(page, code, after, id=f"{page.name}:{line}")
+    pytest.param(page, code, after, id=f"{page.name}:{line}", marks=[pytest.mark.slow] if page.name in HEAVY else [])
     for page in PAGES[1:]
     if page.name not in ELSEWHERE
     for line, code, after in blocks(page, "python")

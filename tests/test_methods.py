@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import lowsparse as ls
-from conftest import on_entries, python, relative
+from conftest import on_entries, relative
 from lowsparse import Status
 from lowsparse.solvers import from_name
 
@@ -285,21 +285,6 @@ def test_what_it_needs_is_asked_for_before_the_first_iteration(method):
     if not solver.finds_rank:
         with pytest.raises(ValueError, match="needs a rank"):
             ls.solve(small(method), None, method=method.solver())
-
-
-def test_bits_do_not_depend_on_the_number_of_threads(native):
-    code = """
-import hashlib, lowsparse as ls
-from test_methods import METHODS, from_name
-for method in METHODS:
-    kind = {"density": 1.0 if from_name(method.name).full else 0.6, "outliers": 0.1}
-    M = ls.datasets.synthetic(200, 250, rank=3, **kind, random_state=5).M
-    assert M.nnz > 25000  # of less, one thread takes all
-    r = ls.solve(M, 3, method=method.solver(), max_iter=8, random_state=5)
-    print(method.name, hashlib.sha256(r.L.U.tobytes() + r.L.V.tobytes() + r.S.data.tobytes()).hexdigest())
-"""
-    seen = {python(code, LOWSPARSE_NUM_THREADS=k, OMP_NUM_THREADS=k, timeout=300).stdout for k in ("1", "3")}
-    assert len(seen) == 1
 
 
 @every

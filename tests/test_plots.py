@@ -32,14 +32,6 @@ def result():
 # ---------------------------------------------------------------------- plots
 
 
-def test_plots_are_there_without_matplotlib_being_imported():
-    code = (
-        "import sys, lowsparse as ls; assert 'plots' in dir(ls); ls.plots.phase; "
-        "assert not any(name.startswith('matplotlib') for name in sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def test_a_module_that_is_not_there_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'plotz'"):
         ls.plotz  # noqa: B018

@@ -231,6 +231,7 @@ def test_what_has_other_settings_is_run_again_and_nothing_else(copy, monkeypatch
     assert {row["iterations"] for row in rows_of(copy / "video.csv")} == {"3"}
 
 
+@pytest.mark.slow
 def test_other_parameters_of_one_method(copy, monkeypatch):
     steps = {**settings.PRINTED_STEPS, 6: ((2.0, 30.0), (1.6, 30.0))}
     monkeypatch.setattr(settings, "PRINTED_STEPS", steps)
@@ -269,6 +270,7 @@ def test_a_record_without_something_is_made_anew(name, copy):
     assert again(copy, videos=[]).ended("done") == ["case 6, manpgc"]
 
 
+@pytest.mark.slow
 def test_a_record_of_uneven_lists_or_without_a_measure_is_made_anew(copy):
     path, other = copy / "runs" / "quick-case-6-manpgc-1.json", copy / "runs" / "quick-blocks-50-manpgc-1.json"
     kept = json.loads(path.read_text(encoding="utf-8"))
@@ -754,6 +756,7 @@ main()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for a child there")
+@pytest.mark.slow
 def test_ctrl_c_says_how_to_go_on(tmp_path):
     words = [sys.executable, "-u", "-c", ENDLESS, "--quick", "--method", "amanpgc", "--only", "synthetic"]
     child = interruptible(words, tmp_path)
@@ -780,8 +783,8 @@ def test_a_full_disk_is_told_with_the_path(tmp_path, monkeypatch):
         files.write(tmp_path / "index.html", b"")
 
 
-def test_the_help_names_the_methods_and_files(tmp_path):
-    said = " ".join(command("reproduce", "--help", cwd=tmp_path).stdout.split())
+def test_the_help_names_the_methods_and_files(command):
+    said = " ".join(command("reproduce", "--help")[1].split())
     for word in (*settings.METHODS, "i2r_hall100.npz", "--fresh"):
         assert word in said
 
@@ -792,6 +795,7 @@ def test_the_benchmark_fails_with_the_same_line(tmp_path):
     assert (done.returncode, done.stderr) == (1, "lowsparse reproduce: the paper has cases 1 to 8, not 9\n")
 
 
+@pytest.mark.slow
 def test_the_benchmark_is_the_same_command(tmp_path):
     root = Path(__file__).parents[1]
     done = command(*SMALL, "--quiet", "--out", tmp_path, cwd=root, module="benchmarks.paper")

@@ -1,0 +1,59 @@
+"""Optional libraries are imported when what needs them is asked for, and one that is not there is named then."""
+
+import numpy as np
+
+from conftest import python
+
+OPTIONAL = (
+    "av",
+    "cupy",
+    "dask",
+    "distributed",
+    "matplotlib",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "sklearn",
+    "torch",
+    "typer",
+    "xarray",
+    "zarr",
+)
+
+
+def test_nothing_is_imported_before_it_is_asked_for(tmp_path):
+    np.save(tmp_path / "x.npy", np.ones((2, 2)))
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n")
+    code = f"""
+import sys
+import lowsparse as ls
+from lowsparse.containers import names, rewrap, unwrap
+
+def check(what):
+    there = [name for name in {OPTIONAL} if name in sys.modules]
+    assert not there, (what, there)
+
+check("the package")
+assert "plots" in dir(ls)
+ls.plots.phase
+check("the plots")
+X = unwrap([[1.0, 2.0], [2.0, 4.0]])
+rewrap(X, X), names(X), ls.ObservedMatrix.from_any(X)
+check("containers")
+sys.modules["sklearn"] = None
+assert ls.solve(X, 1).converged
+assert "RobustPCA" in dir(ls)
+del sys.modules["sklearn"]
+check("a solve")
+sys.modules["sklearn"] = sys.modules["pyarrow"] = None
+from lowsparse.tables import read_table
+assert read_table({str(tmp_path / "x.npy")!r}).M.nnz == 4
+for ask in (lambda: ls.RobustPCA, lambda: read_table({str(tmp_path / "t.csv")!r})):
+    try:
+        ask()
+    except ImportError as error:
+        print(error)
+"""
+    estimators, tables = python(code).stdout.splitlines()
+    assert 'pip install "lowsparse[sklearn]"' in estimators
+    assert tables == "labelled tables need pyarrow: python -m pip install 'lowsparse[tables]'"
