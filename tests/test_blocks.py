@@ -59,6 +59,16 @@ def test_what_was_held_is_given_up_with_its_last_user(stored):
     assert name not in stored.kept
 
 
+def test_a_piece_without_entries_is_neither_the_smallest_nor_the_largest(tmp_path):
+    X = np.full((40_000, 3), np.nan)
+    X[:, 1] = X[:, 2] = np.arange(40_000.0)
+    stored = StoredMatrix.build(ls.ObservedMatrix.from_dense(X), tmp_path, memory=2**20)
+    assert stored.pieces[0].entries == slice(0, 0)
+    assert (stored.values.min(), stored.values.max()) == (0.0, 39_999.0)
+    high = stored.values[np.flatnonzero(stored.values > 39_000)]
+    assert (high.min(), high.max()) == (39_001.0, 39_999.0)
+
+
 @pytest.mark.parametrize("on_cluster", [False, True])
 def test_other_values_are_the_values_wherever_they_are_asked_for(noisy, stored, request, on_cluster):
     M = ClusterMatrix(stored, request.getfixturevalue("client")) if on_cluster else stored

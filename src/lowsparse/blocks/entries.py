@@ -295,11 +295,11 @@ class Entries(NDArrayOperatorsMixin):
 
     def min(self) -> Any:
         """The smallest."""
-        return min(self._over(np.min))
+        return min(self._over(_smallest))
 
     def max(self) -> Any:
         """The largest."""
-        return max(self._over(np.max))
+        return max(self._over(_largest))
 
     def sum(self) -> Any:
         """Σ, by pieces."""
@@ -350,7 +350,7 @@ class _Of:
     function: Callable[..., Any]
 
     def __call__(self, piece: Piece, numbers: NDArray[Any]) -> Any:
-        return self.function(numbers) if numbers.size or self.function not in (np.min, np.max) else np.nan
+        return self.function(numbers)
 
 
 @dataclass(frozen=True)
@@ -373,6 +373,14 @@ def _part(first: int, end: int, start: int, stop: int, step: int) -> slice:
     """Of start : stop : step, what is in first : end, counted from there."""
     begin = start if start >= first else start + -(-(first - start) // step) * step
     return slice(min(begin, end) - first, max(min(stop, end), min(begin, end)) - first, step)
+
+
+def _smallest(numbers: NDArray[Any]) -> Any:
+    return numbers.min() if numbers.size else np.inf
+
+
+def _largest(numbers: NDArray[Any]) -> Any:
+    return numbers.max() if numbers.size else -np.inf
 
 
 def _size(numbers: NDArray[Any]) -> int:
