@@ -128,6 +128,13 @@ def test_what_does_not_run_in_pieces_says_so(stored, client):
         ls.holdout(stored)
     with pytest.raises(TypeError, match=r"client must be a dask\.distributed\.Client"):
         ls.solve(stored, 2, client="tcp://127.0.0.1:9")
+    for backend in ("native", "cuda"):
+        with pytest.raises(ValueError, match=f"runs on its own backend, 'outofcore', not on '{backend}'"):
+            ls.solve(stored, 2, backend=backend)
+        with pytest.raises(ValueError, match=r"x\.npy is a path, which is solved from disk: leave the backend out"):
+            ls.solve("x.npy", 2, backend=backend)
+    with pytest.raises(ValueError, match="unknown backend 'disk': choose 'auto', .* or 'outofcore'"):
+        ls.solve("x.npy", 2, backend="disk")
 
 
 # ---------------------------------------------------------------------- checkpoints
@@ -247,14 +254,15 @@ def test_a_large_v_is_mapped_from_the_disk(noisy, somewhere, stored, backend, me
 @pytest.mark.parametrize("method", ["amanpgc", "irls"])
 def test_factors_that_need_much_of_the_memory_get_smaller_pieces(noisy, stored, monkeypatch, method):
     monkeypatch.setattr("lowsparse.blocks.placing.PYTHON", 0)
+    monkeypatch.setattr("lowsparse.blocks.placing.FACTORS", stored.memory // 20_000)
     how = {"method": method, "max_iter": 6}
     inside = ls.solve(noisy.M, 2, **how)
-    ample, scarce = (StoredMatrix(stored.folder, memory=memory) for memory in (800_000, 80_000))
-    found = ls.solve(ample, 2, **how)
+    found = ls.solve(stored, 2, **how)
     compare(inside, found)
-    assert len(found.M.pieces) > len(ample.pieces)
+    assert len(found.M.pieces) > len(stored.pieces)
+    monkeypatch.setattr("lowsparse.blocks.placing.FACTORS", stored.memory // 10_000)
     with pytest.warns(RuntimeWarning, match=r"U and V of rank 2 .* allow more memory"):
-        compare(inside, ls.solve(scarce, 2, **how))
+        compare(inside, ls.solve(stored, 2, **how))
 
 
 def test_v_stays_on_the_workers_from_sweep_to_sweep(noisy, stored, client, native):

@@ -12,7 +12,7 @@ from scipy import sparse
 
 import lowsparse as ls
 from conftest import SMALL
-from lowsparse.blocks import CorruptStoreError, StoredMatrix
+from lowsparse.blocks import CorruptStoreError, StoredMatrix, sizes
 from lowsparse.blocks.build import sort_into
 from lowsparse.blocks.cluster import ClusterMatrix
 from lowsparse.blocks.scratch import Scratch
@@ -57,6 +57,18 @@ def test_what_was_held_is_given_up_with_its_last_user(stored):
     assert name in stored.kept
     del more
     assert name not in stored.kept
+
+
+@pytest.mark.parametrize("on_cluster", [False, True])
+def test_columns_are_taken_as_numpy_takes_them(noisy, stored, request, on_cluster):
+    M = ClusterMatrix(stored, request.getfixturevalue("client")) if on_cluster else stored
+    for which in ([3, 1], slice(2, 5), np.array([-1, 0])):
+        expected = noisy.M.take_columns(np.arange(250)[which])
+        assert_equal(M.take_columns(which).to_dense(), expected.to_dense())
+    with pytest.raises(IndexError, match="250"):
+        M.take_columns([250])
+    with pytest.raises(TypeError, match=r"a formula of its own values, such as 2 \* M\.values, and no ndarray"):
+        M.with_values(np.ones(M.nnz))
 
 
 def test_a_piece_without_entries_is_neither_the_smallest_nor_the_largest(tmp_path):
@@ -143,6 +155,12 @@ def test_a_sweep_of_a_squeezed_s_is_the_sweep_of_s(dtype, shape, gamma):
 # ---------------------------------------------------------------------- sources
 
 
+@pytest.fixture
+def any_memory(monkeypatch):
+    """However small, so that little data is read in several slabs."""
+    monkeypatch.setattr(sizes, "LEAST", 1)
+
+
 def assert_same(stored, M):
     assert stored.shape == M.shape
     assert np.array_equal(stored.indptr, M.indptr)
@@ -171,6 +189,7 @@ def test_arrays_in_chunks(noisy, tmp_path):
 
 
 @pytest.mark.parametrize("chunks", [(70, 250), (300, 60), (90, 80)])
+@pytest.mark.usefixtures("any_memory")
 def test_each_chunk_of_a_dask_array_is_computed_once(noisy, tmp_path, chunks):
     da = pytest.importorskip("dask.array", reason="needs the extra `dask`")
     seen = []
@@ -195,6 +214,7 @@ def test_zarr_by_its_path(noisy, tmp_path):
     assert len(group) == 2
 
 
+@pytest.mark.usefixtures("any_memory")
 def test_a_video_has_a_column_for_each_frame(tmp_path):
     frames = np.random.default_rng(1).integers(256, size=(40, 8, 6), dtype=np.uint8)
     np.save(tmp_path / "clip.npy", frames)
@@ -360,7 +380,7 @@ class Stopping:
 @pytest.mark.parametrize("chunks", [(30, 250), (300, 25)])
 def test_an_interrupted_reading_leaves_what_cannot_be_taken_for_whole(noisy, tmp_path, chunks):
     with pytest.raises(KeyboardInterrupt):
-        StoredMatrix.build(Stopping(noisy.M.to_dense(), chunks), tmp_path / "s", memory=200_000)
+        StoredMatrix.build(Stopping(noisy.M.to_dense(), chunks), tmp_path / "s", memory=10**6)
     assert not os.listdir(tmp_path / "s")
 
 
@@ -383,7 +403,10 @@ def test_what_cannot_be_a_source_says_what_can(tmp_path):
         StoredMatrix.build(tmp_path / "x.npy", tmp_path / "s", row="a", col="b", value="c")
 
 
-@pytest.mark.parametrize("memory", ["much", "1.2.3GB", "12 bytes", -5, 1000])
-def test_bad_sizes_of_memory_are_refused(memory):
-    with pytest.raises(ValueError, match="memory must be"):
-        bytes_of(memory)
+@pytest.mark.parametrize("memory", ["much", "1.2.3GB", "12 bytes", "1iB", "", -5, 1000, np.nan, True, [1]])
+def test_bad_sizes_of_memory_are_refused(noisy, tmp_path, memory):
+    for ask in (bytes_of, lambda memory: StoredMatrix.build(noisy.M, tmp_path, memory=memory)):
+        with pytest.raises(ValueError, match="memory must be"):
+            ask(memory)
+    assert not os.listdir(tmp_path)
+    assert bytes_of("1MB") == bytes_of(1e6) == 10**6

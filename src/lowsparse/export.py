@@ -104,6 +104,8 @@ def _new_folder(path: Path) -> Iterator[Path]:
     try:
         yield beside
         os.replace(beside, path)
+    except OSError as error:
+        raise files.refused(path, error) from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
 

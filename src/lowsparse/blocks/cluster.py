@@ -25,7 +25,7 @@ from ..files import replacing
 from ..observed import ObservedMatrix
 from ..sweeps import Float, Sweep, open_sweep
 from .coefficients import Writing
-from .common import InPieces
+from .common import InPieces, check_entries
 from .entries import Entries, Formula, Held, Piece, held_in
 from .matrix import StoredMatrix
 from .merge import LEVEL, merge, tree
@@ -307,7 +307,8 @@ class ClusterMatrix(InPieces):
         return np.array([*(self.indptr[first] for first, _ in self.ranges), self.nnz])
 
     def with_values(self, values: Entries) -> ClusterMatrix:
-        """Other values at the same places."""
+        """Other values at the same places, such as ``2 * M.values``."""
+        check_entries(values)
         own = [values.formula.cut(slice(*columns)) for columns in self.ranges]
         pieces = self.client.map(with_values, values.home.pieces, own, pure=False)
         return ClusterMatrix(self.stored, self.client, pieces)
@@ -334,7 +335,8 @@ class ClusterMatrix(InPieces):
         return self.stored.largest_part
 
     def take_columns(self, which: NDArray[np.intp]) -> ObservedMatrix | None:
-        """Some columns, in the memory of this process; None if they have no entry."""
+        """Some columns, in this order, in the memory of this process; None if they have no entry."""
+        which = np.arange(self.shape[1])[which]
         if not self.column_counts[which].any():
             return None
         order = np.argsort(which, kind="stable")

@@ -11,7 +11,7 @@ from ..facts import Facts
 from ..observed import ObservedMatrix
 from .entries import Entries, Rows, Values
 
-__all__ = ["InPieces"]
+__all__ = ["InPieces", "check_entries"]
 
 
 class InPieces(Facts):
@@ -43,3 +43,15 @@ class InPieces(Facts):
         m, n = self.shape
         share = 100 * self.density
         return f"{type(self).__name__}({m} x {n}, {self.nnz} entries observed ({share:.3g}%), {self.dtype})"
+
+
+def check_entries(values: Any) -> None:
+    """Raise unless these are numbers of the entries of a matrix in pieces.
+
+    >>> check_entries(np.ones(3))
+    Traceback (most recent call last):
+    TypeError: a matrix in pieces takes a formula of its own values, such as 2 * M.values, and no ndarray
+    """
+    if not isinstance(values, Entries):
+        kind = type(values).__name__
+        raise TypeError(f"a matrix in pieces takes a formula of its own values, such as 2 * M.values, and no {kind}")

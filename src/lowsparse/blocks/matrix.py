@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ..observed import ObservedMatrix
 from ..sweeps import Sweep, open_sweep
 from .coefficients import room
-from .common import InPieces
+from .common import InPieces, check_entries
 from .entries import Entries, Formula, Held
 from .merge import merge, tree
 from .reading import through
@@ -117,8 +117,7 @@ class StoredMatrix(InPieces):
     backend = "outofcore"
 
     def __init__(self, folder: str | os.PathLike[str], *, memory: int | str = MEMORY, side: str = "columns") -> None:
-        memory = bytes_of(memory) if isinstance(memory, str) else memory
-        self.folder, self.memory, self.name = Path(folder), memory, side
+        self.folder, self.memory, self.name = Path(folder), bytes_of(memory), side
         self.side = Side.open(self.folder / side)
         self.shape, self.nnz = self.side.shape, self.side.nnz
         self.dtype: np.dtype[Any] = self.side.values.dtype
@@ -126,7 +125,7 @@ class StoredMatrix(InPieces):
         self.given: Entries | None = None  # values instead of those on disk
         self.owner: TemporaryFolder | None = None  # of the folder, if that goes with the last matrix in it
         self.kept: dict[str, Scratch] = {}
-        self._divide(memory)
+        self._divide(self.memory)
 
     def _divide(self, memory: int) -> None:
         """Pieces that take so much memory, with what is computed of them."""
@@ -163,8 +162,7 @@ class StoredMatrix(InPieces):
         told
             Called with what is being done, how much of it is done, and of how much.
         """
-        memory = bytes_of(memory) if isinstance(memory, str) else memory
-        make(source, Path(folder), memory=memory, row=row, col=col, value=value, told=told)
+        make(source, Path(folder), memory=bytes_of(memory), row=row, col=col, value=value, told=told)
         return cls(folder, memory=memory)
 
     def within(self, memory: int, pieces: int | None = None) -> StoredMatrix:
@@ -247,7 +245,8 @@ class StoredMatrix(InPieces):
     # -- what solvers use
 
     def with_values(self, values: Entries) -> StoredMatrix:
-        """Other values at the same places."""
+        """Other values at the same places, such as ``2 * M.values``."""
+        check_entries(values)
         other = self._there(self.name, self.memory, self._for_pieces)
         other.given = values
         return other
@@ -278,7 +277,8 @@ class StoredMatrix(InPieces):
         return self.memory // LARGEST_SKETCH
 
     def take_columns(self, which: NDArray[np.intp]) -> ObservedMatrix | None:
-        """Some columns, in memory; None if they have no entry."""
+        """Some columns, in this order, in memory; None if they have no entry."""
+        which = np.arange(self.shape[1])[which]
         counts = self.column_counts[which]
         if not counts.any():
             return None

@@ -12,7 +12,8 @@ from typing import Any
 
 from ..device import DeviceMatrix, held_on_device
 from ..observed import ObservedMatrix
-from ..sweeps import native
+from ..sweeps import BACKENDS, native, unknown_backend
+from ..sweeps import IN_PIECES as OF_PIECES
 from .matrix import StoredMatrix
 from .sizes import bytes_of
 from .sources import is_store
@@ -66,6 +67,8 @@ def placed(M: Any, backend: str, *, memory: int | str | None = None, client: Any
     With "auto", what is not in memory stays out of it: paths, Zarr arrays and Dask arrays are solved from disk, and
     Dask arrays on the current cluster, if there is one.
     """
+    if backend not in ("auto", *BACKENDS, *OF_PIECES):
+        raise unknown_backend(backend)
     if is_store(M):
         M = StoredMatrix(M, memory=bytes_of(memory))
     if backend == "auto":
@@ -81,8 +84,9 @@ def placed(M: Any, backend: str, *, memory: int | str | None = None, client: Any
     if backend not in ("outofcore", "dask"):
         if memory is not None and not in_pieces:
             raise ValueError(f"memory is for backend='outofcore' and 'dask', not {backend!r}")
-        if isinstance(M, str | os.PathLike):
-            raise ValueError(f"{os.fspath(M)} is a path, which is solved from disk: leave the backend out")
+        _check_no_path(M)
+        if in_pieces and backend != "auto":
+            raise ValueError(f"a matrix in pieces runs on its own backend, {M.backend!r}, not on {backend!r}")
         return M if in_pieces else ObservedMatrix.from_any(M)
     if not in_pieces:
         M = _put_on_disk(_source(M), bytes_of(memory))
@@ -107,6 +111,12 @@ def leaving_room(M: Any, rank: int) -> Any:
             stacklevel=3,
         )
     return M.within(M.memory, pieces=max(left, M.memory // 4))
+
+
+def _check_no_path(M: Any) -> None:
+    """Raise if it is solved from disk."""
+    if isinstance(M, str | os.PathLike):
+        raise ValueError(f"{os.fspath(M)} is a path, which is solved from disk: leave the backend out")
 
 
 def _put_on_disk(source: Any, memory: int) -> StoredMatrix:
@@ -163,6 +173,7 @@ def _on_gpu(M: Any, there: DeviceMatrix | None, backend: str, memory: Any) -> De
     if memory is not None:
         raise ValueError("memory is for backend='outofcore' and 'dask', not for data on a GPU")
     if there is None:
+        _check_no_path(M)
         if hasattr(M, "backend"):
             raise ValueError(f"a matrix in pieces runs on its own backend, {M.backend!r}, not on 'cuda'")
         return DeviceMatrix.from_host(ObservedMatrix.from_any(M))

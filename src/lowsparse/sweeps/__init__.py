@@ -37,6 +37,7 @@ __all__ = [
     "enough",
     "hold",
     "open_sweep",
+    "unknown_backend",
 ]
 
 Float = NDArray[np.float64]
@@ -280,6 +281,16 @@ def hold(numbers: Any) -> Any:
     return numbers if isinstance(numbers, np.ndarray) or on_device(numbers) else numbers.hold()
 
 
+def unknown_backend(name: object) -> ValueError:
+    """What to raise for a name that no backend has.
+
+    >>> unknown_backend("gpu")
+    ValueError("unknown backend 'gpu': choose 'auto', 'cuda', 'dask', 'native', 'numpy' or 'outofcore'")
+    """
+    *others, last = (repr(known) for known in sorted((*BACKENDS, *IN_PIECES)))
+    return ValueError(f"unknown backend {name!r}: choose 'auto', {', '.join(others)} or {last}")
+
+
 def open_sweep(M: ObservedMatrix | Any, backend: str = "auto") -> Sweep:
     """Open a backend on the data; "auto" takes the first that can run (or what LOWSPARSE_BACKEND names).
 
@@ -306,7 +317,7 @@ def open_sweep(M: ObservedMatrix | Any, backend: str = "auto") -> Sweep:
             warnings.warn(f"running on NumPy, which is much slower: {why}", RuntimeWarning, stacklevel=3)
             backend = "numpy"
     if backend not in BACKENDS:
-        raise ValueError(f"unknown backend {backend!r}: choose 'auto' or one of {sorted(BACKENDS)}")
+        raise unknown_backend(backend)
     why = _reason(backend)
     if why is not None:
         raise RuntimeError(f"backend {backend!r} cannot run here: {why}")
