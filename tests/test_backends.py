@@ -133,7 +133,7 @@ def test_what_does_not_run_in_pieces_says_so(stored, client):
             ls.solve(stored, 2, backend=backend)
         with pytest.raises(ValueError, match=r"x\.npy is a path, which is solved from disk: leave the backend out"):
             ls.solve("x.npy", 2, backend=backend)
-    with pytest.raises(ValueError, match="unknown backend 'disk': choose 'auto', .* or 'outofcore'"):
+    with pytest.raises(ValueError, match=r"unknown backend 'disk': choose 'auto', .* or 'outofcore'"):
         ls.solve("x.npy", 2, backend="disk")
 
 
