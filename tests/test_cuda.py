@@ -11,10 +11,14 @@ import numpy as np
 import pytest
 
 import lowsparse as ls
+import pretended
 from conftest import python, robust_problem
 from lowsparse.device import DeviceMatrix, Places
 from lowsparse.sweeps import available, cuda, launch, open_sweep
 from lowsparse.sweeps.launch import reason_unavailable
+from lowsparse.video import background, separate_video
+from lowsparse.video.frames import Frame
+from lowsparse.video.pictures import Picture
 
 METHODS = ["amanpg", "amanpgc", "irls", "ladder", "lmafit", "manpg", "manpgc", "rmc", "subgm"]
 
@@ -34,7 +38,7 @@ def gpu():
     return pytest.importorskip("cupy")
 
 
-def pretended(monkeypatch, count):
+def answering(monkeypatch, count):
     """A CuPy whose driver answers as `count` does."""
     fake = types.ModuleType("cupy")
     fake.__spec__ = types.SimpleNamespace()
@@ -63,7 +67,7 @@ def no_driver():
     [(lambda: 0, "there is no CUDA GPU"), (no_driver, "the driver is too old"), (lambda: 1, "compute capability 3.5")],
 )
 def test_without_a_gpu_the_error_is_one_line(monkeypatch, afresh, count, said):
-    pretended(monkeypatch, count)
+    answering(monkeypatch, count)
     with pytest.raises(RuntimeError, match=f"^backend 'cuda' cannot run here: [^\n]*{said}[^\n]*$"):
         ls.solve(np.ones((5, 4)), rank=1, backend="cuda")
 
@@ -73,6 +77,18 @@ def test_the_environment_asks_as_the_argument_does(monkeypatch, afresh):
     monkeypatch.setenv("LOWSPARSE_BACKEND", "cuda")
     with pytest.raises(RuntimeError, match="CuPy is not installed"):
         ls.solve(np.ones((5, 4)), rank=1)
+
+
+@pytest.mark.parametrize("more", [[], ["--stream"]])
+def test_a_video_is_not_decoded_for_nothing(monkeypatch, afresh, command, tmp_path, more):
+    monkeypatch.setattr(launch, "find_spec", lambda name: None)
+    monkeypatch.setattr("lowsparse.video.separation.Frames", None)  # not even opened
+    monkeypatch.chdir(tmp_path)
+    code, said, errors = command("video", "street.mp4", "--backend", "cuda", *more)
+    assert (code, said) == (1, "")
+    assert "backend 'cuda' cannot run here: CuPy is not installed" in errors
+    assert len(errors.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_cupy_is_not_imported_unless_asked_for():
@@ -138,6 +154,44 @@ def test_rows_and_samples_are_those_of_the_matrix(on_numpy, chosen):
     left = M.to_dense()
     left[M.rows[held], M.columns_of_entries()[held]] = np.nan
     np.testing.assert_array_equal(there.without(held).to_host().to_dense(), left)
+
+
+# ---------------------------------------------------------------------- on a GPU that is pretended
+
+
+@pytest.fixture
+def pretended_gpu(monkeypatch):
+    return pretended.install(monkeypatch)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_nothing_is_mixed_or_copied_in_silence(pretended_gpu, method):
+    problem = robust_problem(100, 80, rank=2, density=0.5)
+    there, here = (ls.solve(problem.M, 2, method=method, backend=backend, max_iter=8) for backend in ("cuda", "numpy"))
+    assert there.backend == "cuda"
+    assert pretended.ColumnSweep.swept > 0
+    assert there.L.error(here.L, relative=True) < 1e-10
+
+
+def filmed(rank):
+    """The background of a short clip, by backend."""
+    clip = ls.datasets.moving_blocks(40, 60, 64, random_state=3)
+    frames = [Frame(Picture(one), t, t, t / 25) for t, one in enumerate(clip.frames)]
+    return {backend: background.learn(frames, rank=rank, backend=backend) for backend in ("cuda", "native")}
+
+
+def assert_same_background(found):
+    assert found["cuda"].result.backend == "cuda"
+    np.testing.assert_allclose(found["cuda"].luma, found["native"].luma, rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(found["cuda"].noise, found["native"].noise, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+def test_the_pixels_of_a_video_are_regressed_there(pretended_gpu, monkeypatch, rank):
+    sent = []
+    monkeypatch.setattr(pretended_gpu, "asarray", lambda A, *_: sent.append(np.ndim(A)) or pretended.asarray(A, *_))
+    assert_same_background(filmed(rank))
+    assert 3 in sent  # values x blocks x looks
 
 
 # ---------------------------------------------------------------------- on a GPU
@@ -274,3 +328,21 @@ def test_a_block_can_be_learnt_on_the_gpu_itself(gpu, monkeypatch):
 @pytest.mark.gpu
 def test_open_sweep_finds_the_gpu_by_the_matrix(gpu):
     assert open_sweep(DeviceMatrix.from_host(robust_problem().M)).name == "cuda"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("rank", [1, 2])
+def test_the_background_of_a_video_is_found_there(gpu, rank):
+    assert_same_background(filmed(rank))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_video_is_separated_there(gpu, tmp_path, stream):
+    np.save(tmp_path / "clip.npy", ls.datasets.moving_blocks(120, 48, 64, random_state=3).frames)
+    there, here = (
+        separate_video(tmp_path / "clip.npy", tmp_path / backend, backend=backend, stream=stream)
+        for backend in ("cuda", "native")
+    )
+    assert there.background.result.backend == "cuda"
+    np.testing.assert_allclose(there.shares, here.shares, atol=0.005)

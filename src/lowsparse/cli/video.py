@@ -74,7 +74,11 @@ def video(
         ),
     ] = None,
     backend: Annotated[
-        str, typer.Option(help=f"Of the solve: auto, {', '.join(sweeps.BACKENDS)}.", autocompletion=lambda: _backends())
+        str,
+        typer.Option(
+            help=f"Where the background is solved: auto, {', '.join(sweeps.BACKENDS)} (a GPU).",
+            autocompletion=lambda: _backends(),
+        ),
     ] = "auto",
     seed: Annotated[int, typer.Option(help="Of the choice of pixels.")] = 0,
     force: Force = False,

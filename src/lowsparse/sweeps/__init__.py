@@ -34,6 +34,7 @@ __all__ = [
     "Sweep",
     "Swept",
     "available",
+    "check_can_run",
     "enough",
     "hold",
     "open_sweep",
@@ -272,6 +273,18 @@ def _reason(name: str) -> str | None:
     return why
 
 
+def check_can_run(backend: str) -> None:
+    """Raise if a backend that is asked for, by this name or by LOWSPARSE_BACKEND, cannot run here.
+
+    >>> check_can_run("numpy")
+    """
+    if backend == "auto":
+        backend = os.environ.get("LOWSPARSE_BACKEND") or "auto"
+    why = _reason(backend) if backend in BACKENDS else None
+    if why is not None:
+        raise RuntimeError(f"backend {backend!r} cannot run here: {why}")
+
+
 def hold(numbers: Any) -> Any:
     """Numbers, one per entry, that are to be kept: an array is what it is, a formula over pieces is evaluated.
 
@@ -318,8 +331,6 @@ def open_sweep(M: ObservedMatrix | Any, backend: str = "auto") -> Sweep:
             backend = "numpy"
     if backend not in BACKENDS:
         raise unknown_backend(backend)
-    why = _reason(backend)
-    if why is not None:
-        raise RuntimeError(f"backend {backend!r} cannot run here: {why}")
+    check_can_run(backend)
     opened: Sweep = _module(backend).ColumnSweep(M)
     return opened

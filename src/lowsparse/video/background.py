@@ -31,11 +31,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from ..arrays import beside, host
 from ..lines import EFFICIENT, WILD, Placement
 from ..observed import ObservedMatrix
 from ..result import Result
 from ..solve import solve
 from ..sweeps import Float
+from ..sweeps.launch import need_cupy
 from ..sweeps.native import num_threads
 from .foreground import Separated, in_front
 from .frames import Frame
@@ -58,6 +60,8 @@ __all__ = [
 
 PER_FRAME = 400  # pixels of each frame from which v is learnt, for each rank
 TILE = 1024  # blocks that are regressed together: larger arrays come from the system, page by page
+TILE_ON_GPU = 16_384  # so many on a GPU, which is told what to do for each tile,
+AT_ONCE_ON_GPU = 2  # and of which so many are there at once, each with half a GB at most
 TURNS = 4  # of the weights
 CANDIDATES, OTHERS = 12, 40  # looks that may be the usual one, and looks it is compared with
 WIDE = np.float32(1.5)  # times c, to begin with
@@ -96,9 +100,11 @@ def least_squares(x: Single, v: Single, w: Single) -> Single:
     wv = w * v
     right = np.einsum("rnk,ink->rin", wv, x)
     if len(v) == 1:
-        return np.asarray(right / np.maximum(np.einsum("nk,nk->n", wv[0], v[0]), 1e-12), np.float32)
+        b: Single = right / np.maximum(np.einsum("nk,nk->n", wv[0], v[0]), 1e-12)
+        return b.astype(np.float32, copy=False)
     left = np.einsum("rnk,snk->nrs", wv, v).astype(np.float64)
-    left += 1e-9 * np.trace(left, axis1=1, axis2=2)[:, None, None] * np.eye(len(v)) + 1e-30 * np.eye(len(v))
+    eye = beside(np.eye(len(v)), v)
+    left += 1e-9 * np.trace(left, axis1=1, axis2=2)[:, None, None] * eye + 1e-30 * eye
     return np.linalg.solve(left, right.transpose(2, 0, 1)).transpose(1, 2, 0).astype(np.float32)
 
 
@@ -108,7 +114,7 @@ def first_guess(x: Single, v: Single, c: Single) -> Single:
         bright = np.where(np.abs(v) < DARK, np.float32(DARK), v).astype(np.float32)
         b = usual_look(x / bright, WIDE * c)[None]
         return regress(x, v, b, WIDE * c, 2)
-    b = least_squares(x, v, np.ones(x.shape[1:], np.float32))
+    b = least_squares(x, v, np.ones_like(x[0]))
     for wider in np.geomspace(64.0, 1.0, 10, dtype=np.float32):
         b = regress(x, v, b, wider * c, 1)
     return b
@@ -122,16 +128,15 @@ def usual_look(x: Single, c: Single) -> Single:
     """
     looks = x.shape[-1]
     candidates, others = (np.unique(np.linspace(0, looks - 1, many).astype(int)) for many in (CANDIDATES, OTHERS))
-    scaled = x[..., others] / c[..., None]
-    least = np.full(x.shape[1], np.inf, np.float32)
-    best = x[..., 0].copy()
-    for k in candidates:
+    scaled = x[..., beside(others, x)] / c[..., None]
+    least = np.full_like(x[0, :, 0], np.inf)
+    best = x[..., 0]
+    for k in candidates.tolist():
         e = scaled - (x[..., k] / c)[..., None]
         q = np.einsum("ink,ink->nk", e, e) / len(x)
         loss = (q / (1 + q)).sum(axis=-1)
-        better = loss < least
-        least[better] = loss[better]
-        best[:, better] = x[:, better, k]
+        best = np.where(loss < least, x[..., k], best)
+        least = np.minimum(loss, least)
     return best
 
 
@@ -141,7 +146,7 @@ def noise_of(x: Single, v: Single, b: Single) -> Single:
     looks = e.shape[-1]
     k = int(COVERED * looks)
     normal = float(ndtri(0.5 + 0.5 * (k + 0.5) / looks)) * math.sqrt(max(1 - len(v) / looks, 0.1))
-    return np.asarray(np.partition(e, k, axis=-1)[..., k] / normal, np.float32)
+    return (np.partition(e, k, axis=-1)[..., k] / normal).astype(np.float32, copy=False)
 
 
 # ---------------------------------------------------------------------- the background
@@ -306,7 +311,7 @@ def learn(
     random_state
         A seed for the choice of the pixels.
     backend
-        Of the solve: see `lowsparse.solve`.
+        Of the solve: see `lowsparse.solve`. With "cuda" the regression of the blocks runs on the GPU, too.
     told
         Called with the stage ("reading", "solving"), how much of it is done, and of how much.
 
@@ -362,21 +367,27 @@ def fitted(samples: Samples, rank: int, backend: str = "auto", told: Told | None
 def regressed(
     looks: Looks, v: Single, level: tuple[float, float], result: Result, entries: int, told: Told | None = None
 ) -> Background:
-    """The background that explains the looks, given v of all frames, and the usual noise of luma and chroma."""
+    """The background that explains the looks, given v of all frames, and the usual noise of luma and chroma.
+
+    The blocks are regressed where the matrix was solved, on the processor or on a GPU.
+    """
     layout, rank = looks.layout, v.shape[1]
-    c = np.repeat(np.array(level, np.float32), (4, layout.values - 4))[:, None]
-    tiles = [slice(k, min(k + TILE, layout.blocks)) for k in range(0, layout.blocks, TILE)]
+    send, size, workers = np.asarray, TILE, num_threads()
+    if result.backend == "cuda":
+        send, size, workers = need_cupy().asarray, TILE_ON_GPU, AT_ONCE_ON_GPU
+    c = send(np.repeat(np.array(level, np.float32), (4, layout.values - 4))[:, None])
+    tiles = [slice(k, min(k + size, layout.blocks)) for k in range(0, layout.blocks, size)]
     b = np.empty((rank, layout.values, layout.blocks), np.float32)
     noise = np.empty((layout.values, layout.blocks), np.float32)
 
     def one(tile: slice) -> None:
-        x, at = looks.values(tile), _looked(v, looks.times(tile))
+        x, at = send(looks.values(tile)), send(_looked(v, looks.times(tile)))
         guess = first_guess(x, at, np.float32(EFFICIENT) * c)
         own = np.sqrt(np.maximum(noise_of(x, at, guess), c) * c)
-        b[..., tile] = regress(x, at, guess, np.float32(EFFICIENT) * own, TURNS)
-        noise[..., tile] = noise_of(x, at, b[..., tile])
+        found = regress(x, at, guess, np.float32(EFFICIENT) * own, TURNS)
+        b[..., tile], noise[..., tile] = host(found), host(noise_of(x, at, found))
 
-    with ThreadPoolExecutor(num_threads()) as threads:
+    with ThreadPoolExecutor(workers) as threads:
         for k, _ in enumerate(threads.map(one, tiles)):
             if told is not None:
                 told("solving", k + 1, len(tiles))

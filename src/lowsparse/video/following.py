@@ -58,7 +58,7 @@ class Follower:
     random_state
         A seed for the choice of the pixels.
     backend
-        Of the solve: see `lowsparse.solve`.
+        As for a background that is learnt once.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..sweeps import Float
+from ..sweeps import Float, check_can_run
 from .ahead import ahead
 from .background import THRESHOLD, Background, Told, TooFewError, check_separation, learn
 from .film import Film, write_picture
@@ -124,6 +124,7 @@ def separate_video(
         raise ValueError(f"there is no film {wrong[0]!r}: choose from {', '.join(FILMS)}")
     check_separation(threshold, clean)
     open_av()  # before any work: without it nothing can be written
+    check_can_run(backend)  # nor solved, once all frames have been read
     scores = Scores(Truth() if truth is None else read_truth(truth, region=region, shrink=shrink), clean)
     video = Frames(
         source, colour=colour, region=region, start=start, stop=stop, every=every, shrink=shrink, replay=not stream
