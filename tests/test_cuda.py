@@ -3,6 +3,7 @@
 The sweep itself is tested with those of the other backends, in test_sweeps.py.
 """
 
+import json
 import sys
 import types
 from importlib import resources
@@ -173,6 +174,45 @@ def test_nothing_is_mixed_or_copied_in_silence(pretended_gpu, method):
     assert there.L.error(here.L, relative=True) < 1e-10
 
 
+def interrupted(at, **how):
+    """A solve that goes on from a checkpoint, and one without a break."""
+    M = robust_problem(100, 80, rank=2, density=0.5, noise=0.05).M
+    how = {"backend": "cuda", "tol": 0, "max_iter": 12, **how}
+    whole = ls.solve(M, 2, **how)
+    ls.solve(M, 2, callback=lambda progress: progress.iteration == 5, checkpoint=at, **how)
+    return whole, ls.solve(M, 2, resume=at, **how)
+
+
+def assert_same_bits(one, other):
+    for found, expected in ((one.L.U, other.L.U), (one.L.V, other.L.V), (one.S.data, other.S.data)):
+        assert found.tobytes() == expected.tobytes()
+    np.testing.assert_array_equal(one.flagged, other.flagged)
+    np.testing.assert_array_equal(one.trace["objective"], other.trace["objective"])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_checkpoint_comes_from_there_and_goes_back(pretended_gpu, tmp_path, method):
+    assert_same_bits(*interrupted(tmp_path / "at.npz", method=method))
+
+
+def test_what_the_processor_had_stays_with_it(pretended_gpu, tmp_path, native):
+    """The default method learns a small block there: 5 of 12 passes are not enough to be done with it."""
+    assert_same_bits(*interrupted(tmp_path / "at.npz"))
+    header = json.loads(str(np.load(tmp_path / "at.npz")["header"]))
+    assert header["on_gpu"] == []
+    assert_same_bits(*interrupted(tmp_path / "at.npz", method="amanpgc"))
+    assert "U" in json.loads(str(np.load(tmp_path / "at.npz")["header"]))["on_gpu"]
+
+
+@pytest.mark.parametrize("saved_by", ["cuda", "native"])
+def test_a_checkpoint_of_the_other_kind_is_refused(pretended_gpu, tmp_path, saved_by):
+    M, at = robust_problem(60, 50, rank=2).M, tmp_path / "at.npz"
+    ls.solve(M, 2, backend=saved_by, max_iter=3, checkpoint=at)
+    other = {"cuda": "native", "native": "cuda"}[saved_by]
+    with pytest.raises(ValueError, match=f"resume with backend='{saved_by}', or solve anew"):
+        ls.solve(M, 2, backend=other, resume=at)
+
+
 def filmed(rank):
     """The background of a short clip, by backend."""
     clip = ls.datasets.moving_blocks(40, 60, 64, random_state=3)
@@ -328,6 +368,18 @@ def test_a_block_can_be_learnt_on_the_gpu_itself(gpu, monkeypatch):
 @pytest.mark.gpu
 def test_open_sweep_finds_the_gpu_by_the_matrix(gpu):
     assert open_sweep(DeviceMatrix.from_host(robust_problem().M)).name == "cuda"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("method", METHODS)
+def test_a_solve_there_goes_on_to_the_same_bits(gpu, tmp_path, method):
+    assert_same_bits(*interrupted(tmp_path / "at.npz", method=method))
+
+
+@pytest.mark.gpu
+def test_a_block_that_is_learnt_there_goes_on_to_the_same_bits(gpu, monkeypatch, tmp_path):
+    monkeypatch.setattr("lowsparse.sketch.FEW", 0)
+    assert_same_bits(*interrupted(tmp_path / "at.npz"))
 
 
 @pytest.mark.gpu

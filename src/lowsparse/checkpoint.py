@@ -1,6 +1,7 @@
 """A solve on disk: the state of an iteration as one npz file (no pickle), resumed to the same bits.
 
-Numbers per entry of a matrix in pieces are written, and read, a piece at a time.
+Numbers per entry of a matrix in pieces are written, and read, a piece at a time. Arrays on a GPU are copied, and the
+file says which these are: a small block is learnt by the processor, so not all arrays of a solve are there.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
+from .arrays import beside, host, on_device
 from .blocks.coefficients import Coefficients
 from .blocks.entries import Entries
 from .result import Trace
@@ -59,15 +61,19 @@ def save(path: str | os.PathLike[str], problem: Problem, solver: Solver, state: 
     """Write the state beside `path`, then rename: a file of that name is always whole."""
     arrays: dict[str, Any] = {f"trace.{name}": trace[name] for name in trace}
     plain: dict[str, Any] = {}
+    on_gpu: list[str] = []
     for field in dataclasses.fields(state):
         value = getattr(state, field.name)
         if field.name in state.scratch:
             continue
-        if isinstance(value, np.ndarray | Entries | Coefficients):
+        if isinstance(value, np.ndarray | Entries | Coefficients) or on_device(value):
             arrays[f"state.{field.name}"] = value
+            on_gpu += [field.name] if on_device(value) else []
         else:
             plain[field.name] = value
     header = {"format": FORMAT, "identity": _identity(problem, solver), "state": plain}
+    if on_device(problem.M.values):
+        header["on_gpu"] = on_gpu
     target = Path(path)
     beside = _beside(target)
     try:
@@ -83,7 +89,7 @@ def save(path: str | os.PathLike[str], problem: Problem, solver: Solver, state: 
 def _write(member: IO[bytes], numbers: Any) -> None:
     """An array as an `.npy` file."""
     if not isinstance(numbers, Entries):
-        np.lib.format.write_array(member, np.asanyarray(numbers), allow_pickle=False)
+        np.lib.format.write_array(member, host(numbers), allow_pickle=False)
         return
     parts = numbers.parts()
     first = next(parts)
@@ -123,8 +129,13 @@ def load(path: str | os.PathLike[str], problem: Problem, solver: Solver, fresh: 
                     f"{name} was saved with other {key}: {found[key]!r}, now {value!r}; resume with what it was "
                     "started with, or solve anew"
                 )
+        on_gpu = header.get("on_gpu")
+        if (on_gpu is not None) != on_device(problem.M.values):
+            where, how = ("the processor", "'native'") if on_gpu is None else ("a GPU", "'cuda'")
+            raise _OtherError(f"{name} was saved by a solve on {where}: resume with backend={how}, or solve anew")
         arrays = {key: _read(file, key, fresh) for key in file.files if key != "header"}
         values = {key.removeprefix("state."): array for key, array in arrays.items() if key.startswith("state.")}
+        values |= {key: beside(values[key], problem.M.values) for key in on_gpu or ()}
         values |= {key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()}
         values |= {key: getattr(fresh, key) for key in fresh.scratch}
         fields = {field.name for field in dataclasses.fields(fresh)}

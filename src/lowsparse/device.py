@@ -100,6 +100,14 @@ class DeviceMatrix(Facts):
         """A copy for the processor."""
         return ObservedMatrix.trusted(self.places.starts, host(self.rows), host(self.values), self.shape)
 
+    def fingerprint(self) -> str:
+        """That of the same matrix with the processor; it is copied there once for it."""
+        return self._fingerprint
+
+    @functools.cached_property
+    def _fingerprint(self) -> str:
+        return self.to_host().fingerprint()
+
     # ------------------------------------------------------------------ as of an ObservedMatrix
 
     @property

@@ -166,7 +166,7 @@ def solve(
         raise ValueError(f"{solver.name} needs a rank: give one, or rank='auto' to have it chosen")
     rank = min(M.shape) if rank is None else solver.check_rank(M, rank)
     if isinstance(M, DeviceMatrix):
-        check_on_gpu(solver.name, checkpoint, resume)
+        check_on_gpu(solver.name)
     elif hasattr(M, "backend"):
         check_in_pieces(solver.name)
         M = leaving_room(M, min(rank, 10) if rank_is_bound else rank)

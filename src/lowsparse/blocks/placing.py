@@ -48,17 +48,15 @@ def check_in_pieces(method: str) -> None:
         raise ValueError(f"{method} needs the data in memory; on disk and on a cluster run {', '.join(IN_PIECES)}")
 
 
-def check_on_gpu(method: str, checkpoint: Any, resume: Any) -> None:
-    """Raise unless a method runs on a GPU, without a checkpoint.
+def check_on_gpu(method: str) -> None:
+    """Raise unless a method runs on a GPU.
 
-    >>> check_on_gpu("pcp", None, None)  # doctest: +ELLIPSIS
+    >>> check_on_gpu("pcp")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ValueError: pcp does not run on a GPU; there run amanpg, ...
     """
     if method not in ON_GPU:
         raise ValueError(f"{method} does not run on a GPU; there run {', '.join(ON_GPU)}")
-    if checkpoint is not None or resume is not None:
-        raise ValueError("a solve on a GPU has no checkpoints: leave them out, or solve with backend='native'")
 
 
 def placed(M: Any, backend: str, *, memory: int | str | None = None, client: Any = None) -> Any:
