@@ -141,14 +141,22 @@ class OutOfMemoryError(MemoryError):
 
 
 def module():
-    """The pretended `cupy`."""
+    """The pretended `cupy`; the addresses of memory that is page-locked are in `cupy.locked`."""
+    locked = set()
+
+    def register(address, size, flags):
+        if address in locked:
+            raise RuntimeError("cudaErrorHostMemoryAlreadyRegistered")
+        locked.add(address)
+
     runtime = types.SimpleNamespace(
         getDeviceCount=lambda: 1,
         memGetInfo=lambda: (ALLOWED, ALLOWED),
-        hostRegister=_registered,
-        hostUnregister=_undone,
+        hostRegister=register,
+        hostUnregister=locked.remove,
     )
     made = types.ModuleType("cupy")
+    made.locked = locked
     made.__spec__ = types.SimpleNamespace(name="cupy")
     made.cuda = types.SimpleNamespace(
         runtime=runtime,
@@ -164,18 +172,6 @@ def module():
         setattr(made, name, _taking(getattr(np, name)))
     made.argsort = lambda keys: ndarray(np.argsort(host(keys), kind="stable"))
     return made
-
-
-PINNED = set()  # addresses
-
-
-def _registered(address, size, flags):
-    assert address not in PINNED
-    PINNED.add(address)
-
-
-def _undone(address):
-    PINNED.remove(address)
 
 
 def _making(function):

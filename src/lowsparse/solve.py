@@ -21,7 +21,8 @@ from .arrays import beside, on_device
 from .blocks.coefficients import laid_aside
 from .blocks.outliers import StoredOutliers
 from .blocks.placing import check_in_pieces, check_on_gpu, closed_on_error, leaving_room, placed
-from .device import DeviceMatrix, DeviceOutliers, held_on_device
+from .blocks.streamed import StreamedMatrix
+from .device import DeviceMatrix, DeviceOutliers, held_on_device, room_for
 from .diagnosis import counted, largest_rank
 from .lowrank import LowRank
 from .observed import ObservedMatrix
@@ -112,7 +113,8 @@ def solve(
         "auto", "native" (the compiled core) or "numpy", in memory; "cuda", on a GPU; "outofcore", on disk; "dask", on a
         cluster. What is on a GPU already is solved there, and the result stays there (see `Result.to_host`).
     memory
-        Of "outofcore": what the solve may take, such as "1GB".
+        Of "outofcore": what the solve may take, such as "1GB". Of "cuda": what it may take of the GPU; data that need
+        more stay where they are, and pass through it in pieces.
     client
         Of "dask": a `dask.distributed.Client`; None: the current one, else a new one on this machine.
     start
@@ -165,7 +167,7 @@ def solve(
     if rank is None and not solver.finds_rank:
         raise ValueError(f"{solver.name} needs a rank: give one, or rank='auto' to have it chosen")
     rank = min(M.shape) if rank is None else solver.check_rank(M, rank)
-    if isinstance(M, DeviceMatrix):
+    if isinstance(M, DeviceMatrix | StreamedMatrix):
         check_on_gpu(solver.name)
     elif hasattr(M, "backend"):
         check_in_pieces(solver.name)
@@ -190,7 +192,7 @@ def solve(
     began = time.perf_counter()
     # The dense algebra above the waist is small. One thread makes it independent of their number, and leaves the
     # cores to the sweep (OpenBLAS threads spin between calls).
-    with one_blas_thread, closed_on_error(None if M is given_by_user else M):
+    with one_blas_thread, closed_on_error(None if M is given_by_user else M), room_for(M):
         sweep = open_sweep(M, backend)
         unit, scale, largest, clip = _sizes(M)
         given = not (isinstance(start, str) and start == "svd")
@@ -212,11 +214,14 @@ def solve(
             loop.resume(resume)
         status, reason = loop.run()
         outcome = solver.finish(problem, loop.state)
+        data, flagged, S = (M, outcome.flagged, outcome.S)
+        if isinstance(M, StreamedMatrix):
+            data, flagged, S = M.brought_back(flagged, S)
     L = laid_aside(M, outcome.L)
     n_iter, seconds = loop.state.iteration, loop.seconds()
     result = Result(
         L=L,
-        S=_outliers(M, outcome.flagged, outcome.S),
+        S=_outliers(data, flagged, S),
         status=status,
         message=reason or _advice(status, solver).format(n=n_iter, s=seconds),
         method=solver.name,
@@ -225,12 +230,12 @@ def solve(
         stationarity=outcome.stationarity,
         seconds=seconds,
         backend=sweep.name,
-        M=M,
-        flagged=outcome.flagged,
-        noise=_noise(M, L, sweep.name) if outcome.noise is None else outcome.noise,
+        M=data,
+        flagged=flagged,
+        noise=_noise(data, L, sweep.name) if outcome.noise is None else outcome.noise,
         held_out=outcome.held_out,
         trace=loop.trace,
-        notes=_notes(M, L.rank, outcome.flagged),
+        notes=_notes(data, L.rank, flagged),
     )
     return result.to_host() if there is None else result
 

@@ -70,7 +70,7 @@ def is_mapped(A: Any) -> bool:
 def laid_aside(M: Any, L: LowRank) -> LowRank:
     """L with a V that is mapped from the disk, if it is large and the matrix is in pieces."""
     stored = getattr(M, "stored", M)
-    if not hasattr(stored, "memory") or is_mapped(L.V):
+    if not hasattr(stored, "folder") or is_mapped(L.V):
         return L
     V = room(stored.folder, L.V.T.shape, L.V.dtype, stored.memory)
     if not isinstance(V, np.memmap):

@@ -176,7 +176,7 @@ def _cast(x: NDArray[Any], dtype: Any) -> NDArray[Any]:
 
 
 def _constant(x: NDArray[Any], value: float, dtype: Any) -> NDArray[Any]:
-    return np.full(x.shape, value, dtype)
+    return np.full_like(x, value, dtype=dtype)
 
 
 class Home(Protocol):
@@ -392,7 +392,7 @@ def _dot(piece: Piece, one: NDArray[Any], other: NDArray[Any]) -> float:
 
 
 def _copied(numbers: NDArray[Any]) -> NDArray[Any]:
-    return np.array(numbers)
+    return numbers.copy()
 
 
 def _count_places(piece: Piece, mask: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -455,7 +455,7 @@ def _median(x: Entries) -> float:
 
 def _keys(numbers: NDArray[Any]) -> NDArray[np.uint64]:
     """Whole numbers in the same order."""
-    bits = np.ascontiguousarray(numbers, np.float64).view(np.int64)
+    bits = numbers.astype(np.float64, copy=False).view(np.int64)
     return np.where(bits < 0, ~bits, bits | np.int64(-(1 << 63))).view(np.uint64)
 
 

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
-import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property, partial
-from itertools import compress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +20,8 @@ from numpy.typing import NDArray
 from ..observed import ObservedMatrix
 from ..sweeps import Sweep, open_sweep
 from .coefficients import room
-from .common import InPieces, check_entries
-from .entries import Entries, Formula, Held
-from .merge import merge, tree
+from .common import OneByOne, check_entries
+from .entries import Entries
 from .reading import through
 from .rewriting import rewritten
 from .scratch import Scratch
@@ -92,8 +88,13 @@ class StoredPiece:
         scratch = self._matrix.kept[name]
         return scratch.room(self.number) if name in self.writes else scratch.read(self.number)
 
+    def keep(self, name: str) -> None:
+        """Keep the numbers that a pass has written."""
+        scratch = self._matrix.kept[name]
+        scratch.write(self.number, scratch.room(self.number))
 
-class StoredMatrix(InPieces):
+
+class StoredMatrix(OneByOne):
     """A partly observed matrix in a folder.
 
     Parameters
@@ -131,7 +132,7 @@ class StoredMatrix(InPieces):
         """Pieces that take so much memory, with what is computed of them."""
         self._for_pieces = memory
         ranges = self.side.ranges(max(memory // WORK, 1))
-        self.pieces = [StoredPiece(self, k, *columns) for k, columns in enumerate(ranges)]
+        self.pieces: list[StoredPiece] = [StoredPiece(self, k, *columns) for k, columns in enumerate(ranges)]
 
     @classmethod
     def build(
@@ -176,8 +177,8 @@ class StoredMatrix(InPieces):
         other = StoredMatrix(self.folder, memory=memory, side=side)
         other.owner = self.owner
         other._divide(pieces)
-        if side == self.name and "_verified" in vars(self):
-            other._verified = self._verified
+        if side == self.name and "verified" in vars(self):
+            other.verified = self.verified
         return other
 
     @cached_property
@@ -188,59 +189,25 @@ class StoredMatrix(InPieces):
 
     # -- going through it
 
-    def over(self, function: Callable[..., Any], *formulas: Formula, writes: tuple[Held, ...] = ()) -> list[Any]:
-        """``function(piece, *numbers of the formulas)`` of every piece, in place; the next is fetched meanwhile."""
-        return list(self._one_by_one(function, formulas, writes))
-
-    def _one_by_one(
-        self, function: Callable[..., Any], formulas: tuple[Formula, ...], writes: tuple[Held, ...] = ()
-    ) -> Iterator[Any]:
-        self._verified  # noqa: B018
-        written = frozenset(held.name for held in writes)
-        for piece in self._at_hand():
-            piece.writes = written
-            yield function(piece, *(formula.cut(piece.columns).at(piece) for formula in formulas))
-            for name in written:
-                self.kept[name].write(piece.number, self.kept[name].room(piece.number))
-
     def _at_hand(self) -> Iterator[StoredPiece]:
         """The pieces, one after the other; the next is fetched meanwhile."""
+        self.verified  # noqa: B018
         parts = through([self.side.rows, self.side.values], self._parts)
         for piece, _ in zip(self.pieces, parts, strict=True):
             with piece.at_hand():
                 yield piece
 
-    @property
-    def _parts(self) -> list[slice]:
-        return [piece.entries for piece in self.pieces]
+    def _scratch(self, dtype: Any) -> Scratch:
+        return Scratch(self.folder, self._parts, dtype)
+
+    def _room(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+        return room(self.folder, shape, dtype, self.memory)
 
     @cached_property
-    def _verified(self) -> bool:
+    def verified(self) -> bool:
+        """Its entries are what was written; they are read once for it, and an error says if they are not."""
         self.side.verify()
         return True
-
-    def merged(
-        self, how: str, function: Callable[..., tuple[Any, ...]], *formulas: Formula, writes: tuple[Held, ...] = ()
-    ) -> tuple[Any, ...]:
-        """What a function gives for every piece, merged as `how` says."""
-        adding = [letter == "+" for letter in how]
-        joined: list[Any] = [None] * len(how)
-
-        def added() -> Iterator[tuple[Any, ...]]:
-            for found, piece in zip(self._one_by_one(function, formulas, writes), self.pieces, strict=True):
-                for k, part in enumerate(found):
-                    if not adding[k]:
-                        if joined[k] is None:
-                            joined[k] = room(self.folder, (self.shape[1], *part.shape[1:]), part.dtype, self.memory)
-                        joined[k][piece.columns] = part
-                yield tuple(compress(found, adding))
-
-        sums = iter(tree(added(), partial(merge, "+" * sum(adding))))
-        return tuple(next(sums) if add else part for add, part in zip(adding, joined, strict=True))
-
-    def firsts(self) -> NDArray[np.int64]:
-        """The places of the first entries of the pieces, and nnz."""
-        return np.array([*(piece.entries.start for piece in self.pieces), self.nnz])
 
     # -- what solvers use
 
@@ -294,30 +261,6 @@ class StoredMatrix(InPieces):
 
         self.over(take)
         return ObservedMatrix(np.concatenate([[0], ends]), rows, values, (self.shape[0], which.size))
-
-    def parts(self) -> Iterator[NDArray[Any]]:
-        """The values, some at a time."""
-        for piece in self._at_hand():
-            if piece.M.nnz:
-                yield piece.M.values
-
-    def hold(self, numbers: Entries) -> Entries:
-        """Keep the numbers that a formula gives, in a scratch file that goes when they do."""
-        return self.keep(numbers.formula.cut(piece.columns).at(piece) for piece in self._at_hand())
-
-    def each(self, function: Callable[..., Any], *formulas: Formula) -> Iterator[Any]:
-        """As `over`, one piece after the other: what it gives for one need not be in memory with the next."""
-        return self._one_by_one(function, formulas)
-
-    def keep(self, parts: Iterable[NDArray[Any]]) -> Entries:
-        """Numbers that come piece by piece, kept as those of `hold` are."""
-        held = Held(secrets.token_hex(8))
-        for number, part in enumerate(parts):
-            if not number:
-                self.kept[held.name] = Scratch(self.folder, self._parts, part.dtype)
-                weakref.finalize(held, self.kept.pop, held.name, None)
-            self.kept[held.name].write(number, np.ascontiguousarray(part))
-        return Entries(self, held)
 
     def fingerprint(self) -> str:
         """A digest of the shape and every entry, by the checksums of the blocks."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from ..arrays import host
 from ..export import Records, records_to_parquet, records_to_zarr
 from .entries import Entries, Piece, Places
 
@@ -92,7 +93,7 @@ class StoredOutliers:
 def _taken(piece: Piece, mask: NDArray[Any], values: NDArray[Any]) -> Records:
     k = np.flatnonzero(mask)
     columns = np.searchsorted(piece.M.indptr, k, side="right") - 1 + piece.columns.start
-    return piece.M.rows[k].astype(np.int64), columns, values[k]
+    return host(piece.M.rows[k]).astype(np.int64), host(columns), host(values[k])
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,9 +14,11 @@ from ..device import DeviceMatrix, held_on_device
 from ..observed import ObservedMatrix
 from ..sweeps import BACKENDS, native, unknown_backend
 from ..sweeps import IN_PIECES as OF_PIECES
+from ..sweeps.launch import need_cupy
 from .matrix import StoredMatrix
 from .sizes import bytes_of
 from .sources import is_store
+from .streamed import WORK, StreamedMatrix
 from .temporary import TemporaryFolder
 
 __all__ = [
@@ -76,12 +78,12 @@ def placed(M: Any, backend: str, *, memory: int | str | None = None, client: Any
     if backend == "auto" and os.environ.get("LOWSPARSE_BACKEND") == "cuda":
         backend = "cuda"
     there = held_on_device(M)
-    if there is not None or backend == "cuda":
+    if there is not None or backend == "cuda" or isinstance(M, StreamedMatrix):
         return _on_gpu(M, there, backend, memory)
     in_pieces = hasattr(M, "backend")
     if backend not in ("outofcore", "dask"):
         if memory is not None and not in_pieces:
-            raise ValueError(f"memory is for backend='outofcore' and 'dask', not {backend!r}")
+            raise ValueError(f"memory is for backend='outofcore', 'dask' and 'cuda', not {backend!r}")
         _check_no_path(M)
         if in_pieces and backend != "auto":
             raise ValueError(f"a matrix in pieces runs on its own backend, {M.backend!r}, not on {backend!r}")
@@ -166,18 +168,34 @@ def _current_client() -> Any:
         return None
 
 
-def _on_gpu(M: Any, there: DeviceMatrix | None, backend: str, memory: Any) -> DeviceMatrix | ObservedMatrix:
-    """What is on a GPU stays there unless the processor is asked for; what is not is copied there."""
-    if memory is not None:
-        raise ValueError("memory is for backend='outofcore' and 'dask', not for data on a GPU")
+def _on_gpu(M: Any, there: DeviceMatrix | None, backend: str, memory: Any) -> Any:
+    """What is on a GPU stays there unless the processor is asked for; what is not is copied there, or passes through.
+
+    It passes through in pieces if it is on disk, or needs more than the memory that may be used there.
+    """
     if there is None:
-        _check_no_path(M)
-        if hasattr(M, "backend"):
-            raise ValueError(f"a matrix in pieces runs on its own backend, {M.backend!r}, not on 'cuda'")
-        return DeviceMatrix.from_host(ObservedMatrix.from_any(M))
+        return _sent(M, memory)
+    if memory is not None:
+        raise ValueError("memory is for data that are not on a GPU yet: leave it out, or copy them to the host first")
     if backend in ("outofcore", "dask"):
         raise ValueError(f"the data are on a GPU, and backend={backend!r} reads from disk: copy them to the host first")
     return there.to_host() if backend in ("native", "numpy") else there
+
+
+def _sent(M: Any, memory: int | str | None) -> DeviceMatrix | StreamedMatrix:
+    need_cupy()
+    if isinstance(M, StreamedMatrix):
+        return M
+    if _usual(M) == "outofcore":
+        M = _put_on_disk(_source(M), bytes_of(memory))
+    if isinstance(M, StoredMatrix):
+        return StreamedMatrix(M, M.memory if memory is None else bytes_of(memory))
+    if hasattr(M, "backend"):
+        raise ValueError(f"a matrix on a cluster runs on its own backend, {M.backend!r}, not on 'cuda'")
+    M = ObservedMatrix.from_any(M)
+    if memory is None or WORK * M.nnz <= bytes_of(memory):
+        return DeviceMatrix.from_host(M)
+    return StreamedMatrix(M, bytes_of(memory))
 
 
 def _on_cluster(M: StoredMatrix, client: Any) -> Any:

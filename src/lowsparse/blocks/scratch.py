@@ -58,6 +58,7 @@ class Scratch:
 
     def write(self, piece: int, numbers: NDArray[Any]) -> None:
         """Keep the numbers of a piece."""
+        numbers = np.ascontiguousarray(numbers)
         few = np.count_nonzero(numbers[:SAMPLE]) <= min(SAMPLE, numbers.size) // 2
         many = squeeze(numbers, *self.squeezed_room(piece)) if few else numbers.size
         if many <= numbers.size // 2:

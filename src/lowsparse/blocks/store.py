@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from .reading import in_large_pages, through
 
-__all__ = ["FORMAT", "CorruptStoreError", "Side", "Writer"]
+__all__ = ["FORMAT", "CorruptStoreError", "Side", "Writer", "ranges"]
 
 FORMAT = 1
 HEADER = 128  # bytes of an .npy file before its numbers
@@ -39,6 +39,20 @@ ENDINGS = ("indptr", "rows", "values")
 
 class CorruptStoreError(ValueError):
     """What is on disk is not what was written there."""
+
+
+def ranges(indptr: NDArray[np.int64], most: int) -> list[tuple[int, int]]:
+    """Consecutive columns with up to `most` entries together, or single ones with more; all about equally large.
+
+    >>> ranges(np.array([0, 2, 4, 6, 8]), 4)
+    [(0, 2), (2, 4)]
+    """
+    nnz = int(indptr[-1])
+    pieces = max(1, -(-nnz // most))
+    goals = np.arange(1, pieces) * (nnz / pieces)
+    cuts = np.searchsorted(indptr, goals, side="right") - 1
+    edges = np.unique(np.concatenate([[0], cuts, [indptr.size - 1]]))
+    return list(pairwise(edges.tolist()))
 
 
 # ---------------------------------------------------------------------- writing
@@ -187,12 +201,8 @@ class Side:
                 )
 
     def ranges(self, most: int) -> list[tuple[int, int]]:
-        """Consecutive columns with up to `most` entries together, or single ones with more; all about equally large."""
-        pieces = max(1, -(-self.nnz // most))
-        goals = np.arange(1, pieces) * (self.nnz / pieces)
-        cuts = np.searchsorted(self.indptr, goals, side="right") - 1
-        edges = np.unique(np.concatenate([[0], cuts, [self.shape[1]]]))
-        return list(pairwise(edges.tolist()))
+        """Its columns in ranges with up to `most` entries."""
+        return ranges(self.indptr, most)
 
     def __repr__(self) -> str:
         return f"Side({self.shape[0]} x {self.shape[1]}, {self.nnz} entries)"

@@ -284,7 +284,7 @@ class ColumnSweep:
         U, guess = self._whole(U), NULL if V is None else self._whole(V)
         fitted = cupy.empty((n, r))
         counted = cupy.zeros(n + 512, np.int64)  # inside, and the 1024 counts
-        sampling = (1 << max(0, (M.nnz // COUNTED).bit_length() - 1)) - 1
+        sampling = (1 << max(0, ((how.of or M.nnz) // COUNTED).bit_length() - 1)) - 1
         first_c = how.c if how.first_c is None or how.turns == 1 else how.first_c
         numbers = (
             np.int32(sampling),

@@ -98,8 +98,9 @@ def block_of(size: int, what: str) -> Iterator[None]:
     except cupy.cuda.memory.OutOfMemoryError as error:
         free, total = cupy.cuda.runtime.memGetInfo()
         raise MemoryError(
-            f"{what} needs {size / 1e9:.3g} GB of GPU memory, and {free / 1e9:.3g} of {total / 1e9:.3g} GB are free: "
-            "solve on the processor (backend='native'), or on disk (backend='outofcore')"
+            f"{what} needs about {size / 1e9:.3g} GB of GPU memory, and {free / 1e9:.3g} of {total / 1e9:.3g} GB are "
+            f"free: give memory='{max(free, 2e9) / 2e9:.0f}GB', and data of the host pass through the GPU in pieces; "
+            "or solve on the processor (backend='native')"
         ) from error
 
 

@@ -1,0 +1,232 @@
+"""Data that pass through a GPU in pieces: the same answers, two pieces at a time, and nothing left behind.
+
+The GPU is pretended (see pretended.py), but in the tests marked `gpu`.
+"""
+
+import gc
+
+import numpy as np
+import pytest
+
+import lowsparse as ls
+import pretended
+from lowsparse.blocks import StoredMatrix
+from lowsparse.blocks.placing import placed
+from lowsparse.blocks.streamed import WORK, StreamedMatrix
+from lowsparse.device import DeviceMatrix
+from lowsparse.sweeps import Robust, Rule, available, open_sweep
+
+METHODS = ["amanpg", "amanpgc", "irls", "ladder", "lmafit", "manpg", "manpgc", "rmc", "subgm"]
+SMALL = 2**20  # bytes, in which `noisy` is in several pieces
+
+
+@pytest.fixture
+def there(monkeypatch):
+    return pretended.install(monkeypatch)
+
+
+@pytest.fixture
+def gpu():
+    if available()["cuda"] is not None:
+        pytest.skip(available()["cuda"])
+    return pytest.importorskip("cupy")
+
+
+def compare(found, expected, tol=1e-10):
+    assert found.backend == "cuda"
+    assert found.n_iter == expected.n_iter
+    assert found.status is expected.status
+    assert found.L.error(expected.L, relative=True) < tol
+    np.testing.assert_array_equal(found.flagged, expected.flagged)
+    assert abs(found.S - expected.S).max() < 1e-8
+    assert found.notes == expected.notes
+
+
+# ---------------------------------------------------------------------- the same answers
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_finds_the_same_in_pieces(there, noisy, method):
+    how = {"method": method, "max_iter": 10}
+    found = ls.solve(noisy.M, 2, backend="cuda", memory=SMALL, **how)
+    compare(found, ls.solve(noisy.M, 2, backend="numpy", **how))
+    assert found.M is noisy.M
+    assert isinstance(found.L.U, np.ndarray)
+
+
+def test_wild_entries_and_the_rank_are_no_obstacle(there, noisy):
+    x = noisy.M.values.copy()
+    x[::501] = 1e9
+    M = noisy.M.with_values(x)
+    for method in ("ladder", "amanpgc", "irls"):  # these start from clipped values, a formula
+        how = {"method": method, "max_iter": 5}
+        compare(ls.solve(M, 2, backend="cuda", memory=SMALL, **how), ls.solve(M, 2, backend="numpy", **how))
+    assert ls.solve(noisy.M, "auto", backend="cuda", memory=SMALL).L.rank == 2
+    assert ls.solve(noisy.M, "auto", method="irls", backend="cuda", memory=SMALL, max_iter=3).L.rank == 2
+
+
+@pytest.mark.parametrize("as_path", [False, True])
+def test_what_is_on_disk_passes_through_too(there, noisy, stored, as_path):
+    found = ls.solve(stored.folder if as_path else stored, 2, backend="cuda", memory=SMALL)
+    expected = ls.solve(noisy.M, 2)
+    assert found.backend == "cuda"
+    assert found.L.error(expected.L, relative=True) < 1e-10
+    assert abs(found.S.to_scipy() - expected.S).max() < 1e-10
+    i, j = noisy.M.rows[expected.flagged[0]], noisy.M.columns_of_entries()[expected.flagged[0]]
+    assert found.S.at(i, j) == pytest.approx(expected.S[i, j])
+    assert pretended.ColumnSweep.swept > noisy.M.nnz
+
+
+def test_an_array_on_disk_is_put_there_first(there, noisy, tmp_path):
+    np.save(tmp_path / "x.npy", noisy.M.to_dense())
+    found = ls.solve(tmp_path / "x.npy", 2, backend="cuda", memory=SMALL)
+    assert found.L.error(ls.solve(noisy.M, 2).L, relative=True) < 1e-10
+
+
+@pytest.mark.parametrize("method", ["ladder", "amanpgc", "lmafit"])
+def test_it_goes_on_from_a_checkpoint_to_the_same_bits(there, noisy, tmp_path, method):
+    how = {"method": method, "tol": 0, "max_iter": 9, "backend": "cuda", "memory": SMALL}
+    whole = ls.solve(noisy.M, 2, **how)
+    ls.solve(noisy.M, 2, callback=lambda p: p.iteration == 4, checkpoint=tmp_path / "at.npz", **how)
+    resumed = ls.solve(noisy.M, 2, resume=tmp_path / "at.npz", **how)
+    assert resumed.L.U.tobytes() == whole.L.U.tobytes()
+    assert resumed.L.V.tobytes() == whole.L.V.tobytes()
+
+
+# ---------------------------------------------------------------------- what is where, and when
+
+
+def test_small_data_stay_on_the_gpu_and_large_ones_do_not(there, noisy):
+    enough = WORK * noisy.M.nnz
+    for memory, kind in ((enough, DeviceMatrix), (enough - 1, StreamedMatrix), (None, DeviceMatrix)):
+        assert type(placed(noisy.M, "cuda", memory=memory)) is kind
+
+
+def test_two_pieces_are_there_at_a_time(there, noisy, monkeypatch):
+    M = StreamedMatrix(noisy.M, SMALL)
+    most = SMALL // WORK
+    assert len(M.pieces) > 3
+    assert max(piece.entries.stop - piece.entries.start for piece in M.pieces) <= most + noisy.M.column_counts.max()
+    made = []
+    monkeypatch.setattr(there, "empty", lambda *args: made.append(pretended.ndarray(np.empty(*args))) or made[-1])
+    for _ in M.parts():
+        pass
+    assert len(made) == 4  # the rows and the values of two
+    assert sum(part.nbytes for part in made) <= 2 * 12 * (most + noisy.M.column_counts.max())
+
+
+def test_memory_is_locked_while_it_is_used(there, noisy):
+    M = StreamedMatrix(noisy.M, SMALL)
+    assert {noisy.M.rows.ctypes.data, noisy.M.values.ctypes.data} == there.locked
+    held = (M.values * 2).hold()
+    assert len(there.locked) == 3
+    np.testing.assert_array_equal(np.asarray(held), 2 * noisy.M.values)
+    del held
+    assert len(there.locked) == 2
+    del M
+    assert not there.locked
+    ls.solve(noisy.M, 2, method="irls", backend="cuda", memory=SMALL, max_iter=2)
+    gc.collect()
+    assert not there.locked
+
+
+def test_where_memory_cannot_be_locked_it_is_copied_as_it_is(there, noisy, monkeypatch):
+    def refused(*_):
+        raise RuntimeError("cudaErrorMemoryAllocation: out of memory")
+
+    monkeypatch.setattr(there.cuda.runtime, "hostRegister", refused)
+    compare(ls.solve(noisy.M, 2, backend="cuda", memory=SMALL), ls.solve(noisy.M, 2))
+
+
+def test_two_passes_at_a_time_do_not_disturb_each_other(there, noisy):
+    M = StreamedMatrix(noisy.M, SMALL)
+    outer = []
+    for part in M.parts():
+        assert np.abs(M.values).max() == np.abs(noisy.M.values).max()
+        outer.append(part.get())
+    np.testing.assert_array_equal(np.concatenate(outer), noisy.M.values)
+
+
+def test_values_by_a_formula_of_a_formula(there, noisy):
+    M = StreamedMatrix(noisy.M, SMALL)
+    halved = M.with_values(M.values / 2)
+    again = halved.with_values(np.clip(halved.values, -0.1, 0.1))
+    np.testing.assert_array_equal(np.asarray(again.values), np.clip(noisy.M.values / 2, -0.1, 0.1))
+    Q = np.random.default_rng(5).standard_normal((300, 2))
+    expected = open_sweep(noisy.M.with_values(np.asarray(again.values))).gram_product(Q)
+    np.testing.assert_allclose(open_sweep(again).gram_product(Q), expected, atol=1e-10)
+    with pytest.raises(NotImplementedError, match="can be swept, and nothing else"):
+        again.take_columns(np.array([0]))
+
+
+# ---------------------------------------------------------------------- what is refused
+
+
+def test_what_cannot_be_says_so(there, noisy):
+    with pytest.raises(ValueError, match="pcp does not run on a GPU"):
+        ls.solve(noisy.M, None, method="pcp", backend="cuda", memory=SMALL)
+    with pytest.raises(ValueError, match="memory is for data that are not on a GPU yet"):
+        ls.solve(DeviceMatrix.from_host(noisy.M), 2, memory=SMALL)
+
+
+def test_too_little_memory_names_the_way_out(there, noisy, monkeypatch):
+    def full(self, *_, **__):
+        raise pretended.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr(pretended.ColumnSweep, "__getattr__", full)
+    monkeypatch.setattr(there.cuda.runtime, "memGetInfo", lambda: (9 * 10**9, 10**10))
+    with pytest.raises(MemoryError, match=r"the solve needs about .* GB .* 9 of 10 GB are free: give memory='4GB'"):
+        ls.solve(noisy.M, 2, method="amanpgc", backend="cuda")
+
+
+# ---------------------------------------------------------------------- on a GPU
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_finds_the_same_there(gpu, noisy, method):
+    how = {"method": method, "max_iter": 10}
+    found = ls.solve(noisy.M, 2, backend="cuda", memory=SMALL, **how)
+    compare(found, ls.solve(noisy.M, 2, **how), tol=1e-9)
+    again = ls.solve(noisy.M, 2, backend="cuda", memory=SMALL, **how)
+    assert again.L.U.tobytes() == found.L.U.tobytes()
+    assert again.L.V.tobytes() == found.L.V.tobytes()
+
+
+@pytest.mark.gpu
+def test_what_is_on_disk_passes_through_there(gpu, noisy, tmp_path):
+    stored = StoredMatrix.build(noisy.M, tmp_path, memory=SMALL)
+    found, expected = ls.solve(stored, 2, backend="cuda", memory=SMALL), ls.solve(noisy.M, 2)
+    assert found.L.error(expected.L, relative=True) < 1e-9
+    assert abs(found.S.to_scipy() - expected.S).max() < 1e-8
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("rank", [2, 12])
+def test_a_sweep_in_pieces_is_the_sweep_of_all(gpu, noisy, rank):
+    M, inside = noisy.M, open_sweep(noisy.M)
+    streamed = open_sweep(StreamedMatrix(M, SMALL))
+    U = np.linalg.qr(np.random.default_rng(4).standard_normal((300, rank)))[0]
+    fits = [sweep.regress(U, None, Robust(c=0.1, first_c=5.0, turns=5, unit=1.0)) for sweep in (streamed, inside)]
+    np.testing.assert_allclose(fits[0].V, fits[1].V, atol=1e-9)
+    zeros, out = np.zeros_like(streamed.M.values).hold(), np.zeros_like(streamed.M.values).hold()
+    for t_S in (1.0, 0.5):  # S is computed again for the gradient, or read
+        own = np.empty(M.nnz)
+        expected = inside.sweep(U, np.zeros(M.nnz), own, rule=Rule.AMANPG, gamma=0.1, t_S=t_S)
+        found = streamed.sweep(U, zeros, out, rule=Rule.AMANPG, gamma=0.1, t_S=t_S)
+        np.testing.assert_allclose(found.V, expected.V, atol=1e-10)
+        np.testing.assert_allclose(found.G, expected.G, atol=1e-9)
+        np.testing.assert_allclose(np.asarray(out), own, atol=1e-10)
+        assert found.smooth_out == pytest.approx(expected.smooth_out, rel=1e-10)
+
+
+@pytest.mark.gpu
+def test_the_memory_there_is_bounded(gpu):
+    problem = ls.datasets.synthetic(3000, 3000, rank=3, density=0.3, outliers=0.1, noise=0.01, random_state=1)
+    pool = gpu.get_default_memory_pool()
+    memory = 64 * 10**6  # of 2.7 million entries, which would take 350 MB
+    for method in ("ladder", "amanpgc", "irls"):
+        pool.free_all_blocks()
+        before = pool.total_bytes()
+        ls.solve(problem.M, 3, method=method, backend="cuda", memory=memory, max_iter=3)
+        assert pool.total_bytes() - before <= 1.5 * memory  # and the factors
