@@ -14,7 +14,8 @@ import pytest
 import lowsparse as ls
 import pretended
 from conftest import python, robust_problem
-from lowsparse.device import DeviceMatrix, Places
+from lowsparse.blocks import placing
+from lowsparse.device import NEEDED, DeviceMatrix, Places
 from lowsparse.sweeps import available, cuda, launch, open_sweep
 from lowsparse.sweeps.launch import reason_unavailable
 from lowsparse.video import background, separate_video
@@ -172,6 +173,31 @@ def test_nothing_is_mixed_or_copied_in_silence(pretended_gpu, method):
     assert there.backend == "cuda"
     assert pretended.ColumnSweep.swept > 0
     assert there.L.error(here.L, relative=True) < 1e-10
+
+
+def test_large_data_go_there_by_themselves(pretended_gpu, monkeypatch):
+    M = robust_problem(60, 50, rank=2).M
+    assert ls.solve(M, 2).backend != "cuda"
+    monkeypatch.setattr(placing, "WORTH", M.nnz)
+    found = ls.solve(M, 2)
+    assert found.backend == "cuda"
+    assert isinstance(found.L.U, np.ndarray)
+    monkeypatch.setattr(placing, "WORTH", M.nnz + 1)
+    assert ls.solve(M, 2).backend != "cuda"
+
+
+@pytest.mark.parametrize("why", ["method", "backend", "environment", "memory", "no GPU"])
+def test_large_data_stay_where_they_are_if_there_is_a_reason(pretended_gpu, monkeypatch, why):
+    M = robust_problem(60, 50, rank=2).M
+    monkeypatch.setattr(placing, "WORTH", 1)
+    how = {"method": {"method": "hq"}, "backend": {"backend": "numpy"}}.get(why, {})
+    if why == "environment":
+        monkeypatch.setenv("LOWSPARSE_BACKEND", "numpy")
+    if why == "memory":
+        monkeypatch.setattr(pretended_gpu.cuda.runtime, "memGetInfo", lambda: (2 * NEEDED * M.nnz - 1, 10**9))
+    if why == "no GPU":
+        monkeypatch.setattr(launch, "reason_unavailable", lambda: "there is no CUDA GPU")
+    assert ls.solve(M, 2, max_iter=3, **how).backend != "cuda"
 
 
 def interrupted(at, **how):
@@ -398,3 +424,12 @@ def test_a_video_is_separated_there(gpu, tmp_path, stream):
     )
     assert there.background.result.backend == "cuda"
     np.testing.assert_allclose(there.shares, here.shares, atol=0.005)
+
+
+@pytest.mark.gpu
+def test_large_data_go_there_and_come_back(gpu, monkeypatch):
+    M = robust_problem(60, 50, rank=2).M
+    monkeypatch.setattr(placing, "WORTH", M.nnz)
+    found = ls.solve(M, 2)
+    assert found.backend == "cuda"
+    assert isinstance(found.L.U, np.ndarray)

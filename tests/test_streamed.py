@@ -175,7 +175,9 @@ def test_too_little_memory_names_the_way_out(there, noisy, monkeypatch):
 
     monkeypatch.setattr(pretended.ColumnSweep, "__getattr__", full)
     monkeypatch.setattr(there.cuda.runtime, "memGetInfo", lambda: (9 * 10**9, 10**10))
-    with pytest.raises(MemoryError, match=r"the solve needs about .* GB .* 9 of 10 GB are free: give memory='4GB'"):
+    with pytest.raises(
+        MemoryError, match=r"the solve needs about .* GB .* 9 of 10 GB are free: with backend='cuda', memory='4GB'"
+    ):
         ls.solve(noisy.M, 2, method="amanpgc", backend="cuda")
 
 

@@ -17,7 +17,7 @@ from .facts import Facts
 from .observed import ObservedMatrix
 from .sweeps.launch import block_of, kernel, need_cupy
 
-__all__ = ["DeviceMatrix", "DeviceOutliers", "held_on_device", "room_for"]
+__all__ = ["NEEDED", "DeviceMatrix", "DeviceOutliers", "held_on_device", "room_for"]
 
 PART = 2**26  # values at a time
 COPIES = 256  # threads that copy a line

@@ -111,7 +111,8 @@ def solve(
         `max_iter`.
     backend
         "auto", "native" (the compiled core) or "numpy", in memory; "cuda", on a GPU; "outofcore", on disk; "dask", on a
-        cluster. What is on a GPU already is solved there, and the result stays there (see `Result.to_host`).
+        cluster. What is on a GPU already is solved there, and the result stays there (see `Result.to_host`). "auto"
+        takes the compiled core, or for 100 million entries and more a GPU, if there is one with room for them.
     memory
         Of "outofcore": what the solve may take, such as "1GB". Of "cuda": what it may take of the GPU; data that need
         more stay where they are, and pass through it in pieces.
@@ -145,12 +146,13 @@ def solve(
     """
     there = held_on_device(M)
     given_by_user = M if there is None else there
-    M = cast(ObservedMatrix, placed(given_by_user, backend, memory=memory, client=client))  # or what is used like one
     solver = from_name(method) if isinstance(method, str) else method
     if not isinstance(solver, Solver):
         called = f"; did you mean {method.__name__}()?" if isinstance(method, type) else ""
         raise TypeError(f"method must be a name or a solver object, not {method!r}{called}")
     solver.check_types()
+    found = placed(given_by_user, backend, memory=memory, client=client, method=solver.name)
+    M = cast(ObservedMatrix, found)  # or what is used like one
     rank_is_bound = isinstance(rank, str) and isinstance(solver, Ladder)
     if isinstance(rank, str):
         if rank != "auto":

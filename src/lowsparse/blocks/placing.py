@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..device import DeviceMatrix, held_on_device
+from ..device import NEEDED, DeviceMatrix, held_on_device
 from ..observed import ObservedMatrix
-from ..sweeps import BACKENDS, native, unknown_backend
+from ..sweeps import BACKENDS, launch, native, unknown_backend
 from ..sweeps import IN_PIECES as OF_PIECES
 from ..sweeps.launch import need_cupy
 from .matrix import StoredMatrix
@@ -30,12 +30,16 @@ __all__ = [
     "is_chunked",
     "leaving_room",
     "placed",
+    "worth_a_gpu",
 ]
 
 IN_PIECES = ("amanpg", "amanpgc", "irls", "ladder", "lmafit", "manpg", "manpgc", "rmc", "schatten", "subgm")  # methods
 ON_GPU = tuple(method for method in IN_PIECES if method != "schatten")
 FACTORS = 7  # arrays as large as U and V together that a solve has in memory at once
 PYTHON = 10**8  # bytes that Python and its libraries take anyhow, about
+# Entries in memory from which on backend="auto" takes a GPU. The default method takes 21 ns an entry on two threads and
+# 2 on a GPU, copying included (docs/gpu.log); but CuPy and the driver take a second or two to load, once a process.
+WORTH = 100_000_000
 _CLOSING: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # what closes the cluster of a matrix
 
 
@@ -61,11 +65,14 @@ def check_on_gpu(method: str) -> None:
         raise ValueError(f"{method} does not run on a GPU; there run {', '.join(ON_GPU)}")
 
 
-def placed(M: Any, backend: str, *, memory: int | str | None = None, client: Any = None) -> Any:
+def placed(
+    M: Any, backend: str, *, memory: int | str | None = None, client: Any = None, method: str | None = None
+) -> Any:
     """The data where the backend wants it; on disk in a temporary folder that goes with it, if it is not there yet.
 
     With "auto", what is not in memory stays out of it: paths, Zarr arrays and Dask arrays are solved from disk, and
-    Dask arrays on the current cluster, if there is one.
+    Dask arrays on the current cluster, if there is one. What is in memory goes to a GPU if that is worth it, and if the
+    method that is to be run is known to run there.
     """
     if backend not in ("auto", *BACKENDS, *OF_PIECES):
         raise unknown_backend(backend)
@@ -87,12 +94,29 @@ def placed(M: Any, backend: str, *, memory: int | str | None = None, client: Any
         _check_no_path(M)
         if in_pieces and backend != "auto":
             raise ValueError(f"a matrix in pieces runs on its own backend, {M.backend!r}, not on {backend!r}")
-        return M if in_pieces else ObservedMatrix.from_any(M)
+        if in_pieces:
+            return M
+        M = ObservedMatrix.from_any(M)
+        left_open = backend == "auto" and not os.environ.get("LOWSPARSE_BACKEND")
+        return DeviceMatrix.from_host(M) if left_open and worth_a_gpu(M.nnz, method) else M
     if not in_pieces:
         M = _put_on_disk(_source(M), bytes_of(memory))
     elif memory is not None and isinstance(M, StoredMatrix):
         M = M.within(bytes_of(memory))
     return _on_cluster(M, client) if backend == "dask" and isinstance(M, StoredMatrix) else M
+
+
+def worth_a_gpu(entries: int, method: str | None) -> bool:
+    """Whether a solve is large enough to win on a GPU, and there is one with twice the memory that it needs.
+
+    >>> worth_a_gpu(1000, "ladder")
+    False
+    """
+    if entries < WORTH or method not in ON_GPU or launch.reason_unavailable() is not None:
+        return False
+    cupy = need_cupy()
+    free = cupy.cuda.runtime.memGetInfo()[0] + cupy.get_default_memory_pool().free_bytes()
+    return bool(2 * NEEDED * entries <= free)
 
 
 def leaving_room(M: Any, rank: int) -> Any:

@@ -21,6 +21,7 @@ from threadpoolctl import threadpool_info
 
 from .. import sweeps
 from .._version import __version__
+from ..blocks.placing import WORTH
 from ..datasets import synthetic
 from ..geometry import qf
 from ..observed import ObservedMatrix
@@ -266,7 +267,8 @@ def gpu() -> Finding:
     text = f"CuPy {cupy.__version__} sees {', '.join(names) or 'no device'}"
     if why is not None:
         return Finding("warning", f"{text}, but backend='cuda' cannot run: {one_line(why)}", facts=facts)
-    return Finding("ok", f"{text}; data that are there are solved there, others with backend='cuda'", facts=facts)
+    used = f"data that are there are solved there, {WORTH:,} entries or more too, others with backend='cuda'"
+    return Finding("ok", f"{text}; {used}", facts={**facts, "from_entries": WORTH})
 
 
 def _name(name: bytes | str) -> str:

@@ -97,10 +97,11 @@ def block_of(size: int, what: str) -> Iterator[None]:
         yield
     except cupy.cuda.memory.OutOfMemoryError as error:
         free, total = cupy.cuda.runtime.memGetInfo()
+        half = f"{max(free, 2e9) / 2e9:.0f}GB"
         raise MemoryError(
             f"{what} needs about {size / 1e9:.3g} GB of GPU memory, and {free / 1e9:.3g} of {total / 1e9:.3g} GB are "
-            f"free: give memory='{max(free, 2e9) / 2e9:.0f}GB', and data of the host pass through the GPU in pieces; "
-            "or solve on the processor (backend='native')"
+            f"free: with backend='cuda', memory='{half}' data of the host pass through in pieces; or solve on the "
+            "processor (backend='native')"
         ) from error
 
 
