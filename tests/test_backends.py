@@ -98,7 +98,7 @@ def test_paths_are_solved_from_disk(noisy, stored, tmp_path):
         compare(inside, found)
     with pytest.raises(ValueError, match="a path, which is solved from disk: leave the backend out"):
         ls.solve(tmp_path / "x.npy", 2, backend="native")
-    with pytest.raises(FileNotFoundError, match="nowhere does not exist"):
+    with pytest.raises(FileNotFoundError, match="there is no file or folder nowhere: check the path"):
         ls.solve("nowhere", 2)
 
 

@@ -316,7 +316,24 @@ def test_an_entry_that_comes_twice_is_an_error(tmp_path):
     assert not (tmp_path / "columns").exists()
 
 
+def test_what_a_matrix_in_memory_is_made_of_is_a_source(noisy, tmp_path):
+    X = noisy.M.to_dense()
+    masked = np.ma.MaskedArray(np.nan_to_num(X, nan=7.0), np.isnan(X))
+    for k, source in enumerate((noisy.M.to_scipy(), X.tolist(), masked)):
+        assert_same(StoredMatrix.build(source, tmp_path / str(k), memory=SMALL), noisy.M)
+
+
 # ---------------------------------------------------------------------- damage
+
+
+def test_what_is_no_part_of_a_matrix_is_not_removed(noisy, tmp_path):
+    (tmp_path / "s" / "columns").mkdir(parents=True)
+    (tmp_path / "s" / "columns" / "mine.txt").write_text("not to be lost")
+    with pytest.raises(FileExistsError, match=r"columns holds mine\.txt, no part of a matrix on disk"):
+        StoredMatrix.build(noisy.M, tmp_path / "s")
+    with pytest.raises(NotADirectoryError, match=r"a matrix on disk is a folder, and .*mine\.txt cannot be one"):
+        StoredMatrix.build(noisy.M, tmp_path / "s" / "columns" / "mine.txt")
+    assert (tmp_path / "s" / "columns" / "mine.txt").read_text() == "not to be lost"
 
 
 def damaged(stored, name, change):
@@ -330,7 +347,7 @@ def test_a_damaged_block_is_named(noisy, tmp_path, client):
     stored = StoredMatrix.build(noisy.M, tmp_path, memory=SMALL)
     stored.side.verify()
     damaged(stored, "values.npy", lambda content: content.__setitem__(-5, content[-5] ^ 1))
-    with pytest.raises(CorruptStoreError, match="columns 0 to 249 is not what was written; make it anew"):
+    with pytest.raises(CorruptStoreError, match="0 to 249 is not what was written; remove it, and make it anew"):
         ls.solve(StoredMatrix(tmp_path), 2)
     where = f"{tmp_path / 'columns'} is damaged: the block of the columns 0 to 249"
     for ask in (lambda M: M.values.max(), lambda M: M.take_columns(np.array([3])), lambda M: next(M.values.parts())):
@@ -381,18 +398,23 @@ class Stopping:
 def test_an_interrupted_reading_leaves_what_cannot_be_taken_for_whole(noisy, tmp_path, chunks):
     with pytest.raises(KeyboardInterrupt):
         StoredMatrix.build(Stopping(noisy.M.to_dense(), chunks), tmp_path / "s", memory=10**6)
-    assert not os.listdir(tmp_path / "s")
+    assert not os.listdir(tmp_path)
 
 
 def test_what_cannot_be_a_source_says_what_can(tmp_path):
     for source, line in [
         (3.0, "float is nothing a matrix on disk can be made of"),
         ([], "there is no block"),
-        (tmp_path, "neither a Parquet file nor a folder of them"),
+        (tmp_path, "there is no .parquet file in the folder"),
+        (tmp_path / "no", "there is no file or folder .*no: check the path"),
         (np.ones((2, 2, 2)), "ndarray is nothing"),
+        (np.ones((2, 2), complex), "only real data can be solved"),
+        (np.array([["a", "b"]]), "convert it to real numbers first"),
+        (["x.npy"], r"x\.npy is no \.npz file"),
     ]:
-        with pytest.raises((TypeError, ValueError), match=line):
-            StoredMatrix.build(source, tmp_path / "s")
+        with pytest.raises((TypeError, ValueError, FileNotFoundError), match=line):
+            StoredMatrix.build(source, tmp_path / "deep" / "s")
+        assert not os.listdir(tmp_path)
     np.savez(tmp_path / "x.npz", a=np.ones(3))
     with pytest.raises(ValueError, match=r"x\.npz is no sparse matrix"):
         StoredMatrix.build([tmp_path / "x.npz"], tmp_path / "s")

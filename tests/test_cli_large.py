@@ -38,6 +38,30 @@ def ratings(tmp_path_factory):
     return home
 
 
+@pytest.fixture(scope="module")
+def spoilt(ratings, tmp_path_factory):
+    """The records, and others that cannot be completed."""
+    home = tmp_path_factory.mktemp("spoilt")
+    shutil.copytree(ratings, home, dirs_exist_ok=True)
+    (home / "t.csv").write_text("a,b\n1,2\n")
+    (home / "empty").mkdir()
+
+    def write(folder, name="a", *, user=(3,), item=("x",), stars=(1.0,)):
+        (home / folder).mkdir(exist_ok=True)
+        table = pa.table({"user": pa.array(user), "item": pa.array(item), "stars": pa.array(stars, pa.float64())})
+        pq.write_table(table, home / folder / f"{name}.parquet")
+
+    write("broken")
+    (home / "broken" / "a.parquet").write_bytes(b"PAR1 and no more")
+    write("infinite", stars=(np.inf,))
+    write("nameless", user=(3, None), item=("x", "y"), stars=(1.0, 2.0))
+    write("nothing", user=(), item=(), stars=())
+    write("unlike")
+    write("unlike", "b", user=("three",))
+    write("twice", user=(3, 3), item=("x", "x"), stars=(1.0, 2.0))
+    return home
+
+
 @pytest.fixture
 def completed(command, tmp_path):
     def run(source, *options):
@@ -95,9 +119,12 @@ def test_the_matrix_on_disk_is_used_again_while_the_records_are_the_same(ratings
     again = completed(parts, "--store", store, "--memory", SMALL)
     assert not made
     assert again["filled"] == first["filled"]
+    (store / "rows-labels.npy").write_bytes(b"cut off")
+    completed(parts, "--store", store, "--memory", SMALL)
+    assert len(made) == 1
     os.utime(parts / "0.parquet", (1, 1))
     completed(parts, "--store", store)
-    assert made
+    assert len(made) == 2
     for _ in range(3):  # one matrix holds the other
         gc.collect()
     assert not [name for name in os.listdir(store) if name.startswith(".")]
@@ -120,22 +147,33 @@ def test_records_are_completed_on_a_cluster(ratings, completed, client, tmp_path
         (("parts", *COLUMNS, "--out", "x.csv"), "written as .parquet, not x.csv"),
         (("all.parquet", *COLUMNS, "--store", "s"), "--store is for records from disk: give --memory or --cluster"),
         (("parts", *COLUMNS, "--cluster", "tcp://127.0.0.1:1"), "--cluster needs --store"),
-        (("parts", *COLUMNS, "--memory", "much"), "memory must be a number of bytes or a text such as '1GB'"),
+        (("parts", *COLUMNS, "--memory", "much"), "--memory must be a number of bytes or a text such as '1GB'"),
         (("parts", "--row", "user", "--col", "film", "--value", "stars"), "no column 'film'; it has user, when, item"),
         (("parts", "--row", "user", "--col", "stars", "--value", "item"), "'item' holds string, no numbers"),
-        (("none", *COLUMNS, "--memory", "1GB"), "none: --memory and --cluster are for records in .parquet"),
-        (("empty", *COLUMNS), "empty is neither a Parquet file nor a folder of them"),
+        (("parts", "--row", "user", "--col", "user", "--value", "stars"), "must be three columns, not 'user', 'user'"),
+        (("none", *COLUMNS, "--memory", "1GB"), "there is no file or folder none: check the path"),
+        (("t.csv", *COLUMNS, "--memory", "1GB"), "t.csv: --memory and --cluster are for records in .parquet"),
+        (("empty", *COLUMNS), "there is no .parquet file in the folder empty"),
+        (("broken", *COLUMNS), f"{Path('broken', 'a.parquet')} cannot be read as a Parquet file"),
+        (("infinite", *COLUMNS), "stars is inf for user 3 and item x: leave it empty if it is missing"),
+        (("nameless", *COLUMNS), "1 records have no 'user': leave them out"),
+        (("nothing", *COLUMNS), f"there is no record in {Path('nothing', 'a.parquet')}"),
+        (("unlike", *COLUMNS), f"{Path('unlike', 'b.parquet')} and {Path('unlike', 'a.parquet')} hold columns of diff"),
+        (("twice", *COLUMNS, "--store", "deep/er"), "several records have user 3 and item x: aggregate first"),
+        (("parts", *COLUMNS, "--store", "t.csv"), "t.csv is not a folder: choose another --store"),
+        (("parts", *COLUMNS, "--store", "s", "--cluster", "far"), "--cluster must be the address of a scheduler"),
+        (("parts", *COLUMNS, "--store", "s", "--cluster", ""), "tcp://HOST:8786, not empty"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_line(ratings, command, monkeypatch, options, line):
-    monkeypatch.chdir(ratings)
-    (ratings / "empty").mkdir(exist_ok=True)
-    before = sorted(os.listdir(ratings))
+def test_what_is_wrong_is_said_in_a_line(spoilt, command, monkeypatch, options, line):
+    monkeypatch.chdir(spoilt)
+    before = sorted(os.listdir())
     code, _, err = command("complete", *options)
     assert code in (1, 2)
-    assert line in " ".join(err.split())
-    assert "a mistake in lowsparse" not in err
-    assert sorted(os.listdir(ratings)) == before
+    (said,) = err.splitlines()
+    assert line in said
+    assert "a mistake in lowsparse" not in said
+    assert sorted(os.listdir()) == before
 
 
 def test_a_scheduler_that_does_not_answer_is_named(ratings, command, tmp_path, monkeypatch):

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .build import Chunk, DuplicateError, Told, sort_into
+from .store import Side
 
-__all__ = ["BATCH", "batches", "labels_of", "parquet_files", "records"]
+__all__ = ["BATCH", "batches", "common_schema", "has_labels", "labels_of", "opened", "parquet_files", "records"]
 
 PARQUET = {".parquet", ".pq"}
 BATCH = 1 << 17  # records
@@ -23,20 +24,60 @@ def parquet_files(path: Path) -> list[Path]:
     >>> parquet_files(Path("ratings.parquet"))
     [PosixPath('ratings.parquet')]
     """
-    found = sorted(one for one in path.rglob("*") if one.suffix.lower() in PARQUET) if path.is_dir() else [path]
-    if not found or any(one.suffix.lower() not in PARQUET for one in found):
+    if path.is_dir():
+        found = sorted(one for one in path.rglob("*") if one.suffix.lower() in PARQUET)
+        if not found:
+            raise ValueError(
+                f"there is no .parquet file in the folder {path}, which is neither a Zarr array nor a matrix that was "
+                "put on disk before"
+            )
+        return found
+    if path.suffix.lower() not in PARQUET:
         raise ValueError(
             f"{path} is neither a Parquet file nor a folder of them, nor an .npy file, a Zarr array, a video or a "
             "matrix that was put on disk before"
         )
-    return found
+    return [path]
+
+
+def opened(path: Path) -> Any:
+    """A Parquet file; an error names it."""
+    from ..tables.labels import library
+
+    try:
+        return library("parquet").ParquetFile(path)
+    except library().ArrowInvalid as error:
+        raise ValueError(f"{path} cannot be read as a Parquet file: {error}") from error
+
+
+def common_schema(paths: list[Path], names: tuple[str, ...] | None = None) -> Any:
+    """The columns, or those with these names, as all files can be read: where one has 1 and another 2.5, as numbers."""
+    from ..tables.labels import library
+
+    both: Any = None
+    for path in paths:
+        schema = opened(path).schema_arrow
+        if names is not None:
+            schema = library().schema([schema.field(name) for name in names])
+        elif both is not None and schema.names != both.names:
+            raise ValueError(
+                f"{path} has the columns {', '.join(schema.names)}, but {paths[0]} has {', '.join(both.names)}: give "
+                "files that have the same columns"
+            )
+        try:
+            both = schema if both is None else library().unify_schemas([both, schema], promote_options="permissive")
+        except library().ArrowException as error:
+            raise ValueError(f"{path} and {paths[0]} hold columns of different kinds: {error}") from error
+    return both
 
 
 def records(paths: list[Path], names: tuple[str, str, str], stamp: str, folder: Path, memory: int, told: Told) -> None:
     """Records in any order; their labels are sorted, and kept beside the matrix."""
+    for path in paths:
+        _check_columns(path, opened(path).schema_arrow, names)
+    kind = str(common_schema(paths, names).field(names[2]).type)
     labels, counts = _labels(paths, names, told)
-    kinds = {str(_parquet().read_schema(path).field(names[2]).type) for path in paths}
-    dtype = np.float32 if kinds <= {"float", "halffloat"} else np.float64
+    dtype = np.float32 if kind in ("float", "halffloat") else np.float64
     folder.mkdir(parents=True, exist_ok=True)
     for side, found in zip(("rows", "columns"), labels, strict=True):
         np.save(folder / f"{side}-labels.npy", found, allow_pickle=False)
@@ -71,7 +112,7 @@ def _labels(
     rows: NDArray[Any] | None = None
     columns: NDArray[Any] | None = None
     counts = np.zeros(0, np.int64)
-    done, total = 0, sum(_parquet().read_metadata(path).num_rows for path in paths)
+    done, total = 0, sum(opened(path).metadata.num_rows for path in paths)
     for i, j, values in batches(paths, names):
         known = ~np.isnan(values)
         new_rows = np.unique(i)
@@ -89,22 +130,26 @@ def _labels(
         done += values.size
         told("counting", done, total)
     if rows is None or columns is None:
-        raise ValueError("there is no record")
+        raise ValueError(f"there is no record in {', '.join(map(str, paths[:3]))}{' ...' if paths[3:] else ''}")
     return (rows, columns), counts
 
 
 def batches(paths: list[Path], names: tuple[str, str, str]) -> Iterator[Chunk]:
     """Labels of rows, labels of columns and values, some records at a time, in the order of the files."""
     for path in paths:
-        file = _parquet().ParquetFile(path)
-        _check_columns(path, file.schema_arrow, names)
-        for batch in file.iter_batches(BATCH, columns=list(names)):
-            i, j, values = (batch.column(name) for name in names)
+        for batch in opened(path).iter_batches(BATCH, columns=list(names)):
+            i, j, given = (batch.column(name) for name in names)
             for name, labels in zip(names, (i, j), strict=False):
                 if labels.null_count:
-                    raise ValueError(f"{path}: {labels.null_count} records have no {name!r}")
-            kind = "float32" if str(values.type) in ("float", "halffloat") else "float64"
-            yield labels_of(i), labels_of(j), np.asarray(values.cast(kind).to_numpy(zero_copy_only=False))
+                    raise ValueError(f"{path}: {labels.null_count} records have no {name!r}: leave them out")
+            kind = "float32" if str(given.type) in ("float", "halffloat") else "float64"
+            values = np.asarray(given.cast(kind).to_numpy(zero_copy_only=False))
+            wrong = np.isinf(values)
+            if wrong.any():
+                k = int(wrong.argmax())
+                where = f"{names[0]} {i[k]} and {names[1]} {j[k]}"
+                raise ValueError(f"{path}: {names[2]} is {values[k]} for {where}: leave it empty if it is missing")
+            yield labels_of(i), labels_of(j), values
 
 
 def _check_columns(path: Path, schema: Any, names: tuple[str, str, str]) -> None:
@@ -113,7 +158,16 @@ def _check_columns(path: Path, schema: Any, names: tuple[str, str, str]) -> None
             raise ValueError(f"{path} has no column {name!r}; it has {', '.join(schema.names)}")
     kind = schema.field(names[2]).type
     if not any(str(kind).startswith(number) for number in ("float", "double", "halffloat", "int", "uint", "decimal")):
-        raise ValueError(f"{path}: the column {names[2]!r} holds {kind}, no numbers")
+        raise ValueError(f"{path}: the column {names[2]!r} holds {kind}, no numbers: choose another, or convert it")
+
+
+def has_labels(folder: Path, side: Side) -> bool:
+    """Whether the labels of a matrix of records are beside it."""
+    try:
+        found = [np.load(folder / f"{name}-labels.npy", mmap_mode="r").shape for name in ("rows", "columns")]
+    except (OSError, ValueError, EOFError):
+        return False
+    return found == [(size,) for size in side.shape]
 
 
 def labels_of(column: Any) -> NDArray[Any]:
@@ -122,9 +176,3 @@ def labels_of(column: Any) -> NDArray[Any]:
         column = column.dictionary_decode()
     labels: NDArray[Any] = column.to_numpy(zero_copy_only=False)
     return labels.astype(str) if labels.dtype == object else labels
-
-
-def _parquet() -> Any:
-    from ..tables.labels import library
-
-    return library("parquet")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..compressed import float_dtype
 from ..observed import ObservedMatrix
 from .build import Told, append_columns, turn
 from .store import Writer
@@ -25,7 +26,7 @@ def dense(X: Any, stamp: str, folder: Path, memory: int, told: Told) -> None:
         raise ValueError(f"a matrix has two dimensions, not {len(X.shape)}")
     by_rows = _by_rows(X)
     lines, length = X.shape if by_rows else X.shape[::-1]
-    kind = np.float32 if np.dtype(X.dtype) in (np.float16, np.float32) else np.float64
+    kind = float_dtype(np.dtype(X.dtype))
     side = "rows" if by_rows else "columns"
     with Writer(folder / side, length, kind, stamp) as writer:
         for first, end in _slabs(_edges(X, 0 if by_rows else 1), max(1, memory // (AT_ONCE * length))):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,9 @@ from scipy import sparse
 from ..export import zarr_library
 from ..observed import ObservedMatrix
 from .build import Told, append_columns, turn
-from .records import parquet_files, records
+from .records import has_labels, parquet_files, records
 from .slabs import dense, frames
-from .store import CorruptStoreError, Side, Writer
+from .store import CorruptStoreError, Side, Writer, remove_side
 
 __all__ = ["Told", "is_store", "make", "turn"]
 
@@ -38,39 +38,75 @@ def make(
     value: str | None = None,
     told: Told | None = None,
 ) -> None:
-    """Put a source on disk, unless it is there already."""
+    """Put a source on disk, unless it is there already; what was new is gone after an error."""
     says = told or (lambda *_: None)
     names = (row, col, value)
-    if isinstance(source, str | os.PathLike):
-        _file(Path(source), names, folder, memory, says)
-        return
-    if any(names):
+    if any(names) and not isinstance(source, str | os.PathLike):
         raise ValueError("row, col and value are for records: a Parquet file, or a folder of them")
-    if isinstance(source, ObservedMatrix):
-        stamp = source.fingerprint()
-        if _to_be_made(folder, stamp):
-            with Writer(folder / "columns", source.shape[0], source.dtype, stamp) as writer:
-                append_columns(writer, source)
-    elif isinstance(source, Sequence) and all(isinstance(one, str | os.PathLike) for one in source):
-        _blocks([Path(one) for one in source], folder, says)
-    elif hasattr(source, "skipped") and hasattr(source, "rate"):
-        _video(source, folder, memory, says)
-    elif getattr(source, "ndim", 0) == 2 and hasattr(source, "dtype"):
-        stamp = _stamp_of_array(source)
-        if _to_be_made(folder, stamp):
-            dense(source, stamp, folder, memory, says)
-    else:
+    with _made(folder):
+        if isinstance(source, str | os.PathLike):
+            _file(Path(source), names, folder, memory, says)
+        elif _are_paths(source):
+            _blocks([Path(one) for one in source], folder, says)
+        elif hasattr(source, "skipped") and hasattr(source, "rate"):
+            _video(source, folder, memory, says)
+        elif _is_array(source):
+            stamp = _stamp_of_array(source)
+            if _to_be_made(folder, stamp):
+                dense(source, stamp, folder, memory, says)
+        else:
+            _in_memory(source, folder)
+
+
+def _are_paths(source: Any) -> bool:
+    return isinstance(source, Sequence) and all(isinstance(one, str | os.PathLike) for one in source)
+
+
+def _is_array(source: Any) -> bool:
+    """Whether NumPy reads slabs of it, and NaN is all that is missing."""
+    numbers = getattr(source, "ndim", 0) == 2 and isinstance(getattr(source, "dtype", None), np.dtype)
+    return numbers and not sparse.issparse(source) and not isinstance(source, np.ma.MaskedArray)
+
+
+def _in_memory(source: Any, folder: Path) -> None:
+    """What an `ObservedMatrix` is made of."""
+    try:
+        M = ObservedMatrix.from_any(source)
+    except TypeError as error:
         raise TypeError(
             f"{type(source).__name__} is nothing a matrix on disk can be made of: give a path of an .npy file, of a "
-            "Zarr array, of a video or of Parquet records, a list of .npz files, or an array with two dimensions "
-            "(Dask, Zarr, NumPy)"
-        )
+            "Zarr array, of a video or of Parquet records, a list of .npz files, an array with two dimensions "
+            "(Dask, Zarr, NumPy), or what else ObservedMatrix.from_any takes"
+        ) from error
+    stamp = M.fingerprint()
+    if _to_be_made(folder, stamp):
+        with Writer(folder / "columns", M.shape[0], M.dtype, stamp) as writer:
+            append_columns(writer, M)
+
+
+@contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """Folders that were not there before are taken away again if the block fails, labels of records too."""
+    new = [one for one in (folder, *folder.parents) if not one.exists()]
+    above = next((one for one in folder.parents if one.exists()), folder)
+    if not (folder if folder.exists() else above).is_dir():
+        raise NotADirectoryError(f"a matrix on disk is a folder, and {folder} cannot be one: choose another")
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):  # something else is in it
+            if not (folder / "columns").exists():
+                _remove_labels(folder)
+                remove_side(folder / "rows")
+            for one in new:
+                one.rmdir()
+        raise
 
 
 def _file(path: Path, names: tuple[str | None, ...], folder: Path, memory: int, told: Told) -> None:
     """A path, by its ending and by what is there."""
     if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist")
+        raise FileNotFoundError(f"there is no file or folder {path}: check the path")
     ending = path.suffix.lower()
     array = ending == ".npy" or is_zarr(path)
     if any(names) and (array or ending in VIDEO | {".npz"}):
@@ -93,8 +129,10 @@ def _file(path: Path, names: tuple[str | None, ...], folder: Path, memory: int, 
                 f"{path} holds records: say which columns are row, col and value, "
                 f"StoredMatrix.build({str(path)!r}, folder, row=..., col=..., value=...)"
             )
+        if len(set(names)) < len(names):
+            raise ValueError(f"row, col and value must be three columns, not {', '.join(map(repr, names))}")
         stamp = _stamp(paths, *map(str, names))
-        if _to_be_made(folder, stamp):
+        if _to_be_made(folder, stamp, has_labels):
             records(paths, (str(names[0]), str(names[1]), str(names[2])), stamp, folder, memory, told)
 
 
@@ -110,17 +148,23 @@ def is_store(path: Any) -> bool:
 # ---------------------------------------------------------------------- what was made before
 
 
-def _to_be_made(folder: Path, stamp: str) -> bool:
-    """Whether the folder does not hold what this source gives; what it holds instead is removed."""
+def _to_be_made(folder: Path, stamp: str, complete: Callable[[Path, Side], bool] = lambda *_: True) -> bool:
+    """Whether the folder does not hold all that this source gives; what it holds instead is removed."""
     try:
-        if Side.open(folder / "columns").source == stamp:
+        side = Side.open(folder / "columns")
+        if side.source == stamp and complete(folder, side):
             return False
     except CorruptStoreError:
         pass
-    for side in ("columns", "rows"):
-        shutil.rmtree(folder / side, ignore_errors=True)
-        (folder / f"{side}-labels.npy").unlink(missing_ok=True)
+    for side_name in ("columns", "rows"):
+        remove_side(folder / side_name)
+    _remove_labels(folder)
     return True
+
+
+def _remove_labels(folder: Path) -> None:
+    for side in ("columns", "rows"):
+        (folder / f"{side}-labels.npy").unlink(missing_ok=True)
 
 
 def _stamp(paths: list[Path], *more: str) -> str:
@@ -193,6 +237,8 @@ def _blocks(paths: list[Path], folder: Path, told: Told) -> None:
 
 
 def _block(path: Path) -> ObservedMatrix:
+    if path.suffix.lower() != ".npz":
+        raise ValueError(f"{path} is no .npz file: in a list are sparse matrices as scipy.sparse.save_npz writes them")
     try:
         return ObservedMatrix.from_scipy(sparse.load_npz(path))
     except FileNotFoundError:

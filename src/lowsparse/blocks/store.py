@@ -30,9 +30,10 @@ from numpy.typing import NDArray
 
 from .reading import in_large_pages, through
 
-__all__ = ["FORMAT", "CorruptStoreError", "Side", "Writer", "ranges"]
+__all__ = ["FORMAT", "CorruptStoreError", "Side", "Writer", "ranges", "remove_side"]
 
 FORMAT = 1
+ANEW = "remove it, and make it anew"  # what to do with a matrix on disk that is not whole
 HEADER = 128  # bytes of an .npy file before its numbers
 ENDINGS = ("indptr", "rows", "values")
 
@@ -118,8 +119,7 @@ class Writer:
             "blocks": self.blocks,
         }
         (self.beside / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-        if self.path.exists():
-            shutil.rmtree(self.path)
+        remove_side(self.path)
         os.replace(self.beside, self.path)
 
     def __exit__(
@@ -132,6 +132,25 @@ class Writer:
             for file in self._files:
                 file.close()
             shutil.rmtree(self.beside, ignore_errors=True)
+
+
+def remove_side(path: Path) -> None:
+    """Remove what a `Writer` has written, if it is there, and raise if there is anything else.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "mine.txt").write_text("not to be lost")
+    ...     remove_side(Path(folder))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    FileExistsError: ... holds mine.txt, no part of a matrix on disk: choose another folder
+    """
+    if not path.exists():
+        return
+    own = {"manifest.json", *(f"{name}.npy" for name in ENDINGS)}
+    others = sorted({one.name for one in path.iterdir()} - own) if path.is_dir() else [path.name]
+    if others:
+        raise FileExistsError(f"{path} holds {others[0]}, no part of a matrix on disk: choose another folder")
+    shutil.rmtree(path)
 
 
 def _header(dtype: np.dtype[Any], size: int) -> bytes:
@@ -163,21 +182,22 @@ class Side:
             known, (m, n), nnz = manifest["format"], manifest["shape"], manifest["nnz"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CorruptStoreError(
-                f"{path} is no matrix on disk: its manifest.json cannot be read ({error})"
+                f"{path} is no matrix on disk: its manifest.json cannot be read ({error}); "
+                "StoredMatrix.build(data, folder) makes one"
             ) from error
         if known != FORMAT:
             raise CorruptStoreError(
-                f"{path} has format {known}; this version of lowsparse reads format {FORMAT}: make it anew"
+                f"{path} has format {known}; this version of lowsparse reads format {FORMAT}: {ANEW}"
             )
         arrays = [_mapped(path / f"{name}.npy") for name in ENDINGS]
         expected = (n + 1, np.int64), (nnz, np.int32), (nnz, np.dtype(manifest["dtype"]))
         for name, array, (size, dtype) in zip(ENDINGS, arrays, expected, strict=True):
             if array.shape != (size,) or array.dtype != dtype:
                 said = f"{array.shape} of {array.dtype}, not ({size},) of {np.dtype(dtype)}"
-                raise CorruptStoreError(f"{path / name}.npy holds {said}: make it anew")
+                raise CorruptStoreError(f"{path / name}.npy holds {said}: {ANEW}")
         indptr = np.array(arrays[0])
         if indptr[0] or indptr[-1] != nnz or (np.diff(indptr) < 0).any():
-            raise CorruptStoreError(f"{path / 'indptr.npy'} does not ascend from 0 to {nnz}: make it anew")
+            raise CorruptStoreError(f"{path / 'indptr.npy'} does not ascend from 0 to {nnz}: {ANEW}")
         blocks = [(int(a), int(b), int(c)) for a, b, c in manifest["blocks"]]
         return cls(path, (m, n), indptr, arrays[1], arrays[2], str(manifest["source"]), blocks)
 
@@ -197,7 +217,7 @@ class Side:
             if zlib.crc32(self.values[part].data, zlib.crc32(self.rows[part].data)) != checksum:
                 raise CorruptStoreError(
                     f"{self.path} is damaged: the block of the columns {first} to {end - 1} is not what was written; "
-                    "make it anew"
+                    + ANEW
                 )
 
     def ranges(self, most: int) -> list[tuple[int, int]]:
@@ -212,6 +232,6 @@ def _mapped(path: Path) -> NDArray[Any]:
     try:
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise CorruptStoreError(f"{path} cannot be read: {error}; make it anew") from error
+        raise CorruptStoreError(f"{path} cannot be read: {error}; {ANEW}") from error
     in_large_pages(array)
     return array

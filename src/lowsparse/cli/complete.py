@@ -26,9 +26,9 @@ from ..tables.stream import LargeTable
 from ..tables.write import write_columns
 from ..wording import counted, duration, number, percent
 from .again import command_again
-from .failure import advise, fail, require
+from .failure import USAGE, advise, fail, require
 from .folder import output_folder
-from .large import LargeRecords, connected, kept_store
+from .large import LargeRecords, check_address, connected, kept_store
 from .output import Force, Json, Quiet, Voice
 from .progress import Step, step
 from .text import columns as aligned
@@ -134,6 +134,7 @@ def complete(
     largest = _rank(rank)
     require(seed >= 0, f"--seed must be 0 or more, not {seed}")
     large = memory is not None or cluster is not None or file.is_dir()
+    most = _bytes(memory)
     require(large or store is None, "--store is for records from disk: give --memory or --cluster, or a folder")
     ending = ".parquet" if large else ending_of(file)
     _check_columns(ending, row, col, value, every)
@@ -152,7 +153,7 @@ def complete(
     with advise(memory=small), output_folder(out.parent, names, force=force) as folder, ExitStack() as during:
         if large:
             client, at = during.enter_context(connected(cluster)), during.enter_context(kept_store(store, folder))
-            records = LargeRecords(file, (str(row), str(col), str(value)), at, bytes_of(memory), client)
+            records = LargeRecords(file, (str(row), str(col), str(value)), at, most, client)
             with _timed(seconds, voice, "reading") as reading:
                 there = records.read(lambda what, done, of: _heard(reading, what, done, of))
                 _check_largest(there, file)
@@ -199,6 +200,13 @@ def _rank(text: str) -> int | str:
     return int(text)
 
 
+def _bytes(memory: str | None) -> int:
+    try:
+        return bytes_of(memory)
+    except ValueError as error:
+        fail(f"--{error}", USAGE)
+
+
 def _check_columns(ending: str, row: str | None, col: str | None, value: str | None, every: bool) -> None:
     given = [name is not None for name in (row, col, value)]
     alone = [False, False, True] if ending in ARRAYS else [True, False, False]
@@ -211,16 +219,21 @@ def _check_large(
     file: Path, out: Path | None, value: str | None, every: bool, cluster: str | None, store: Path | None
 ) -> None:
     """Leave unless these are records in Parquet files, to be written as such."""
+    if not file.exists():
+        fail(f"there is no file or folder {file}: check the path")
     parquet = file.is_dir() or file.suffix.lower() in (".parquet", ".pq")
     require(parquet, f"{file}: --memory and --cluster are for records in .parquet, a file or a folder of them")
-    if value is None:
-        what = f"{file} is a folder" if file.is_dir() else "--memory and --cluster"
-        fail(f"{what}: that is for records in .parquet files, which need --row, --col and --value")
+    what = f"{file} is a folder" if file.is_dir() else "--memory and --cluster"
+    require(value is not None, f"{what}: that is for records in .parquet files, which need --row, --col and --value")
     require(
         not every, "--all is for tables in memory: leave it out, and append the pairs that you want without a value"
     )
     require(out is None or out.suffix.lower() == ".parquet", f"records from disk are written as .parquet, not {out}")
     require(cluster is None or store is not None, "--cluster needs --store, a folder that all workers see")
+    if cluster is not None:
+        check_address(cluster)
+    if store is not None and store.exists() and not store.is_dir():
+        fail(f"{store} is not a folder: choose another --store")
 
 
 def _stem(path: Path) -> Path:

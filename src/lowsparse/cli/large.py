@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -17,16 +18,16 @@ from numpy.typing import NDArray
 from .. import report
 from ..blocks import StoredMatrix
 from ..blocks.placing import placed
-from ..blocks.records import parquet_files
+from ..blocks.records import common_schema, opened, parquet_files
 from ..imputation import Imputation
 from ..lowrank import LowRank
 from ..tables.labels import arrow_labels, library
 from ..tables.stream import LargeTable, StreamedRecords, among
 from ..tables.table import Layout
 from ..tables.write import write_batches
-from .failure import fail
+from .failure import fail, require
 
-__all__ = ["LargeRecords", "connected", "kept_store"]
+__all__ = ["LargeRecords", "check_address", "connected", "kept_store"]
 
 ANSWER = 5  # seconds in which a scheduler has to
 SHOWN = 1_000_000  # entries in the report's pictures
@@ -44,6 +45,18 @@ def kept_store(store: Path | None, beside: Path) -> Iterator[Path]:
         yield Path(folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def check_address(address: str) -> None:
+    """Leave unless a Dask scheduler could be there.
+
+    >>> check_address("tcp://10.0.0.1:8786")
+    >>> check_address("somewhere")
+    Traceback (most recent call last):
+    lowsparse.cli.failure.CommandError: --cluster must be the address of a scheduler: tcp://HOST:8786, not somewhere
+    """
+    known = re.fullmatch(r"((tcp|tls|ucx|wss?)://)?[^\s/]+:\d+", address) is not None
+    require(known, f"--cluster must be the address of a scheduler: tcp://HOST:8786, not {address or 'empty'}")
 
 
 @contextmanager
@@ -78,8 +91,8 @@ class LargeRecords:
 
     def __post_init__(self) -> None:
         self.paths = parquet_files(self.file)
+        columns = common_schema(self.paths).names
         if all(name.isdecimal() for name in self.names):
-            columns = library("parquet").read_schema(self.paths[0]).names
             if any(int(name) >= len(columns) for name in self.names):
                 fail(f"{self.paths[0]} has {len(columns)} columns, counted from 0: {', '.join(columns)}")
             self.names = (columns[int(self.names[0])], columns[int(self.names[1])], columns[int(self.names[2])])
@@ -89,7 +102,7 @@ class LargeRecords:
         row, col, value = self.names
         stored = StoredMatrix.build(self.file, self.store, row=row, col=col, value=value, memory=self.memory, told=told)
         labels = [np.load(self.store / f"{side}-labels.npy", mmap_mode="r") for side in ("rows", "columns")]
-        records = sum(library("parquet").read_metadata(path).num_rows for path in self.paths)
+        records = sum(opened(path).metadata.num_rows for path in self.paths)
         M = placed(stored, "dask" if self.client is not None else "outofcore", client=self.client)
         return LargeTable(M, labels[0], labels[1], records, Layout(names=self.names))
 

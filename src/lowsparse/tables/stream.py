@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..blocks.records import BATCH, labels_of
+from ..blocks.records import BATCH, common_schema, labels_of, opened
 from ..lowrank import LowRank
 from .labels import Array, library
 from .table import Layout
@@ -77,17 +77,10 @@ class StreamedRecords:
             yield batch.set_column(place, self.names[2], library().array(values, from_pandas=True))
 
     def _batches(self) -> Iterator[Any]:
-        first = None
+        schema = common_schema(self.paths)
         for path in self.paths:
-            file = library("parquet").ParquetFile(path)
-            first = first or file.schema_arrow
-            if file.schema_arrow.names != first.names:
-                raise ValueError(
-                    f"{path} has the columns {', '.join(file.schema_arrow.names)}, but {self.paths[0]} has "
-                    f"{', '.join(first.names)}: give files that have the same columns"
-                )
-            for batch in file.iter_batches(BATCH):
-                yield batch if batch.schema.equals(first) else batch.cast(first)
+            for batch in opened(path).iter_batches(BATCH):
+                yield batch if batch.schema.equals(schema) else batch.cast(schema)
 
     def _read(self, batch: Any) -> tuple[Array, Array, Array]:
         i, j = (
