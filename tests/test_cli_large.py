@@ -2,6 +2,8 @@
 
 import gc
 import json
+import logging
+import operator
 import os
 import shutil
 import signal
@@ -15,6 +17,8 @@ import lowsparse as ls
 from conftest import PATH, SMALL, interruptible
 from lowsparse.blocks import sources
 from lowsparse.blocks.records import records
+from lowsparse.cli.failure import CommandError
+from lowsparse.cli.large import connected
 
 pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
 COLUMNS = ("--row", "user", "--col", "item", "--value", "stars")
@@ -183,6 +187,22 @@ def test_a_scheduler_that_does_not_answer_is_named(ratings, command, tmp_path, m
     code, _, err = command("complete", ratings / "parts", *COLUMNS, *where)
     assert code == 1
     assert "no Dask scheduler answers at tcp://127.0.0.1:9" in err
+
+
+@pytest.mark.parametrize("kind", ["CancelledError", "comm.CommClosedError"])
+def test_a_scheduler_that_is_gone_is_named(client, caplog, kind):
+    error = operator.attrgetter(kind)(pytest.importorskip("distributed"))("as Dask says it")
+    log = logging.getLogger("distributed.client")
+
+    def lost():
+        with connected(client.scheduler.address):
+            log.error("a traceback")
+            raise error
+
+    with pytest.raises(CommandError, match=r"the Dask scheduler at tcp://.* answers no more: start it"):
+        lost()
+    log.error("heard again")
+    assert [record.message for record in caplog.records if record.name == log.name] == ["heard again"]
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -73,10 +74,24 @@ def connected(address: str | None) -> Iterator[Any]:
         client = distributed.Client(address, timeout=ANSWER, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
         fail(f"no Dask scheduler answers at {address}: start one (dask scheduler), or leave --cluster out ({error})")
+    with _without_logs():
+        try:
+            yield client
+        except (distributed.CancelledError, distributed.comm.CommClosedError):
+            fail(f"the Dask scheduler at {address} answers no more: start it, and give the same command again")
+        finally:
+            client.close()  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def _without_logs() -> Iterator[None]:
+    """Dask logs tracebacks of what was under way when a command is stopped; the command itself says what is wrong."""
+    before = logging.root.manager.disable
+    logging.disable()
     try:
-        yield client
+        yield
     finally:
-        client.close()  # type: ignore[no-untyped-call]
+        logging.disable(before)
 
 
 @dataclass(eq=False)
