@@ -83,7 +83,7 @@ def test_what_is_predicted_was_not_seen():
 
 def test_the_callback_hears_of_every_fit():
     heard = []
-    ls.cross_validate(robust_problem().M, [1, 2], folds=2, callback=lambda done, todo: heard.append((done, todo)))
+    ls.cross_validate(robust_problem().M, [1, 2], folds=2, callback=lambda done, of: heard.append((done, of)))
     assert heard == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 
