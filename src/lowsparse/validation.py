@@ -117,7 +117,12 @@ def count_up_to(bound: float, e: Float) -> Float:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A rank and a method, and how well they predict what they have not seen."""
+    """A rank and a method, and how well they predict what they have not seen.
+
+    >>> candidate = Candidate(rank=2, method="ladder", errors=(0.1, 0.3), converged=(True, True))
+    >>> candidate.error, round(candidate.standard_error, 9)
+    (0.2, 0.1)
+    """
 
     rank: int | str | None
     method: str
@@ -137,7 +142,13 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Validation(Sequence[Candidate]):
-    """All candidates, in the order they were given; `best` is the one with the smallest error."""
+    """All candidates, in the order they were given; `best` is the one with the smallest error.
+
+    >>> few, many = (Candidate(rank, "ladder", (error, error), (True, True)) for rank, error in ((1, 0.2), (9, 0.3)))
+    >>> found = Validation((few, many))
+    >>> found.best.rank, found.simplest.rank, len(found)
+    (1, 1, 2)
+    """
 
     candidates: tuple[Candidate, ...]
 

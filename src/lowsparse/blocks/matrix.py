@@ -153,7 +153,8 @@ class StoredMatrix(OneByOne):
         source
             An array with two dimensions, NaN where nothing is known (Dask, Zarr, a NumPy memory map, the path of an
             `.npy` file or of a Zarr array); a Parquet file or a folder of them with records; a list of `.npz` files
-            with sparse matrices, side by side; a video, as a path or as `lowsparse.video.Frames`; an `ObservedMatrix`.
+            with sparse matrices, side by side; a video, as a path or as `lowsparse.video.Frames`; an `ObservedMatrix`,
+            or what else one is made of.
         folder
             Where to put it.
         row, col, value
@@ -162,6 +163,15 @@ class StoredMatrix(OneByOne):
             What this, and a solve afterwards, may take: bytes, or a text such as "1GB".
         told
             Called with what is being done, how much of it is done, and of how much.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     stored = StoredMatrix.build(np.array([[1.0, np.nan], [2.0, 3.0]]), folder, memory="10MB")
+        ...     again = StoredMatrix(folder)  # what was built, later
+        ...     again.with_values(2 * again.values).T.take_columns([1]).to_dense().tolist()
+        [[4.0], [6.0]]
         """
         make(source, Path(folder), memory=bytes_of(memory), row=row, col=col, value=value, told=told)
         return cls(folder, memory=memory)

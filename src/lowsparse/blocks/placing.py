@@ -91,7 +91,8 @@ def placed(
     if backend not in ("outofcore", "dask"):
         if memory is not None and not in_pieces:
             raise ValueError(f"memory is for backend='outofcore', 'dask' and 'cuda', not {backend!r}")
-        _check_no_path(M)
+        if isinstance(M, str | os.PathLike):
+            raise ValueError(f"{os.fspath(M)} is a path, which is solved from disk: leave the backend out")
         if in_pieces and backend != "auto":
             raise ValueError(f"a matrix in pieces runs on its own backend, {M.backend!r}, not on {backend!r}")
         if in_pieces:
@@ -135,12 +136,6 @@ def leaving_room(M: Any, rank: int) -> Any:
             stacklevel=3,
         )
     return M.within(M.memory, pieces=max(left, M.memory // 4))
-
-
-def _check_no_path(M: Any) -> None:
-    """Raise if it is solved from disk."""
-    if isinstance(M, str | os.PathLike):
-        raise ValueError(f"{os.fspath(M)} is a path, which is solved from disk: leave the backend out")
 
 
 def _put_on_disk(source: Any, memory: int) -> StoredMatrix:
