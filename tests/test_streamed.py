@@ -10,7 +10,7 @@ import pytest
 
 import lowsparse as ls
 import pretended
-from lowsparse.blocks import StoredMatrix
+from lowsparse.blocks import StoredMatrix, streamed
 from lowsparse.blocks.placing import placed
 from lowsparse.blocks.streamed import WORK, StreamedMatrix
 from lowsparse.device import DeviceMatrix
@@ -22,6 +22,7 @@ SMALL = 2**20  # bytes, in which `noisy` is in several pieces
 
 @pytest.fixture
 def there(monkeypatch):
+    monkeypatch.setattr(streamed, "LOCKED", 0)
     return pretended.install(monkeypatch)
 
 
@@ -130,6 +131,13 @@ def test_memory_is_locked_while_it_is_used(there, noisy):
     assert not there.locked
 
 
+def test_small_arrays_share_their_pages_and_are_not_locked(there, noisy, monkeypatch):
+    monkeypatch.setattr(streamed, "LOCKED", noisy.M.values.nbytes)
+    M = StreamedMatrix(noisy.M, SMALL)
+    assert there.locked == {noisy.M.values.ctypes.data}
+    assert len(M.pieces) > 1
+
+
 def test_where_memory_cannot_be_locked_it_is_copied_as_it_is(there, noisy, monkeypatch):
     def refused(*_):
         raise RuntimeError("cudaErrorMemoryAllocation: out of memory")
@@ -207,15 +215,15 @@ def test_what_is_on_disk_passes_through_there(gpu, noisy, tmp_path):
 @pytest.mark.parametrize("rank", [2, 12])
 def test_a_sweep_in_pieces_is_the_sweep_of_all(gpu, noisy, rank):
     M, inside = noisy.M, open_sweep(noisy.M)
-    streamed = open_sweep(StreamedMatrix(M, SMALL))
+    pieces = open_sweep(StreamedMatrix(M, SMALL))
     U = np.linalg.qr(np.random.default_rng(4).standard_normal((300, rank)))[0]
-    fits = [sweep.regress(U, None, Robust(c=0.1, first_c=5.0, turns=5, unit=1.0)) for sweep in (streamed, inside)]
+    fits = [sweep.regress(U, None, Robust(c=0.1, first_c=5.0, turns=5, unit=1.0)) for sweep in (pieces, inside)]
     np.testing.assert_allclose(fits[0].V, fits[1].V, atol=1e-9)
-    zeros, out = np.zeros_like(streamed.M.values).hold(), np.zeros_like(streamed.M.values).hold()
+    zeros, out = np.zeros_like(pieces.M.values).hold(), np.zeros_like(pieces.M.values).hold()
     for t_S in (1.0, 0.5):  # S is computed again for the gradient, or read
         own = np.empty(M.nnz)
         expected = inside.sweep(U, np.zeros(M.nnz), own, rule=Rule.AMANPG, gamma=0.1, t_S=t_S)
-        found = streamed.sweep(U, zeros, out, rule=Rule.AMANPG, gamma=0.1, t_S=t_S)
+        found = pieces.sweep(U, zeros, out, rule=Rule.AMANPG, gamma=0.1, t_S=t_S)
         np.testing.assert_allclose(found.V, expected.V, atol=1e-10)
         np.testing.assert_allclose(found.G, expected.G, atol=1e-9)
         np.testing.assert_allclose(np.asarray(out), own, atol=1e-10)

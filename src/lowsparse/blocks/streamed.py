@@ -33,9 +33,8 @@ from .store import ranges
 
 __all__ = ["WORK", "StreamedMatrix"]
 
-WORK = (
-    128  # bytes on the GPU for each entry of a piece: four of them (two by row), sorting one, S, and what is computed
-)
+WORK = 128  # bytes on the GPU for each entry of a piece: two pieces, one sorted by row, S twice, and what is computed
+LOCKED = 2**25  # bytes of an array from which on it has pages of its own, which can be locked
 
 
 class StreamedPiece:
@@ -238,11 +237,11 @@ class Locked:
 
 
 class PageLock:
-    """Arrays whose pages stay where they are, as long as this does, if the system allows it."""
+    """Arrays whose pages stay where they are, as long as this does, if they are large and the system allows it."""
 
     def __init__(self, arrays: Sequence[NDArray[Any]]) -> None:
         runtime = need_cupy().cuda.runtime
-        for array in arrays:
+        for array in (array for array in arrays if array.nbytes >= LOCKED):
             with contextlib.suppress(RuntimeError):  # too much, or locked by another: copies take longer then
                 runtime.hostRegister(array.ctypes.data, array.nbytes, 0)
                 weakref.finalize(self, _unlock, runtime, array).atexit = False  # the driver may have gone by then
