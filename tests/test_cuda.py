@@ -15,7 +15,7 @@ import lowsparse as ls
 import pretended
 from conftest import python, robust_problem
 from lowsparse.blocks import placing
-from lowsparse.device import NEEDED, DeviceMatrix, Places
+from lowsparse.device import DeviceMatrix, Places
 from lowsparse.sweeps import available, cuda, launch, open_sweep
 from lowsparse.sweeps.launch import reason_unavailable
 from lowsparse.video import background, separate_video
@@ -194,7 +194,7 @@ def test_large_data_stay_where_they_are_if_there_is_a_reason(pretended_gpu, monk
     if why == "environment":
         monkeypatch.setenv("LOWSPARSE_BACKEND", "numpy")
     if why == "memory":
-        monkeypatch.setattr(pretended_gpu.cuda.runtime, "memGetInfo", lambda: (2 * NEEDED * M.nnz - 1, 10**9))
+        monkeypatch.setattr(pretended_gpu.cuda.runtime, "memGetInfo", lambda: (2 * placing.NEEDED * M.nnz - 1, 10**9))
     if why == "no GPU":
         monkeypatch.setattr(launch, "reason_unavailable", lambda: "there is no CUDA GPU")
     assert ls.solve(M, 2, max_iter=3, **how).backend != "cuda"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,11 +16,10 @@ from .facts import Facts
 from .observed import ObservedMatrix
 from .sweeps.launch import block_of, kernel, need_cupy
 
-__all__ = ["NEEDED", "DeviceMatrix", "DeviceOutliers", "held_on_device", "room_for"]
+__all__ = ["DeviceMatrix", "DeviceOutliers", "held_on_device"]
 
 PART = 2**26  # values at a time
 COPIES = 256  # threads that copy a line
-NEEDED = 100  # bytes for each entry, by the methods that need most: both orders, S twice, and what is computed
 
 
 @dataclass(eq=False)
@@ -255,17 +253,6 @@ class DeviceOutliers:
 
     def __repr__(self) -> str:
         return f"DeviceOutliers({self.shape[0]} x {self.shape[1]}, {self.nnz} outliers)"
-
-
-@contextlib.contextmanager
-def room_for(M: Any) -> Iterator[None]:
-    """A matrix is solved in the block: if it is on a GPU that has too little memory, the error says what to do.
-
-    >>> with room_for(ObservedMatrix.from_dense([[1.0]])):
-    ...     pass
-    """
-    with block_of(NEEDED * M.nnz, "the solve") if isinstance(M, DeviceMatrix) else contextlib.nullcontext():
-        yield
 
 
 # ---------------------------------------------------------------------- what is on a GPU already

@@ -20,9 +20,9 @@ from . import checkpoint as checkpoints
 from .arrays import beside, on_device
 from .blocks.coefficients import laid_aside
 from .blocks.outliers import StoredOutliers
-from .blocks.placing import check_in_pieces, check_on_gpu, closed_on_error, leaving_room, placed
+from .blocks.placing import check_in_pieces, check_on_gpu, closed_on_error, leaving_room, placed, room_for
 from .blocks.streamed import StreamedMatrix
-from .device import DeviceMatrix, DeviceOutliers, held_on_device, room_for
+from .device import DeviceMatrix, DeviceOutliers, held_on_device
 from .diagnosis import counted, largest_rank
 from .lowrank import LowRank
 from .observed import ObservedMatrix

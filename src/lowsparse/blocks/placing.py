@@ -7,14 +7,14 @@ import sys
 import warnings
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from ..device import NEEDED, DeviceMatrix, held_on_device
+from ..device import DeviceMatrix, held_on_device
 from ..observed import ObservedMatrix
 from ..sweeps import BACKENDS, launch, native, unknown_backend
 from ..sweeps import IN_PIECES as OF_PIECES
-from ..sweeps.launch import need_cupy
+from ..sweeps.launch import block_of, need_cupy
 from .matrix import StoredMatrix
 from .sizes import bytes_of
 from .sources import is_store
@@ -30,6 +30,7 @@ __all__ = [
     "is_chunked",
     "leaving_room",
     "placed",
+    "room_for",
     "worth_a_gpu",
 ]
 
@@ -40,6 +41,7 @@ PYTHON = 10**8  # bytes that Python and its libraries take anyhow, about
 # Entries in memory from which on backend="auto" takes a GPU. The default method takes 21 ns an entry on two threads and
 # 2 on a GPU, copying included (docs/gpu.log); but CuPy and the driver take a second or two to load, once a process.
 WORTH = 100_000_000
+NEEDED = 100  # bytes on a GPU for each entry, by the methods that need most: both orders, S twice, what is computed
 _CLOSING: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # what closes the cluster of a matrix
 
 
@@ -136,6 +138,17 @@ def leaving_room(M: Any, rank: int) -> Any:
             stacklevel=3,
         )
     return M.within(M.memory, pieces=max(left, M.memory // 4))
+
+
+@contextmanager
+def room_for(M: Any) -> Iterator[None]:
+    """A matrix is solved in the block: if it is on a GPU that has too little memory, the error says what to do.
+
+    >>> with room_for(ObservedMatrix.from_dense([[1.0]])):
+    ...     pass
+    """
+    with block_of(NEEDED * M.nnz, "the solve") if isinstance(M, DeviceMatrix) else nullcontext():
+        yield
 
 
 def _put_on_disk(source: Any, memory: int) -> StoredMatrix:
