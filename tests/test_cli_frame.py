@@ -726,6 +726,15 @@ def test_a_wish_for_numpy_is_nothing_broken(monkeypatch):
     assert probes.backend().level == "error"
 
 
+def test_a_wish_for_a_gpu_can_be_followed_or_not(monkeypatch):
+    monkeypatch.setenv("LOWSPARSE_BACKEND", "cuda")
+    for why, level, used in ((None, "ok", "cuda"), ("there is no CUDA GPU", "error", None)):
+        monkeypatch.setattr(sweeps, "available", lambda why=why: {"native": None, "numpy": None, "cuda": why})
+        found = probes.backend()
+        assert (found.level, found.facts["used"]) == (level, used)
+        assert (why or "as LOWSPARSE_BACKEND says") in found.text
+
+
 def test_doctor_notices_a_core_that_computes_something_else(monkeypatch, native):
     sweep = sweeps.native.ColumnSweep.sweep
 

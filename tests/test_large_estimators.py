@@ -124,8 +124,9 @@ def test_samples_in_memory_may_be_solved_from_disk(samples, backend):
 
 
 def test_what_cannot_be_done_says_what_to_do(chunked, tmp_path):
-    with pytest.raises(ValueError, match=r"is for samples in memory: leave it out, or X\.compute\(\) first"):
-        ls.RobustPCA(2, backend="native").fit(chunked)
+    for backend in ("native", "cuda"):
+        with pytest.raises(ValueError, match=r"is for samples in memory: leave it out, or X\.compute\(\) first"):
+            ls.RobustPCA(2, backend=backend).fit(chunked)
     with pytest.raises(ValueError, match=r"compute_chunk_sizes\(\) first"):
         ls.RobustPCA(2).fit(chunked[chunked[:, 0] > 0])
     imputer = ls.RobustImputer().fit(ls.StoredMatrix.build(chunked, tmp_path))

@@ -94,6 +94,15 @@ def test_it_goes_on_from_a_checkpoint_to_the_same_bits(there, noisy, tmp_path, m
     assert resumed.L.V.tobytes() == whole.L.V.tobytes()
 
 
+def test_an_estimator_passes_the_memory_on(there, noisy, monkeypatch):
+    pytest.importorskip("sklearn")
+    X, seen, cut = noisy.M.to_dense(), [], StreamedMatrix._cut
+    monkeypatch.setattr(StreamedMatrix, "_cut", lambda self: seen.append(self.memory) or cut(self))
+    found, expected = (ls.RobustPCA(2, **how).fit(X) for how in ({"backend": "cuda", "memory": SMALL}, {}))
+    assert set(seen) == {SMALL}
+    np.testing.assert_allclose(abs(found.components_), abs(expected.components_), atol=1e-8)
+
+
 # ---------------------------------------------------------------------- what is where, and when
 
 

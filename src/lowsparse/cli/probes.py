@@ -116,6 +116,8 @@ def backend() -> Finding:
         return Finding(
             "error", f"LOWSPARSE_BACKEND={asked} is unknown", f"set LOWSPARSE_BACKEND to one of {choice}", facts
         )
+    if asked == "cuda":
+        return _on_gpu(facts)
     if why is None:
         facts["used"] = "native" if asked == "auto" else asked
         if asked == "numpy":
@@ -132,6 +134,15 @@ def backend() -> Finding:
         return Finding("note", "numpy, as LOWSPARSE_BACKEND says; the compiled core is not there", facts=facts)
     broken = _core_files() or _compiler()  # it was built and does not load, or it could have been built
     return Finding("error" if broken else "warning", text, _repair(), facts)
+
+
+def _on_gpu(facts: dict[str, Any]) -> Finding:
+    """Whether LOWSPARSE_BACKEND=cuda can be followed."""
+    why = facts["available"]["cuda"]
+    if why is None:
+        return Finding("ok", "cuda, a GPU, as LOWSPARSE_BACKEND says", facts={**facts, "used": "cuda"})
+    unset = "unset LOWSPARSE_BACKEND to run on the processor"
+    return Finding("error", f"none: LOWSPARSE_BACKEND=cuda, but {one_line(why)}", unset, {**facts, "used": None})
 
 
 def _repair() -> str:

@@ -19,7 +19,7 @@ from ..observed import ObservedMatrix
 
 __all__ = ["by_chunks", "by_samples", "in_pieces", "is_large", "is_lazy", "learnt_from", "light"]
 
-IN_MEMORY = ("native", "numpy")
+IN_MEMORY = ("native", "numpy", "cuda")
 
 
 def is_large(X: Any) -> bool:

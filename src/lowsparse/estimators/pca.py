@@ -59,8 +59,8 @@ class RobustPCA(SubspaceTransformer):
         spread over the whole column of its feature.
     method : str or a solver of `lowsparse.solvers`
     max_iter, tol, backend, memory
-        As in `lowsparse.solve`; `memory` is of samples that are not in memory. With backend "dask" the current client
-        is used.
+        As in `lowsparse.solve`; `memory` is of samples that are not in memory, or of the GPU. With backend "dask" the
+        current client is used.
     max_rank : int, optional
         The largest rank to try if `n_components` is "auto".
     absent : "missing" or "zero"
@@ -180,7 +180,7 @@ class RobustPCA(SubspaceTransformer):
             max_iter=self.max_iter,
             tol=self.tol,
             backend="auto" if in_pieces(M) else self.backend,
-            memory=self.memory if self.backend in ("outofcore", "dask") and not in_pieces(M) else None,
+            memory=self.memory if self.backend in ("outofcore", "dask", "cuda") and not in_pieces(M) else None,
             start=start,
             random_state=seed(self.random_state),
         )

@@ -105,7 +105,8 @@ def least_squares(x: Single, v: Single, w: Single) -> Single:
     left = np.einsum("rnk,snk->nrs", wv, v).astype(np.float64)
     eye = beside(np.eye(len(v)), v)
     left += 1e-9 * np.trace(left, axis1=1, axis2=2)[:, None, None] * eye + 1e-30 * eye
-    return np.linalg.solve(left, right.transpose(2, 0, 1)).transpose(1, 2, 0).astype(np.float32)
+    b = np.linalg.solve(left, right.transpose(2, 0, 1).astype(np.float64))
+    return b.transpose(1, 2, 0).astype(np.float32)
 
 
 def first_guess(x: Single, v: Single, c: Single) -> Single:
