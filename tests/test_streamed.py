@@ -75,6 +75,8 @@ def test_what_is_on_disk_passes_through_too(there, noisy, stored, as_path):
     assert abs(found.S.to_scipy() - expected.S).max() < 1e-10
     i, j = noisy.M.rows[expected.flagged[0]], noisy.M.columns_of_entries()[expected.flagged[0]]
     assert found.S.at(i, j) == pytest.approx(expected.S[i, j])
+    assert found.diagnostics.advice == expected.diagnostics.advice
+    np.testing.assert_array_equal(found.is_outlier, expected.is_outlier)
     assert pretended.ColumnSweep.swept > noisy.M.nnz
 
 
