@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from ..arrays import beside, host
+from ..arrays import beside, host, on_device
 from ..lines import EFFICIENT, WILD, Placement
 from ..observed import ObservedMatrix
 from ..result import Result
@@ -90,9 +90,15 @@ def regress(x: Single, v: Single, b: Single, c: Single, turns: int) -> Single:
     for _ in range(turns):
         e = x - np.einsum("rnk,rin->ink", v, b)
         e /= c[..., None]
-        w = 1 / (1 + np.einsum("ink,ink->nk", e, e) / len(x))
+        w = (1 / (1 + squares(e) / len(x))).astype(np.float32, copy=False)
         b = least_squares(x, v, w)
     return b
+
+
+def squares(e: Single) -> Single:
+    """Σ_i e_i² of values x blocks x looks; CuPy's einsum makes a product of tiny matrices of each look."""
+    total: Single = (e * e).sum(axis=0) if on_device(e) else np.einsum("ink,ink->nk", e, e)
+    return total
 
 
 def least_squares(x: Single, v: Single, w: Single) -> Single:
@@ -134,7 +140,7 @@ def usual_look(x: Single, c: Single) -> Single:
     best = x[..., 0]
     for k in candidates.tolist():
         e = scaled - (x[..., k] / c)[..., None]
-        q = np.einsum("ink,ink->nk", e, e) / len(x)
+        q = squares(e) / len(x)
         loss = (q / (1 + q)).sum(axis=-1)
         best = np.where(loss < least, x[..., k], best)
         least = np.minimum(loss, least)
