@@ -411,7 +411,7 @@ class ColumnSweep {
 
     // Columns in pieces of about the same work, for kernels without sums over the rows.
     std::vector<int64_t> pieces() const {
-        const int64_t count = std::max<int64_t>(1, std::min<int64_t>(columns_.n, columns_.nnz / 5000));
+        const int64_t count = std::max<int64_t>(1, std::min<int64_t>(columns_.n, columns_.nnz / 2500));
         return split_columns(columns_.indptr, columns_.n, columns_.nnz, count);
     }
 

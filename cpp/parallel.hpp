@@ -84,40 +84,54 @@ struct Phase {
     std::function<void()> then = [] {};
 };
 
-// Threads that live on between two sweeps, as to start one takes as long as a short sweep.
+// Threads that live on between two sweeps, as to start one takes as long as a short sweep. A call has places for so many
+// helpers; who is awake takes one, and when the caller is done the places that are left are closed: a thread that has
+// not woken up by then is not waited for.
 class Team {
+    static constexpr uint64_t one_round = uint64_t(1) << 32;  // the places of a round are counted below
+
     std::mutex mutex_;
     std::condition_variable wake_;
     std::vector<std::thread> members_;
-    int wanted_ = 0;
+    std::atomic<uint64_t> open_{0};  // the round, and the places left in it
+    std::atomic<int> finished_{0};   // helpers of this round
+    // for those who have a place, until they have finished
+    int places_ = 0;
     const std::function<void(int)>* job_ = nullptr;  // null: go home
-    std::atomic<uint64_t> round_{0};
-    std::atomic<int> running_{0};
 
-    void member(int id, uint64_t seen) {
+    static int places(uint64_t open) { return int(open % one_round); }
+
+    // Waits for a place and takes it; awake at first, as the next sweep often comes soon and to wake up takes a while.
+    uint64_t take_place() {
+        const auto asleep = std::chrono::steady_clock::now() + std::chrono::microseconds(300);
         for (;;) {
-            // The next sweep often comes soon, and to wake up takes a while.
-            const auto asleep = std::chrono::steady_clock::now() + std::chrono::microseconds(300);
-            while (round_ == seen && std::chrono::steady_clock::now() < asleep) std::this_thread::yield();
-            std::unique_lock<std::mutex> lock(mutex_);
-            wake_.wait(lock, [&] { return round_ != seen; });
-            seen = round_;
-            const auto* job = job_;
-            const bool wanted = id <= wanted_;
-            lock.unlock();
-            if (job == nullptr) return;
-            if (wanted) {
-                (*job)(id);
-                --running_;
+            uint64_t open = open_;
+            while (places(open) > 0)
+                if (open_.compare_exchange_weak(open, open - 1)) return open;
+            if (std::chrono::steady_clock::now() < asleep) {
+                std::this_thread::yield();
+            } else {
+                std::unique_lock<std::mutex> lock(mutex_);
+                wake_.wait(lock, [&] { return places(open_) > 0; });
             }
         }
     }
+    void member() {
+        for (;;) {
+            const int id = id_of(take_place());
+            if (job_ == nullptr) return;
+            (*job_)(id);
+            ++finished_;
+        }
+    }
+    int id_of(uint64_t taken) const { return places_ - places(taken) + 1; }  // 1 .. places
     void call(const std::function<void(int)>* job, int wanted) {
         {
             const std::lock_guard<std::mutex> lock(mutex_);
             job_ = job;
-            running_ = wanted_ = wanted;
-            ++round_;
+            places_ = wanted;
+            finished_ = 0;
+            open_ = (open_ / one_round + 1) * one_round + uint64_t(wanted);
         }
         wake_.notify_all();
     }
@@ -125,20 +139,23 @@ class Team {
   public:
     const long owner = process_id();
 
-    // job(id) for the ids 0 .. threads-1, or fewer if the system gives no more threads; 0 is the calling thread
+    // job(id) for ids from 0, the calling thread's, to threads-1; for fewer if the others are not there in time
     void run(int threads, const std::function<void(int)>& job) {
         try {
-            while (int(members_.size()) < threads - 1)
-                members_.emplace_back(&Team::member, this, int(members_.size()) + 1, round_.load());
+            while (int(members_.size()) < threads - 1) members_.emplace_back(&Team::member, this);
         } catch (const std::system_error&) {
             // those that are there do the work
         }
         call(&job, std::min(threads - 1, int(members_.size())));
         job(0);
-        for (int waited = 0; running_ > 0; ++waited) wait_awhile(waited);
+        uint64_t open = open_;
+        while (!open_.compare_exchange_weak(open, open / one_round * one_round)) {
+        }
+        const int helpers = places_ - places(open);
+        for (int waited = 0; finished_ < helpers; ++waited) wait_awhile(waited);
     }
     ~Team() {
-        call(nullptr, 0);
+        call(nullptr, int(members_.size()));
         for (std::thread& member : members_) member.join();
     }
 };
