@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dgesv, dpotrf, dtrtri
 
 from .arrays import gram as gram_of
 from .arrays import host, moved, on_device, times
@@ -27,10 +27,9 @@ def qf(A: Float) -> Float:
     """
     # R is the Cholesky factor of AᵀA, and Q = A R⁻¹ is as orthonormal as cond(A)² allows: enough close to the
     # manifold, where A has been almost orthonormal already; else Householder.
-    with contextlib.suppress(np.linalg.LinAlgError), np.errstate(over="ignore", invalid="ignore"):
-        R = np.linalg.cholesky(gram_of(A)).T
-        inverse = np.linalg.inv(R)
-        if np.linalg.norm(R) * np.linalg.norm(inverse) <= 2 * len(R):  # r for orthonormal A
+    with np.errstate(over="ignore", invalid="ignore"):
+        R, inverse = _factored(gram_of(A))
+        if inverse.size and np.linalg.norm(R) * np.linalg.norm(inverse) <= 2 * len(R):  # r for orthonormal A
             Q: Float = times(A, inverse)
             return Q
     Q, R = np.linalg.qr(A)
@@ -45,12 +44,20 @@ def basis(A: Float) -> tuple[Float, Float]:
     >>> bool(np.allclose(Q.T @ Q, np.eye(2)) and np.allclose(Q @ R, [[3, 1], [4, 1], [0, 2]]))
     True
     """
-    with contextlib.suppress(np.linalg.LinAlgError):
-        R: Float = np.linalg.cholesky(gram_of(A)).T.astype(np.float64)
-        pivots = np.diag(R)
-        if pivots.min() > 1e-5 * pivots.max():
-            return times(A, np.linalg.inv(R)).astype(np.float64, copy=False), R
+    R, inverse = _factored(gram_of(A))
+    pivots = R.diagonal().tolist()
+    if inverse.size and all(pivot > 1e-5 * max(pivots) for pivot in pivots):
+        return times(A, inverse).astype(np.float64, copy=False), R
     return _householder(A)
+
+
+def _factored(gram: Float) -> tuple[Float, Float]:
+    """The upper triangular R with RᵀR = gram, and R⁻¹, which is empty if there is no such R.
+
+    LAPACK is called without what NumPy puts around it: that takes longer than such a small matrix.
+    """
+    R, failed = dpotrf(gram)
+    return R, dtrtri(R)[0] if not failed else np.empty((0, 0))
 
 
 def qr(A: Float) -> tuple[Float, Float]:
@@ -96,12 +103,14 @@ def retract(U: Float, D: Float, HtH: Float, *, step: float = 1.0, afresh: bool =
     RtR = np.eye(len(HtH)) + HtH
     if not np.isfinite(RtR).all():
         return qf(U + step * D), np.full_like(RtR, np.nan)
-    inverse = np.ascontiguousarray(np.linalg.inv(np.linalg.cholesky(RtR)).T)
+    inverse = np.ascontiguousarray(_factored(RtR)[1])
     return qf(U + step * D) if afresh or RtR.max() > 2 else moved(U, D, step, inverse), inverse
 
 
 def relative_change(U: Float, V: Float, U_new: Float, V_new: Float) -> float:
-    """‖U_new V_newᵀ - U Vᵀ‖ / ‖U Vᵀ‖, as accurate where it is small: both parts of A V_newᵀ + U Bᵀ are small then.
+    """‖U_new V_newᵀ - U Vᵀ‖ / ‖U Vᵀ‖, as accurate where it is small.
+
+    The difference is A V_newᵀ + U Bᵀ, where both parts are small then, and UᵀA = 0 but for 10⁻¹².
 
     >>> one = np.ones((3, 1))
     >>> round(relative_change(one, one, one, 1.5 * one), 12)
@@ -111,8 +120,10 @@ def relative_change(U: Float, V: Float, U_new: Float, V_new: Float) -> float:
     size = float(np.vdot(gram, gram_of(V)))
     if not size > 0:
         return np.inf if V_new.any() else 0.0
-    T = np.linalg.solve(gram + 1e-12 * np.trace(gram) * np.eye(len(gram)), host(U.T @ U_new))
+    ridge = 1e-12 * float(gram.trace()) * np.eye(len(gram))
+    *_, T, failed = dgesv(gram + ridge, host(U.T @ U_new))
+    if failed:
+        return math.inf
     A, B = U_new - times(U, T), times(V_new, T.T) - V
     square = np.vdot(gram_of(A), gram_of(V_new)) + np.vdot(gram, gram_of(B))
-    square += 2 * np.vdot(host(A.T @ U), host(V_new.T @ B))
-    return math.sqrt(max(float(square), 0.0) / size)
+    return math.sqrt(float(square) / size)

@@ -38,11 +38,11 @@ class Lines:
         Lines that do not determine their coefficients must not lead the others astray while the subspace is learnt;
         in the end they get what fits them, unless it is wild.
         """
-        how = Robust(c=c, turns=turns, bound=3 * max(c, EXPLAINED * self.unit), unit=self.unit)
-        if self.learning:
-            how = replace(how, shrink=SHRINK)
-        else:
-            how = replace(how, largest=WILD * float(np.median(host(np.linalg.norm(C, axis=1)))) or np.inf)
+        shrink, largest = SHRINK, np.inf
+        if not self.learning:
+            shrink, largest = 0.0, WILD * float(np.median(host(np.linalg.norm(C, axis=1)))) or np.inf
+        bound = 3 * max(c, EXPLAINED * self.unit)
+        how = Robust(c=c, turns=turns, bound=bound, unit=self.unit, shrink=shrink, largest=largest)
         return self.sweep.regress(B, C, how)
 
     def afresh(self, B: Float, c: float, turns: int = 5) -> Float:

@@ -23,7 +23,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -205,7 +206,7 @@ class Ladder(Solver):
 
     def advance(self, problem: Problem, state: LadderState) -> LadderState:
         """One pass: the columns, then the rows; and what follows from it."""
-        state = replace(state)  # an interruption leaves the one before as it was
+        state = copy(state)  # an interruption leaves the one before as it was
         bench = state.bench
         columns, rows = bench.columns(state.data), bench.rows(state.data)
         turns = 2 if state.since < 3 else 1
@@ -223,11 +224,10 @@ class Ladder(Solver):
         state.recent = (*state.recent, state.noise)[-PATIENCE - 1 :]
         # only lines that are determined come to rest
         sure_rows, sure_columns = (f.inside >= enough(U.shape[1]) for f in (fitted, by_column))
-        if sure_rows.any() and sure_columns.any():
-            i, j = beside(sure_rows, U), beside(sure_columns, U)
-            change = relative_change(U[i], V[j], state.U[i], state.V[j])
-        else:
-            change = relative_change(U, V, state.U, state.V)
+        if not (sure_rows.any() and sure_columns.any()):
+            sure_rows = sure_columns = np.ones(1, dtype=bool)
+        i, j = (slice(None) if sure.all() else beside(sure, U) for sure in (sure_rows, sure_columns))
+        change = relative_change(U[i], V[j], state.U[i], state.V[j])
         state.row = {
             "objective": state.noise,
             "gamma": state.c,
@@ -417,7 +417,7 @@ class Ladder(Solver):
     def lowrank(self, problem: Problem, state: LadderState) -> LowRank:
         """L, on all rows and columns."""
         if state.data != "whole":
-            state = replace(state)
+            state = copy(state)
             self._extend(problem, state)
         return LowRank(state.U, state.V.T)
 
