@@ -110,7 +110,7 @@ def retract(U: Float, D: Float, HtH: Float, *, step: float = 1.0, afresh: bool =
 def relative_change(U: Float, V: Float, U_new: Float, V_new: Float) -> float:
     """‖U_new V_newᵀ - U Vᵀ‖ / ‖U Vᵀ‖, as accurate where it is small.
 
-    The difference is A V_newᵀ + U Bᵀ, where both parts are small then, and UᵀA = 0 but for 10⁻¹².
+    The difference is A V_newᵀ + U Bᵀ, where A = U_new - U T and B = V_new Tᵀ - V are small then, and UᵀA = ridge T.
 
     >>> one = np.ones((3, 1))
     >>> round(relative_change(one, one, one, 1.5 * one), 12)
@@ -120,10 +120,11 @@ def relative_change(U: Float, V: Float, U_new: Float, V_new: Float) -> float:
     size = float(np.vdot(gram, gram_of(V)))
     if not size > 0:
         return np.inf if V_new.any() else 0.0
-    ridge = 1e-12 * float(gram.trace()) * np.eye(len(gram))
-    *_, T, failed = dgesv(gram + ridge, host(U.T @ U_new))
+    ridge = 1e-12 * float(gram.trace())
+    *_, T, failed = dgesv(gram + ridge * np.eye(len(gram)), host(U.T @ U_new))
     if failed:
         return math.inf
-    A, B = U_new - times(U, T), times(V_new, T.T) - V
-    square = np.vdot(gram_of(A), gram_of(V_new)) + np.vdot(gram, gram_of(B))
-    return math.sqrt(float(square) / size)
+    turned = times(V_new, T.T)
+    A, B = U_new - times(U, T), turned - V
+    square = np.vdot(gram_of(A), gram_of(V_new)) + np.vdot(gram, gram_of(B)) + 2 * ridge * float(np.vdot(B, turned))
+    return math.sqrt(max(float(square), 0.0) / size)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from .arrays import beside, host
 from .losses import Kind
 from .observed import ObservedMatrix
+from .sketch import near
 from .sweeps import Float, Regressed, Robust, Sweep, enough, open_sweep
 
 __all__ = ["EFFICIENT", "EXPLAINED", "WILD", "Lines", "Placement"]
@@ -32,15 +33,15 @@ class Lines:
     def __init__(self, M: ObservedMatrix, sweep: Sweep, unit: float, *, learning: bool) -> None:
         self.M, self.sweep, self.unit, self.learning = M, sweep, unit, learning
 
-    def again(self, B: Float, C: Float, c: float, turns: int) -> Regressed:
-        """Regress on B, with the weights of the coefficients C at first.
+    def again(self, B: Float, C: Float, c: float, turns: int, *, usual: float | None = None) -> Regressed:
+        """Regress on B, with the weights of the coefficients C at first; `usual` is their length, if it is known.
 
         Lines that do not determine their coefficients must not lead the others astray while the subspace is learnt;
         in the end they get what fits them, unless it is wild.
         """
         shrink, largest = SHRINK, np.inf
         if not self.learning:
-            shrink, largest = 0.0, WILD * float(np.median(host(np.linalg.norm(C, axis=1)))) or np.inf
+            shrink, largest = 0.0, WILD * (_usual_length(C) if usual is None else usual) or np.inf
         bound = 3 * max(c, EXPLAINED * self.unit)
         how = Robust(c=c, turns=turns, bound=bound, unit=self.unit, shrink=shrink, largest=largest)
         return self.sweep.regress(B, C, how)
@@ -54,40 +55,40 @@ class Lines:
         counts = self.M.column_counts
         return np.asarray(inside / np.maximum(counts, 1) + (counts == 0), dtype=np.float64)
 
-    def second_look(self, B: Float, C: Float, c: float, share: Float) -> tuple[Float, int]:
+    def second_look(self, B: Float, C: Float, c: float, share: Float) -> tuple[Float, Float, int]:
         """Regress the lines that explain a small share of their entries afresh; take what explains more.
 
-        Gives back the new C and how many of its lines are new.
+        Gives back the new C, the shares that go with it, and how many of its lines are new.
         """
         c = max(c, EXPLAINED * self.unit)
         doubtful = np.flatnonzero(share < 0.75 * np.median(share))
-        few = self._some(doubtful)
+        few = self._some(doubtful) if doubtful.size else None
         if few is None:
-            return C, 0
+            return C, share, 0
+        B = beside(B, few.M.values)
         new = few.afresh(B, c, turns=15)
         found = few.share(few.again(B, new, c, 1).inside)
         counts = few.M.column_counts
         better = (found * counts > 1.1 * share[doubtful] * counts + 1) & (found * counts >= enough(B.shape[1]))
-        C = C.copy()
-        C[beside(doubtful[better], C)] = new[beside(better, new)]
-        return C, int(np.count_nonzero(better))
+        C, share = C.copy(), share.copy()
+        C[beside(doubtful[better], C)] = beside(new[beside(better, new)], C)
+        share[doubtful[better]] = found[better]
+        return C, share, int(np.count_nonzero(better))
 
     def complete(self, B: Float, known: NDArray[np.intp], C: Float, c: float) -> tuple[Float, bool]:
         """Coefficients for all lines: C for those known, the others from scratch; and whether one is in doubt."""
         c = max(c, EXPLAINED * self.unit)
         guess = self.afresh(B, c)
         guess[beside(known, guess)] = beside(C, guess)
-        fitted = self.again(B, guess, c, 1)
-        share = self.share(fitted.inside)
-        found, _ = self.second_look(B, fitted.V, c, share)
-        if not _in_doubt(share):
-            return found, False
-        return found, _in_doubt(self.share(self.again(B, found, c, 1).inside))
+        fitted = self.again(B, guess, c, 1, usual=_usual_length(C))
+        found, share, _ = self.second_look(B, fitted.V, c, self.share(fitted.inside))
+        return found, bool((share < 0.5 * np.median(share)).any())  # half of what is usual
 
     def _some(self, which: NDArray[np.intp]) -> Lines | None:
         M = self.M.take_columns(which)
         if M is None:
             return None
+        M = near(M)
         return Lines(M, open_sweep(M, self.sweep.name), self.unit, learning=self.learning)
 
 
@@ -135,9 +136,9 @@ class Placement:
         return V
 
 
-def _in_doubt(share: Float) -> bool:
-    """Whether a line explains less than half of the share of its entries that is usual."""
-    return bool((share < 0.5 * np.median(share)).any())
+def _usual_length(C: Float) -> float:
+    """Of the coefficients of a line: the median over about a thousand lines."""
+    return float(np.median(np.linalg.norm(host(C[:: max(1, len(C) // 1000)]), axis=1)))
 
 
 def _by_column(M: ObservedMatrix, y: Float) -> Float:

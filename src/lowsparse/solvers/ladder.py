@@ -322,11 +322,11 @@ class Ladder(Solver):
         """The shares of the entries that columns and rows explain, and how many lines were changed for the better."""
         columns, rows = state.bench.columns(state.data), state.bench.rows(state.data)
         by_column = columns.share(columns.again(state.U, state.V, state.c, 1).inside)
-        state.V, some = columns.second_look(state.U, state.V, state.c, by_column)
+        state.V, _, some = columns.second_look(state.U, state.V, state.c, by_column)
         Q, R = basis(state.V)
         C = times(state.U, R.T)
         by_row = rows.share(rows.again(Q, C, state.c, 1).inside)
-        C, others = rows.second_look(Q, C, state.c, by_row)
+        C, _, others = rows.second_look(Q, C, state.c, by_row)
         if some or others:
             state.U, R = basis(C)
             state.V = times(Q, R.T)

@@ -309,9 +309,7 @@ class ColumnSweep:
                     go(*args, np.int32(first), np.int32(first + 1 if cut else how.turns), *go.scratch)
         else:
             self._general("regress_general", r, args)
-        found = counted.get()
-        counts = found[n:].view(np.int32).astype(np.int64)
-        return Regressed(fitted, found[:n], Magnitudes(counts, how.unit))
+        return LateRegressed(fitted, counted, how.unit)
 
     def _general(self, name: str, r: int, args: tuple[Any, ...]) -> None:
         size = 8 * (r * r + 3 * r + 32 * r + 2 * 32 + 4)
@@ -435,6 +433,22 @@ class ColumnSweep:
         out, wanted = self.cupy.empty(self.M.shape[1]), self.cupy.asarray(k, np.int64)
         kernel("kth_largest<double>")((self.M.shape[1],), (256,), (self.M.indptr, self._whole(y), wanted, out))
         return out
+
+
+class LateRegressed(Regressed):
+    """A regression whose counts are on the device: they are waited for when they are asked for."""
+
+    def __init__(self, V: Any, counted: Any, unit: float) -> None:
+        self.__dict__.update(V=V, later=(counted, unit))
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("inside", "before"):
+            raise AttributeError(name)
+        counted, unit = self.__dict__["later"]
+        found, n = counted.get(), len(self.V)
+        counts = found[n:].view(np.int32).astype(np.int64)
+        self.__dict__.update(inside=found[:n], before=Magnitudes(counts, unit))
+        return self.__dict__[name]
 
 
 class LateSwept(Swept):
