@@ -20,6 +20,7 @@ __all__ = ["DeviceMatrix", "DeviceOutliers", "held_on_device"]
 
 PART = 2**26  # values at a time
 COPIES = 256  # threads that copy a line
+SAMPLE = 100_000  # values that the usual size of all is found from
 
 
 @dataclass(eq=False)
@@ -193,6 +194,13 @@ class DeviceMatrix(Facts):
         step = max(1, self.nnz // size)
         starts = -(-self.places.starts // step)
         return DeviceMatrix.from_parts(starts, self.rows[::step], self.values[::step], self.shape)
+
+    def median_magnitude(self) -> float:
+        """Of the values of a sample that are not zero; 0 if all are."""
+        sizes = np.sort(np.abs(self.values[:: max(1, self.nnz // SAMPLE)]))
+        zeros = sizes.size - int(np.count_nonzero(sizes))
+        low, high = zeros + (sizes.size - zeros - 1) // 2, zeros + (sizes.size - zeros) // 2
+        return float(host(sizes[low : high + 1]).astype(np.float64).mean()) if zeros < sizes.size else 0.0
 
     def parts(self) -> Iterator[Any]:
         """The values, some at a time."""

@@ -109,6 +109,15 @@ class ObservedMatrix(Facts):
             object.__setattr__(self, name, part)
         return self
 
+    @classmethod
+    def _unchecked(cls, parts: Parts, shape: tuple[int, int]) -> Self:
+        """What has come from columns that were checked, as it is kept."""
+        indptr, rows, values = (np.ascontiguousarray(part).view() for part in parts)
+        indptr, rows = indptr.astype(np.int64, copy=False), rows.astype(np.int32, copy=False)
+        for part in (indptr, rows, values):
+            part.flags.writeable = False
+        return cls.trusted(indptr, rows, values, shape)
+
     # ------------------------------------------------------------------ from other formats
 
     @classmethod
@@ -204,7 +213,7 @@ class ObservedMatrix(Facts):
         (3, 1)
         """
         m, n = self.shape
-        return ObservedMatrix(*turn((self.indptr, self.rows, self.values), m), (n, m))
+        return ObservedMatrix._unchecked(turn((self.indptr, self.rows, self.values), m), (n, m))
 
     def with_values(self, values: ArrayLike) -> "ObservedMatrix":
         """Other values at the same places.
@@ -214,7 +223,10 @@ class ObservedMatrix(Facts):
         >>> ObservedMatrix.from_coo([0, 2], [1, 1], [5.0, 6.0]).with_values([7.0, 8.0]).values.tolist()
         [7.0, 8.0]
         """
-        return ObservedMatrix(self.indptr, self.rows, np.asarray(values), self.shape)
+        numbers = np.asarray(values)
+        if numbers.dtype != self.dtype or numbers.shape != self.values.shape or not np.isfinite(numbers).all():
+            return ObservedMatrix(self.indptr, self.rows, numbers, self.shape)  # which says what is wrong
+        return ObservedMatrix._unchecked((self.indptr, self.rows, numbers), self.shape)
 
     def to_scipy(self) -> "sp.csc_array[Any]":
         """A `scipy.sparse.csc_array` of the entries; shares the (read-only) memory if it can.
@@ -275,8 +287,9 @@ class ObservedMatrix(Facts):
         >>> ObservedMatrix.from_dense(np.ones((40, 30))).sample(100).nnz
         100
         """
-        k = np.arange(0, self.nnz, max(1, self.nnz // size))
-        return ObservedMatrix(np.searchsorted(k, self.indptr), self.rows[k], self.values[k], self.shape)
+        step = max(1, self.nnz // size)
+        starts = -(-self.indptr // step)
+        return ObservedMatrix._unchecked((starts, self.rows[::step], self.values[::step]), self.shape)
 
     def parts(self) -> Iterator[NDArray[np.floating[Any]]]:
         """The values, a million at a time.

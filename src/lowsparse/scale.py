@@ -59,9 +59,11 @@ def trimmed_deviation(e: NDArray[np.float64], guess: float) -> float:
     >>> round(trimmed_deviation(e, robust_scale(e)), 1)
     1.0
     """
+    sizes = np.sort(np.abs(e))
+    squares = np.cumsum(sizes**2)
     for _ in range(5):
-        inside = e[np.abs(e) <= CUT * guess]
-        if inside.size < 0.2 * e.size:
+        inside = int(np.searchsorted(sizes, CUT * guess, side="right"))
+        if inside < max(0.2 * sizes.size, 1):
             break
-        guess = math.sqrt(float(np.mean(inside**2)) / VARIANCE)
+        guess = math.sqrt(float(squares[inside - 1]) / inside / VARIANCE)
     return guess

@@ -81,7 +81,8 @@ def _put_aside(
     held = np.flatnonzero(~kept)
     owner = (np.searchsorted(A.indptr, held, side="right") - 1).astype(np.int32)
     indptr = A.indptr.astype(np.int64) - np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=A.shape[1]))))
-    block = ObservedMatrix(indptr, A.indices[kept], A.data[kept], A.shape)
+    rows_kept = A.indices[kept].astype(np.int32, copy=False)
+    block = ObservedMatrix.trusted(indptr, rows_kept, A.data[kept], A.shape)
     return Sketch(rows, columns, block, strip, A.indices[held], owner, A.data[held].astype(np.float64))
 
 

@@ -22,7 +22,7 @@ from .blocks.coefficients import laid_aside
 from .blocks.outliers import StoredOutliers
 from .blocks.placing import check_in_pieces, check_on_gpu, closed_on_error, leaving_room, placed, room_for
 from .blocks.streamed import StreamedMatrix
-from .device import DeviceMatrix, DeviceOutliers, held_on_device
+from .device import SAMPLE, DeviceMatrix, DeviceOutliers, held_on_device
 from .diagnosis import counted, largest_rank
 from .lowrank import LowRank
 from .observed import ObservedMatrix
@@ -364,9 +364,9 @@ def _sizes(M: ObservedMatrix) -> tuple[float, float, float, float]:
     The median is that of a sample's magnitudes, zeros left out. One wild entry would set the root mean square, and the
     start, on its own: entries beyond `clip`, 20 medians, count as that many; if there are none, `clip` is infinite.
     """
-    sample = np.abs(M.sample(100_000).values).astype(np.float64)
-    unit = float(np.median(sample[sample > 0])) if sample.any() else 1.0
-    clip = 20 * unit if sample.any() else np.inf
+    unit = M.median_magnitude() if isinstance(M, DeviceMatrix) else _median_magnitude(M.sample(SAMPLE).values)
+    clip = 20 * unit if unit else np.inf
+    unit = unit or 1.0
     largest, squares = 0.0, 0.0
     for part in M.parts():
         largest = max(largest, float(part.max()), -float(part.min()))
@@ -380,6 +380,12 @@ def _sizes(M: ObservedMatrix) -> tuple[float, float, float, float]:
             "numbers; divide the data by it first"
         )
     return unit, size or 1.0, largest, clip if largest > clip else np.inf
+
+
+def _median_magnitude(values: NDArray[Any]) -> float:
+    """Of those that are not zero; 0 if all are."""
+    sizes = np.abs(values).astype(np.float64)
+    return float(np.median(sizes[sizes > 0])) if sizes.any() else 0.0
 
 
 def _outliers(M: ObservedMatrix, flagged: NDArray[np.intp], values: NDArray[Any]) -> sparse.csc_array:

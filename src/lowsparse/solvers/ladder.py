@@ -416,16 +416,20 @@ class Ladder(Solver):
 
     def lowrank(self, problem: Problem, state: LadderState) -> LowRank:
         """L, on all rows and columns."""
+        U, V = self._factors(problem, state)
+        return LowRank(U, V.T)
+
+    def _factors(self, problem: Problem, state: LadderState) -> tuple[Float, Float]:
         if state.data != "whole":
             state = copy(state)
             self._extend(problem, state)
-        return LowRank(state.U, state.V.T)
+        return state.U, state.V
 
     def finish(self, problem: Problem, state: LadderState) -> Outcome:
         """L, and S = M - L where that is more than four times the noise."""
-        L = self.lowrank(problem, state)
-        U, R = qr(L.U)
-        V = beside(R, L.V) @ L.V
+        U, V = self._factors(problem, state)
+        U, R = qr(U)
+        V = times(V, R.T).T
         if not self.choose_rank and len(V) < problem.rank:  # an exact fit of lower rank; what is asked for is more
             U = qr(np.hstack([U, beside(np.eye(len(U), problem.rank), U)]))[0][:, : problem.rank]
             V = np.vstack([V, beside(np.zeros((problem.rank - len(V), V.shape[1])), V)])
