@@ -293,8 +293,8 @@ def test_an_absurd_step_ends_in_a_status_and_not_in_a_warning(t_U):
 class Uphill(AManPG):
     """Every step leads up, however short."""
 
-    def direction(self, problem, swept):
-        go = super().direction(problem, swept)
+    def direction(self, swept, P):
+        go = super().direction(swept, P)
         return go._replace(D=-go.D)
 
 

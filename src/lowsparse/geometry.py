@@ -89,12 +89,14 @@ def leverages(A: Float) -> Float:
     return np.asarray(np.sum(left[:, sizes > 1e-12 * sizes.max(initial=0.0)] ** 2, axis=1), dtype=np.float64)
 
 
-def retract(U: Float, D: Float, HtH: Float, *, step: float = 1.0, afresh: bool = False) -> tuple[Float, Float]:
+def retract(
+    U: Float, D: Float, HtH: Float, *, step: float = 1.0, afresh: bool = False, made: Float | None = None
+) -> tuple[Float, Float]:
     """Move from U along the tangent vector H = step D, given HᵀH: qf(U + H) = (U + H) R⁻¹, and R⁻¹.
 
     As UᵀU = I and UᵀH = 0, RᵀR = I + HᵀH. What rounding takes from UᵀU = I adds up from step to step: now and then it
-    is to be made `afresh`, and after a long step it is. (The paper writes Retr_U(U + H) with the same formula, which
-    would be qf(2U + H), half the step.)
+    is to be made `afresh`, and after a long step it is; else what has been `made` already is taken. (The paper writes
+    Retr_U(U + H) with the same formula, which would be qf(2U + H), half the step.)
 
     >>> U, H = np.eye(2)[:, :1], np.array([[0.0], [1.0]])
     >>> retract(U, H, H.T @ H)[0].ravel().round(4).tolist()
@@ -104,7 +106,9 @@ def retract(U: Float, D: Float, HtH: Float, *, step: float = 1.0, afresh: bool =
     if not np.isfinite(RtR).all():
         return qf(U + step * D), np.full_like(RtR, np.nan)
     inverse = np.ascontiguousarray(_factored(RtR)[1])
-    return qf(U + step * D) if afresh or RtR.max() > 2 else moved(U, D, step, inverse), inverse
+    if afresh or RtR.max() > 2:
+        return qf(U + step * D), inverse
+    return moved(U, D, step, inverse) if made is None else made, inverse
 
 
 def relative_change(U: Float, V: Float, U_new: Float, V_new: Float) -> float:

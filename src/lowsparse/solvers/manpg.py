@@ -80,7 +80,6 @@ class Direction(NamedTuple):
     DtD: Float
     grad: float  # ‖G‖
     slope: float  # ⟨G, D⟩
-    step: float
 
 
 @dataclass(kw_only=True)
@@ -147,17 +146,23 @@ class ProximalGradient(Solver):
             t /= 2
             U, inverse = retract(state.U_from, state.D, _scaled(state.DtD, t), step=-t)
 
-    def direction(self, problem: Problem, swept: Swept) -> Direction:
-        """Where U goes, and the nominal step along it."""
-        largest = float(np.linalg.eigvalsh(swept.VVt)[-1])  # ‖V‖₂²
+    def nominal(self, problem: Problem, VVt: Float) -> tuple[float, Float | None]:
+        """The nominal step, and what the gradient is preconditioned with, if it is."""
+        largest = float(np.linalg.eigvalsh(VVt)[-1])  # ‖V‖₂²
         p = problem.M.density
         c = self.default_step if self.step is None else self.step
+        if largest <= 0.0 or not self.precondition:  # V = 0: so is the gradient
+            return self.t_U or c / (p * largest or 1.0), None
+        P = np.linalg.inv(VVt + max(self.damping, 1e-12) * largest * np.eye(problem.rank))
+        return self.t_U or c / p, P.astype(np.float64, copy=False)
+
+    def direction(self, swept: Swept, P: Float | None) -> Direction:
+        """Where U goes."""
         GtG = swept.GtG
         grad = math.sqrt(GtG.trace())
-        if largest <= 0.0 or not self.precondition:  # V = 0: so is the gradient
-            return Direction(swept.G, GtG, grad, grad**2, self.t_U or c / (p * largest or 1.0))
-        P = np.linalg.inv(swept.VVt + max(self.damping, 1e-12) * largest * np.eye(problem.rank))
-        return Direction(times(swept.G, P), P @ GtG @ P, grad, float(np.vdot(GtG, P)), self.t_U or c / p)
+        if P is None:
+            return Direction(swept.G, GtG, grad, grad**2)
+        return Direction(times(swept.G, P), P @ GtG @ P, grad, float(np.vdot(GtG, P)))
 
     def iterate(self, problem: Problem, state: ProximalState) -> ProximalState:
         """One iteration of Algorithm 1 or 2 with the state's γ."""
@@ -167,11 +172,13 @@ class ProximalGradient(Solver):
         gamma = state.gamma
         change = _relative_change(swept.dV, state, t_taken, inverse)
         # ΔU = -t_U grad_U f, U⁺ = Retr_U(ΔU)
-        go = self.direction(problem, swept)
+        step, P = self.nominal(problem, swept.VVt)
+        shortening = state.shortening / 2**shortened if shortened else min(1.0, 1.25 * state.shortening)
+        t = step * shortening
+        made = swept.retracted(U, -t) if P is None else None
+        go = self.direction(swept, P)
         reference = (swept.smooth_out, swept.l1) if self.alternating else (swept.smooth_in, state.l1)
         objective = reference[0] + gamma * reference[1]
-        shortening = state.shortening / 2**shortened if shortened else min(1.0, 1.25 * state.shortening)
-        t = go.step * shortening
         dU = t * math.sqrt(max(go.DtD.trace(), 0.0))
         if not (math.isfinite(objective) and math.isfinite(dU)):
             failure = "diverged"
@@ -179,7 +186,8 @@ class ProximalGradient(Solver):
         movement = math.hypot(problem.scale * dU, swept.dS)
         U_next, inverse_next = U, inverse
         if not failure:
-            U_next, inverse_next = retract(U, go.D, _scaled(go.DtD, t), step=-t, afresh=state.iteration % 32 == 31)
+            afresh = state.iteration % 32 == 31
+            U_next, inverse_next = retract(U, go.D, _scaled(go.DtD, t), step=-t, afresh=afresh, made=made)
         return ProximalState(
             iteration=state.iteration + 1,
             U=U_next,

@@ -81,6 +81,10 @@ class Swept:
     dS: float  # ‖S_out − S‖
     dV: float  # ‖V − turn V'‖ for what was ``before``; else 0
 
+    def retracted(self, U: Float, step: float) -> Float | None:
+        """(U + step G) R⁻¹ with RᵀR = I + step² GᵀG, if that is to be had before GᵀG is; not after the next sweep."""
+        return None
+
 
 MAGNITUDE_BINS = 1024
 

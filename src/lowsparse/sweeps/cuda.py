@@ -20,7 +20,7 @@ from ..arrays import host, on_device
 from ..device import DeviceMatrix, Places
 from ..losses import Loss
 from . import Ascent, Before, Float, Gradient, Magnitudes, Multiplier, Regressed, Robust, Rule, Swept
-from .launch import NULL, SMALL, block_of, by_value, kernel, need_cupy, reason_unavailable, tall_gram
+from .launch import NULL, SMALL, block_of, by_value, kernel, need_cupy, reason_unavailable, tall_gram, tall_retracted
 
 __all__ = ["ColumnSweep", "reason_unavailable"]
 
@@ -226,7 +226,7 @@ class ColumnSweep:
             misfits = self.cupy.zeros(len(U))
         if len(G):
             self._tall(G, misfits, 1, found[half + 5 :])
-        return LateSwept(r, V.T, G, of_columns(), Coming(found[half + 5 :]))
+        return LateSwept(r, V.T, G, of_columns(), found[half + 5 :])
 
     def _columns_swept(
         self, U: Any, S: tuple[Any, Any], both: Any, rest: Any, before: Before | None, numbers: tuple[Any, ...]
@@ -454,11 +454,17 @@ class LateRegressed(Regressed):
 class LateSwept(Swept):
     """A sweep of which the second pass is still on its way: what it gives is waited for when it is asked for."""
 
-    def __init__(self, r: int, V: Any, G: Any, of_columns: NDArray[np.float64], of_rows: Coming) -> None:
+    def __init__(self, r: int, V: Any, G: Any, of_columns: NDArray[np.float64], of_rows: Any) -> None:
         half = r * (r + 1) // 2
         smooth_in, rest_out, l1, dS2, dV2 = of_columns[half:].tolist()
         known = {"V": V, "G": G, "VVt": _symmetric(of_columns[:half], r), "smooth_in": smooth_in, "l1": l1}
-        self.__dict__.update(known, dS=math.sqrt(dS2), dV=math.sqrt(dV2), later=(of_rows, rest_out, r))
+        self.__dict__.update(known, dS=math.sqrt(dS2), dV=math.sqrt(dV2), later=(Coming(of_rows), rest_out, r))
+        self.__dict__["of_rows"] = of_rows  # GᵀG and the misfit, on the device until the next sweep
+
+    def retracted(self, U: Float, step: float) -> Any:
+        """The next U, which is on its way before the processor has GᵀG; None above the ranks that have kernels."""
+        whole = U.shape[1] <= SMALL and on_device(U) and U.flags.c_contiguous
+        return tall_retracted(U, self.G, step, self.__dict__["of_rows"]) if whole else None
 
     def __getattr__(self, name: str) -> Any:
         if name not in ("GtG", "smooth_out"):

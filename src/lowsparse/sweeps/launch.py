@@ -25,6 +25,7 @@ __all__ = [
     "need_cupy",
     "reason_unavailable",
     "tall_gram",
+    "tall_retracted",
     "tall_times",
 ]
 
@@ -150,4 +151,14 @@ def tall_times(A: Any, B: NDArray[np.float64], H: Any = NULL, step: float = 0.0)
     out = cupy.empty((rows, B.shape[1]))
     function = kernel(f"tall_times<{r},{B.shape[1]}>")
     function((-(-rows // 128),), (128,), (A, H, float(step), by_value(B), np.int64(rows), out))
+    return out
+
+
+def tall_retracted(A: Any, H: Any, step: float, gram: Any) -> Any:
+    """(A + step H) R⁻¹ with RᵀR = I + step² HᵀH, all on the device; HᵀH is the packed `gram`, r is at most `SMALL`."""
+    import cupy
+
+    rows, r = A.shape
+    out = cupy.empty((rows, r))
+    kernel(f"retracted<{r}>")((-(-rows // 128),), (128,), (A, H, float(step), gram, np.int64(rows), out))
     return out

@@ -45,3 +45,53 @@ __global__ void tall_times(const double* A, const double* H, double step, Small<
         out[i * C + c] = sum;
     }
 }
+
+// out = (A + step H) R⁻¹ with RᵀR = I + step² HᵀH, whose HᵀH is given as its packed upper triangle; a thread for each row
+template <int R>
+__global__ void retracted(const double* A, const double* H, double step, const double* gram, int64 rows, double* out) {
+    __shared__ double inverse[R * R];
+    if (threadIdx.x == 0) {
+        double root[System<R>::size], over[R];  // R, and one over its diagonal
+#pragma unroll
+        for (int a = 0; a < R; ++a)
+#pragma unroll
+            for (int b = a; b < R; ++b) root[System<R>::at(a, b)] = fma(step * step, gram[System<R>::at(a, b)], a == b ? 1.0 : 0.0);
+#pragma unroll
+        for (int k = 0; k < R; ++k) {
+            over[k] = 1.0 / sqrt(root[System<R>::at(k, k)]);
+#pragma unroll
+            for (int j = k; j < R; ++j) root[System<R>::at(k, j)] *= over[k];
+#pragma unroll
+            for (int j = k + 1; j < R; ++j)
+#pragma unroll
+                for (int i = j; i < R; ++i)
+                    root[System<R>::at(j, i)] -= root[System<R>::at(k, j)] * root[System<R>::at(k, i)];
+        }
+#pragma unroll
+        for (int c = 0; c < R; ++c) {
+            double column[R];
+#pragma unroll
+            for (int a = R - 1; a >= 0; --a) {
+                double sum = a == c ? 1.0 : 0.0;
+#pragma unroll
+                for (int b = a + 1; b < R; ++b)
+                    if (b <= c) sum -= root[System<R>::at(a, b)] * column[b];
+                column[a] = a <= c ? sum * over[a] : 0.0;
+                inverse[a * R + c] = column[a];
+            }
+        }
+    }
+    __syncthreads();
+    const int64 i = int64(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i >= rows) return;
+    double row[R];
+#pragma unroll
+    for (int a = 0; a < R; ++a) row[a] = fma(step, H[i * R + a], A[i * R + a]);
+#pragma unroll
+    for (int c = 0; c < R; ++c) {
+        double sum = 0.0;
+#pragma unroll
+        for (int a = 0; a <= c; ++a) sum = fma(row[a], inverse[a * R + c], sum);
+        out[i * R + c] = sum;
+    }
+}
