@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dgesv, dpotrf, dtrtri
 
+from .arrays import beside, host, moved, on_device, times
 from .arrays import gram as gram_of
-from .arrays import host, moved, on_device, times
 
 __all__ = ["basis", "leverages", "qf", "qr", "relative_change", "retract"]
 
@@ -32,9 +32,11 @@ def qf(A: Float) -> Float:
         if inverse.size and np.linalg.norm(R) * np.linalg.norm(inverse) <= 2 * len(R):  # r for orthonormal A
             Q: Float = times(A, inverse)
             return Q
-    Q, R = np.linalg.qr(A)
-    Q = Q * np.where(np.diag(R) < 0, -1.0, 1.0)
-    return Q.copy() if on_device(Q) else np.ascontiguousarray(Q)
+    Q, R = qr(A)
+    signs = np.where(np.diag(R) < 0, -1.0, 1.0)
+    if on_device(Q):
+        return Q if (signs > 0).all() else Q * beside(signs, Q)
+    return np.ascontiguousarray(Q * signs)
 
 
 def basis(A: Float) -> tuple[Float, Float]:
