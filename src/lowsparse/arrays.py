@@ -23,7 +23,7 @@ def on_device(A: Any) -> bool:
     >>> on_device(np.ones(2))
     False
     """
-    return type(A).__module__.partition(".")[0] == "cupy"
+    return not isinstance(A, np.ndarray) and type(A).__module__.partition(".")[0] == "cupy"
 
 
 def namespace(A: Any) -> Any:

@@ -59,11 +59,11 @@ def trimmed_deviation(e: NDArray[np.float64], guess: float) -> float:
     >>> round(trimmed_deviation(e, robust_scale(e)), 1)
     1.0
     """
-    sizes = np.sort(np.abs(e))
-    squares = np.cumsum(sizes**2)
+    sizes, squares = np.abs(e), e * e
     for _ in range(5):
-        inside = int(np.searchsorted(sizes, CUT * guess, side="right"))
-        if inside < max(0.2 * sizes.size, 1):
+        inside = sizes <= CUT * guess
+        count = np.count_nonzero(inside)
+        if count < max(0.2 * e.size, 1):
             break
-        guess = math.sqrt(float(squares[inside - 1]) / inside / VARIANCE)
+        guess = math.sqrt(float(squares @ inside.astype(np.float64)) / count / VARIANCE)
     return guess
