@@ -16,7 +16,8 @@ import pretended
 from conftest import python, robust_problem
 from lowsparse.blocks import placing
 from lowsparse.device import DeviceMatrix, Places
-from lowsparse.sweeps import available, cuda, launch, open_sweep
+from lowsparse.geometry import retract
+from lowsparse.sweeps import Robust, available, cuda, launch, open_sweep
 from lowsparse.sweeps.launch import reason_unavailable
 from lowsparse.video import background, separate_video
 from lowsparse.video.frames import Frame
@@ -390,6 +391,53 @@ def test_a_block_can_be_learnt_on_the_gpu_itself(gpu, monkeypatch):
     assert result.converged
     assert result.L.error(problem.L, relative=True) < 1e-8
     assert ls.solve(problem.M, "auto", backend="cuda").L.rank == 3
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+@pytest.mark.parametrize("size", [1, 31, 257, launch.SEARCHED, 3 * launch.SEARCHED + 5])
+def test_what_exceeds_a_bound_is_found_in_order(gpu, size, kind):
+    numbers = np.random.default_rng(size).standard_normal(size).astype(kind)
+    for bound in (0.0, 1.0, 100.0):
+        found = launch.places_beyond(gpu.asarray(numbers), bound)
+        np.testing.assert_array_equal(found.get(), np.flatnonzero(np.abs(numbers) > bound))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+def test_the_sizes_of_values_are_those_of_the_processor(gpu, kind):
+    M = robust_problem(300, 200, rank=2, density=0.6).M
+    M = M.with_values(np.where(np.arange(M.nnz) % 3, M.values, 0.0).astype(kind))  # some are zero
+    there, sizes = DeviceMatrix.from_host(M), np.abs(M.values).astype(float)
+    assert there.median_magnitude() == pytest.approx(np.median(sizes[sizes > 0]), rel=1e-12)
+    assert there.with_values(0 * there.values).median_magnitude() == 0.0
+    largest, squares = there.magnitudes(0.5)
+    assert largest == sizes.max()
+    assert squares == pytest.approx(np.sum(np.minimum(sizes, 0.5) ** 2), rel=1e-12)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("rank", [1, 4, 10])
+def test_a_step_on_the_manifold_is_that_of_the_processor(gpu, rank):
+    rng = np.random.default_rng(rank)
+    U, D = (np.linalg.qr(rng.standard_normal((500, rank)))[0], rng.standard_normal((500, rank)))
+    D -= U @ (U.T @ D)
+    D /= np.linalg.norm(D)
+    here, _ = retract(U, D, 0.01 * D.T @ D, step=-0.1)
+    there = launch.tall_retracted(gpu.asarray(U), gpu.asarray(D), -0.1, launch.tall_gram(gpu.asarray(D)))
+    np.testing.assert_allclose(there.get(), here, atol=1e-14)
+    np.testing.assert_allclose(there.get().T @ there.get(), np.eye(rank), atol=1e-13)
+
+
+@pytest.mark.gpu
+def test_a_regression_is_waited_for_when_its_counts_are_asked_for(gpu):
+    M, U = robust_problem(300, 200, rank=2).M, np.linalg.qr(np.ones((300, 2)) + np.eye(300, 2))[0]
+    there, here = (open_sweep(A).regress(U, None, Robust(c=1.0, bound=1.0)) for A in (DeviceMatrix.from_host(M), M))
+    assert "inside" not in vars(there)
+    np.testing.assert_array_equal(there.inside, here.inside)
+    np.testing.assert_array_equal(there.before.counts, here.before.counts)
+    with pytest.raises(AttributeError):
+        there.elsewhere  # noqa: B018
 
 
 @pytest.mark.gpu

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,8 +17,8 @@ from .sweeps.launch import block_of, kernel, need_cupy
 
 __all__ = ["DeviceMatrix", "DeviceOutliers", "held_on_device"]
 
-PART = 2**26  # values at a time
 COPIES = 256  # threads that copy a line
+BLOCKS = 1024  # that sum up the values
 SAMPLE = 100_000  # values that the usual size of all is found from
 
 
@@ -202,10 +201,15 @@ class DeviceMatrix(Facts):
         low, high = zeros + (sizes.size - zeros - 1) // 2, zeros + (sizes.size - zeros) // 2
         return float(host(sizes[low : high + 1]).astype(np.float64).mean()) if zeros < sizes.size else 0.0
 
-    def parts(self) -> Iterator[Any]:
-        """The values, some at a time."""
-        for first in range(0, self.nnz, PART):
-            yield self.values[first : first + PART]
+    def magnitudes(self, clip: float) -> tuple[float, float]:
+        """The largest, and the sum of the squares, each magnitude taken as at most `clip`."""
+        import cupy
+
+        found = cupy.empty((2, BLOCKS))
+        run = kernel(f"magnitudes<{'double' if self.dtype == np.float64 else 'float'}>")
+        run((BLOCKS,), (256,), (self.values, np.int64(self.nnz), float(clip), found))
+        largest, squares = host(found)
+        return float(largest.max()), float(squares.sum())
 
     def counted(self, flagged: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """How many of the entries at these places are in each row, and in each column."""

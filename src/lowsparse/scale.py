@@ -7,6 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from .arrays import on_device
 from .observed import ObservedMatrix
 
 __all__ = ["CONSISTENT", "LARGEST", "OUTLIER", "column_medians", "outlying", "robust_scale", "trimmed_deviation"]
@@ -48,6 +49,11 @@ def outlying(e: NDArray[np.float64], bound: float) -> NDArray[np.intp]:
     >>> outlying(np.array([0.5, -3.0, 1.0]), 1.0).tolist()
     [1]
     """
+    if on_device(e):
+        from .sweeps.launch import places_beyond
+
+        found: NDArray[np.intp] = places_beyond(e, bound)
+        return found
     return np.flatnonzero((e > bound) | (e < -bound))
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from .arrays import beside, host
 from .device import DeviceMatrix
@@ -61,29 +60,34 @@ def draw(
     rows = np.arange(m) if everything else _choose(m, strip.column_counts, rank, rng)
     if isinstance(strip, DeviceMatrix):
         return _on_device(strip, rows, columns, rng, at_least)
-    A = strip.to_scipy()
-    if len(rows) < m:
-        place = np.full(m, -1, np.int32)
-        place[rows] = np.arange(len(rows))
-        inside = np.flatnonzero(place[A.indices] >= 0)
-        A = sparse.csc_array(
-            (A.data[inside], place[A.indices[inside]], np.searchsorted(inside, A.indptr)), shape=(len(rows), A.shape[1])
-        )
-    return _put_aside(A, rows, columns, strip, rng, at_least)
+    return _put_aside(strip if len(rows) == m else _rows_of(strip, rows), rows, columns, strip, rng, at_least)
+
+
+def _rows_of(M: ObservedMatrix, rows: NDArray[np.intp]) -> ObservedMatrix:
+    """Some rows, ascending."""
+    place = np.full(M.shape[0], -1, np.int32)
+    place[rows] = np.arange(len(rows))
+    inside = np.flatnonzero(place[M.rows] >= 0)
+    starts = np.searchsorted(inside, M.indptr)
+    return ObservedMatrix.trusted(starts, place[M.rows[inside]], M.values[inside], (len(rows), M.shape[1]))
 
 
 def _put_aside(
-    A: Any, rows: NDArray[np.intp], columns: NDArray[np.intp], strip: Any, rng: np.random.Generator, at_least: int
+    A: ObservedMatrix,
+    rows: NDArray[np.intp],
+    columns: NDArray[np.intp],
+    strip: Any,
+    rng: np.random.Generator,
+    at_least: int,
 ) -> Sketch:
     aside = _how_many(A.nnz, at_least)
     kept = np.ones(A.nnz, dtype=bool)
     kept[rng.choice(A.nnz, size=aside, replace=False)] = False
     held = np.flatnonzero(~kept)
     owner = (np.searchsorted(A.indptr, held, side="right") - 1).astype(np.int32)
-    indptr = A.indptr.astype(np.int64) - np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=A.shape[1]))))
-    rows_kept = A.indices[kept].astype(np.int32, copy=False)
-    block = ObservedMatrix.trusted(indptr, rows_kept, A.data[kept], A.shape)
-    return Sketch(rows, columns, block, strip, A.indices[held], owner, A.data[held].astype(np.float64))
+    indptr = A.indptr - np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=A.shape[1]))))
+    block = ObservedMatrix.trusted(indptr, A.rows[kept], A.values[kept], A.shape)
+    return Sketch(rows, columns, block, strip, A.rows[held], owner, A.values[held].astype(np.float64))
 
 
 def _how_many(entries: int, at_least: int) -> int:
@@ -98,7 +102,7 @@ def _on_device(
     block = strip if len(rows) == strip.shape[0] else strip.take_rows(rows)
     here = near(block)
     if here is not block:
-        return _put_aside(here.to_scipy(), rows, columns, strip, rng, at_least)
+        return _put_aside(here, rows, columns, strip, rng, at_least)
     held = np.sort(rng.choice(block.nnz, size=_how_many(block.nnz, at_least), replace=False))
     owner = (np.searchsorted(block.places.starts, held, side="right") - 1).astype(np.int32)
     at = beside(held, block.values)

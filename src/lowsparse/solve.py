@@ -367,12 +367,7 @@ def _sizes(M: ObservedMatrix) -> tuple[float, float, float, float]:
     unit = M.median_magnitude() if isinstance(M, DeviceMatrix) else _median_magnitude(M.sample(SAMPLE).values)
     clip = 20 * unit if unit else np.inf
     unit = unit or 1.0
-    largest, squares = 0.0, 0.0
-    for part in M.parts():
-        largest = max(largest, float(part.max()), -float(part.min()))
-        clipped = np.clip(part, -clip, clip).astype(np.float64, copy=False)
-        with np.errstate(over="ignore"):
-            squares += float(clipped @ clipped)
+    largest, squares = M.magnitudes(clip) if isinstance(M, DeviceMatrix) else _magnitudes(M, clip)
     size = float(np.sqrt(squares / M.nnz))
     if largest > 0 and not (1 / LARGEST < largest < LARGEST and size > 0):
         raise ValueError(
@@ -386,6 +381,17 @@ def _median_magnitude(values: NDArray[Any]) -> float:
     """Of those that are not zero; 0 if all are."""
     sizes = np.abs(values).astype(np.float64)
     return float(np.median(sizes[sizes > 0])) if sizes.any() else 0.0
+
+
+def _magnitudes(M: ObservedMatrix, clip: float) -> tuple[float, float]:
+    """The largest, and the sum of the squares, each magnitude taken as at most `clip`."""
+    largest, squares = 0.0, 0.0
+    for part in M.parts():
+        largest = max(largest, float(part.max()), -float(part.min()))
+        clipped = np.clip(part, -clip, clip).astype(np.float64, copy=False)
+        with np.errstate(over="ignore"):
+            squares += float(clipped @ clipped)
+    return largest, squares
 
 
 def _outliers(M: ObservedMatrix, flagged: NDArray[np.intp], values: NDArray[Any]) -> sparse.csc_array:

@@ -23,6 +23,7 @@ __all__ = [
     "by_value",
     "kernel",
     "need_cupy",
+    "places_beyond",
     "reason_unavailable",
     "tall_gram",
     "tall_retracted",
@@ -34,6 +35,7 @@ SOURCES = ("common", "losses", "normal", "regress", "sweep", "lines", "tall", "g
 INSTALL = "python -m pip install 'lowsparse[gpu-cuda13]' (or gpu-cuda12, as nvidia-smi says)"
 NULL = np.intp(0)  # no array
 OLDEST = 60  # compute capability, tenfold
+SEARCHED = 4096  # numbers that a block looks through
 TALL = (32, 128)  # blocks that add up the rows of a tall matrix, at least and at most
 
 
@@ -162,3 +164,21 @@ def tall_retracted(A: Any, H: Any, step: float, gram: Any) -> Any:
     out = cupy.empty((rows, r))
     kernel(f"retracted<{r}>")((-(-rows // 128),), (128,), (A, H, float(step), gram, np.int64(rows), out))
     return out
+
+
+def places_beyond(numbers: Any, bound: float) -> Any:
+    """Where the magnitude of numbers on the device exceeds the bound, ascending."""
+    import cupy
+
+    many = numbers.size
+    blocks = max(-(-many // SEARCHED), 1)
+    run = kernel(f"beyond<{'double' if numbers.dtype == np.float64 else 'float'}>")
+    args = numbers, np.int64(many), float(bound), np.int32(SEARCHED)
+    counts = cupy.empty(blocks, np.int32)
+    run((blocks,), (256,), (*args, counts, NULL, NULL))
+    ends = np.cumsum(counts.get(), dtype=np.int64)
+    places = cupy.empty(int(ends[-1]), np.int64)
+    if places.size:
+        starts = cupy.asarray(np.concatenate(([0], ends[:-1])))
+        run((blocks,), (256,), (*args, NULL, starts, places))
+    return places

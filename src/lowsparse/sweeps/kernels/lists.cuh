@@ -1,4 +1,4 @@
-// Copies of lines, and of what is known of every entry by its line.
+// Copies of lines, what is known of every entry by its line, and which numbers are large.
 #pragma once
 #include "common.cuh"
 
@@ -24,4 +24,51 @@ template <class Int>
 __global__ void count_indices(const Int* index, int64 many, int* out) {
     for (int64 k = int64(blockIdx.x) * blockDim.x + threadIdx.x; k < many; k += int64(gridDim.x) * blockDim.x)
         atomicAdd(out + index[k], 1);
+}
+
+// For each block: the largest magnitude of its values, then for each block the sum of their squares, each cut off at ±clip.
+template <class T>
+__global__ void __launch_bounds__(256) magnitudes(const T* values, int64 many, double clip, double* out) {
+    __shared__ double room[8], most[8], sum[1];
+    const Group<256> group;
+    double largest = 0.0, squares[1] = {0.0};
+    for (int64 k = int64(blockIdx.x) * 256 + threadIdx.x; k < many; k += int64(gridDim.x) * 256) {
+        const double size = fabs(double(values[k])), cut = fmin(size, clip);
+        largest = fmax(largest, size);
+        squares[0] = fma(cut, cut, squares[0]);
+    }
+    for (int half = 16; half > 0; half /= 2) largest = fmax(largest, __shfl_xor_sync(0xffffffffu, largest, half));
+    if (threadIdx.x % 32 == 0) most[threadIdx.x / 32] = largest;
+    totals(group, squares, room, sum);
+    if (threadIdx.x == 0) {
+        for (int warp = 1; warp < 8; ++warp) largest = fmax(largest, most[warp]);
+        out[blockIdx.x] = largest;
+        out[gridDim.x + blockIdx.x] = sum[0];
+    }
+}
+
+// Where the magnitude exceeds the bound. A block takes `length` numbers, a multiple of 256. If `places` are given, they are
+// written from starts[block] on, ascending; else the block's number of them is.
+template <class T>
+__global__ void __launch_bounds__(256) beyond(const T* numbers, int64 many, double bound, int length, int* counts,
+                                              const int64* starts, int64* places) {
+    __shared__ int by_warp[8];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int64 first = int64(blockIdx.x) * length;
+    int64 written = places ? starts[blockIdx.x] : 0;
+    for (int64 k = first + threadIdx.x; k - threadIdx.x < first + length; k += 256) {
+        const bool large = k < many && fabs(double(numbers[k])) > bound;
+        const unsigned which = __ballot_sync(0xffffffffu, large);
+        if (lane == 0) by_warp[warp] = __popc(which);
+        __syncthreads();
+        int before = 0, all = 0;
+        for (int w = 0; w < 8; ++w) {
+            before += w < warp ? by_warp[w] : 0;
+            all += by_warp[w];
+        }
+        if (places && large) places[written + before + __popc(which & ((1u << lane) - 1u))] = k;
+        written += all;
+        __syncthreads();
+    }
+    if (!places && threadIdx.x == 0) counts[blockIdx.x] = int(written);
 }
