@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from . import by_column
-from .compressed import check_compressed, check_shape, for_scipy, neighbours, to_float, turn
+from .compressed import Parts, check_compressed, check_shape, for_scipy, neighbours, to_float, turn
 from .containers import matrix_of
 from .facts import Facts
 
