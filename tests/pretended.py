@@ -216,7 +216,23 @@ def _tall_times(A, H, step, B, rows, out):
     out[...] = (A if isinstance(H, np.intp) else A + step * H) @ small
 
 
+def _magnitudes(values, many, clip, out):
+    sizes = np.abs(values.astype(np.float64))
+    out[...] = 0
+    out[:, 0] = sizes.max(), (np.minimum(sizes, clip) ** 2).sum()
+
+
+def _beyond(numbers, many, bound, length, counts, starts, places):
+    found = np.flatnonzero(np.abs(numbers) > bound)
+    if isinstance(places, np.intp):
+        counts[...] = np.bincount(found // length, minlength=counts.size)
+    else:
+        places[...] = found
+
+
 KERNELS = {
+    "beyond": _beyond,
+    "magnitudes": _magnitudes,
     "count_indices": _count,
     "owners": _owners,
     "take_lines": _take,
