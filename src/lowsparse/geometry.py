@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dgesv, dpotrf, dtrtri
 
-from .arrays import beside, host, moved, on_device, times
 from .arrays import gram as gram_of
+from .arrays import host, moved, on_device, times
 
 __all__ = ["basis", "leverages", "qf", "qr", "relative_change", "retract"]
 
@@ -26,17 +26,22 @@ def qf(A: Float) -> Float:
     True
     """
     # R is the Cholesky factor of AᵀA, and Q = A R⁻¹ is as orthonormal as cond(A)² allows: enough close to the
-    # manifold, where A has been almost orthonormal already; else Householder.
+    # manifold, where A has been almost orthonormal already; else Householder. On a GPU, where that takes long, what is
+    # not orthonormal enough may be so after another turn.
+    Q = A
     with np.errstate(over="ignore", invalid="ignore"):
-        R, inverse = _factored(gram_of(A))
-        if inverse.size and np.linalg.norm(R) * np.linalg.norm(inverse) <= 2 * len(R):  # r for orthonormal A
-            Q: Float = times(A, inverse)
-            return Q
-    Q, R = qr(A)
-    signs = np.where(np.diag(R) < 0, -1.0, 1.0)
-    if on_device(Q):
-        return Q if (signs > 0).all() else Q * beside(signs, Q)
-    return np.ascontiguousarray(Q * signs)
+        for _ in range(3 if on_device(A) else 1):
+            R, inverse = _factored(gram_of(Q))
+            if not inverse.size:
+                break
+            enough = np.linalg.norm(R) * np.linalg.norm(inverse) <= 2 * len(R)  # r for orthonormal A
+            if enough or on_device(A):
+                Q = times(Q, inverse)
+            if enough:
+                return Q
+    Q, R = np.linalg.qr(A)
+    Q = Q * np.where(np.diag(R) < 0, -1.0, 1.0)
+    return Q.copy() if on_device(Q) else np.ascontiguousarray(Q)
 
 
 def basis(A: Float) -> tuple[Float, Float]:
