@@ -4,6 +4,9 @@
 
 enum Rule { fit = 0, manpg = 1, amanpg = 2 };
 
+// Numbers of S that each of the threads asks for before the equations are solved: memory answers meanwhile.
+__host__ __device__ constexpr int asked_early(int threads) { return threads == 32 ? 3 : 8; }
+
 // S+ = soft(S - t d, γ t), as it is stored
 template <class T>
 __device__ __forceinline__ T shrunk(double at, double threshold) {
@@ -50,7 +53,10 @@ sweep(const int* lines, const int64* firsts, const int* bases, int many, int len
     const auto new_y = [&](int k) { return double(__ldg(x + k)) - double(s_out[k]); };
     const bool leads = group.rank < 32;
     const double prior = V_before && group.rank < R ? V_before[line * R + group.rank] : 0.0;
+    const bool there = !cut && whole;
     double v[R], f_in = 0.0;
+    constexpr int early = asked_early(threads);
+    T old[early];
 
     if (first_phase == 0) {  // [(1 - l2) U_jᵀU_j + l2 I] v = U_jᵀ (x - s)
         double found[N];
@@ -66,8 +72,13 @@ sweep(const int* lines, const int64* firsts, const int* bases, int many, int len
         });
         group.sync();
         totals(group, found, warp_sums, sums);
-        if constexpr (cut)
+        if constexpr (cut) {
             if (!joined<N>(group, piece, sums, partial, tickets)) return;
+        } else if (there && rule != fit) {
+#pragma unroll
+            for (int q = 0; q < early; ++q)
+                old[q] = group.rank + q * threads < piece.count ? __ldg(s + group.rank + q * threads) : T(0);
+        }
         if (leads) {
             System<R> system;
             system.factor(sums, 1.0 - l2, l2);
@@ -90,7 +101,6 @@ sweep(const int* lines, const int64* firsts, const int* bases, int many, int len
         for (int a = group.rank; a < R; a += threads) v_shared[a] = V[line * R + a];
         group.sync();
     }
-    const bool there = !cut && whole;
 
     if (first_phase <= 1 && last_phase >= 1) {
 #pragma unroll
@@ -98,11 +108,10 @@ sweep(const int* lines, const int64* firsts, const int* bases, int many, int len
         double found[again];  // the new right-hand side, the misfit, ‖S+‖₁, ‖S+ - S‖²
 #pragma unroll
         for (int k = 0; k < again; ++k) found[k] = 0.0;
-        over_entries<R, R <= 5 ? 8 : 4>(group, panel, capacity, U, rows, piece.count, there, old_y, [&](int k, const double(&u)[R], double& y) {
+        const auto shrink = [&](int k, const double(&u)[R], double& y, double before) {
             const double d = dot(u, v) - y;
             found[R] += d * d;
             if (rule == fit) return;
-            const double before = __ldg(s + k);
             const T stored = shrunk<T>(before - t_S * d, threshold);
             const double after = stored, change = after - before;
             s_out[k] = stored;
@@ -115,7 +124,26 @@ sweep(const int* lines, const int64* firsts, const int* bases, int many, int len
             const double y_new = y = y - change;
 #pragma unroll
             for (int a = 0; a < R; ++a) found[a] = fma(u[a], y_new, found[a]);
-        });
+        };
+        if (there && rule != fit) {
+            double* beside = panel + capacity * row_stride(R);
+            double u[R];
+#pragma unroll
+            for (int q = 0; q < early; ++q) {
+                const int k = group.rank + q * threads;
+                if (k >= piece.count) continue;
+                load_row<R>(panel + k * row_stride(R), u);
+                shrink(k, u, beside[k], old[q]);
+            }
+            for (int k = group.rank + early * threads; k < piece.count; k += threads) {
+                load_row<R>(panel + k * row_stride(R), u);
+                shrink(k, u, beside[k], __ldg(s + k));
+            }
+            __syncwarp();
+        } else {
+            const auto ask = [&](int k, const double(&u)[R], double& y) { shrink(k, u, y, rule == fit ? 0.0 : __ldg(s + k)); };
+            over_entries<R, R <= 5 ? 8 : 4>(group, panel, capacity, U, rows, piece.count, there, old_y, ask);
+        }
         group.sync();
         totals(group, found, warp_sums, sums);
         if constexpr (cut) {
