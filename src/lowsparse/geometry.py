@@ -137,5 +137,5 @@ def relative_change(U: Float, V: Float, U_new: Float, V_new: Float) -> float:
         return math.inf
     turned = times(V_new, T.T)
     A, B = U_new - times(U, T), turned - V
-    square = np.vdot(gram_of(A), gram_of(V_new)) + np.vdot(gram, gram_of(B)) + 2 * ridge * float(np.vdot(B, turned))
+    square = np.vdot(gram_of(A), gram_of(V_new)) + np.vdot(gram, gram_of(B)) + 2 * ridge * float((B * turned).sum())
     return math.sqrt(max(float(square), 0.0) / size)
