@@ -466,6 +466,7 @@ def test_the_background_of_a_video_is_found_there(gpu, rank):
 @pytest.mark.gpu
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_video_is_separated_there(gpu, tmp_path, stream):
+    pytest.importorskip("av", reason="needs the extra `video`")
     np.save(tmp_path / "clip.npy", ls.datasets.moving_blocks(120, 48, 64, random_state=3).frames)
     there, here = (
         separate_video(tmp_path / "clip.npy", tmp_path / backend, backend=backend, stream=stream)
