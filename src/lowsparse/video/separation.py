@@ -123,8 +123,8 @@ def separate_video(
     if wrong:
         raise ValueError(f"there is no film {wrong[0]!r}: choose from {', '.join(FILMS)}")
     check_separation(threshold, clean)
-    open_av()  # before any work: without it nothing can be written
-    check_can_run(backend)  # nor solved, once all frames have been read
+    check_can_run(backend)  # before any work: without it nothing can be solved,
+    open_av()  # nor written without this
     scores = Scores(Truth() if truth is None else read_truth(truth, region=region, shrink=shrink), clean)
     video = Frames(
         source, colour=colour, region=region, start=start, stop=stop, every=every, shrink=shrink, replay=not stream
