@@ -25,7 +25,7 @@ from lowsparse.device import DeviceMatrix
 from lowsparse.geometry import qf
 from lowsparse.lowrank import LowRank
 from lowsparse.solvers import AManPGC
-from lowsparse.sweeps import Before, Robust, Rule, open_sweep
+from lowsparse.sweeps import Before, Proximal, Robust, Rule, open_sweep
 from lowsparse.sweeps.launch import need_cupy
 
 LARGE = (100_000, 100_000, 5, 0.1, 0.1)
@@ -132,7 +132,7 @@ def kernels(case: int, per_second: float, say: Callable[[str], None]) -> None:
     e = sweep.residual(U, V)
     passes: dict[str, tuple[Callable[[], Any], int]] = {  # and the bytes of an entry
         "AManPG sweep": (
-            lambda: sweep.sweep(start, S, out, rule=Rule.AMANPG, before=before, gamma=0.1, lambda2=1e-10),
+            lambda: sweep.sweep(start, S, out, Proximal(Rule.AMANPG, gamma=0.1, lambda2=1e-10), before),
             8 + 4 + 8 + 8 + 8 + 4,  # x, index, S, S+; x and index again by row
         ),
         "regression, 5 turns": (lambda: sweep.regress(U, None, TURNS), 12),

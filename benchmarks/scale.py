@@ -41,7 +41,7 @@ from lowsparse.blocks.store import Side, Writer
 from lowsparse.cli.text import table
 from lowsparse.solve import one_blas_thread
 from lowsparse.start import left_singular_vectors
-from lowsparse.sweeps import Robust, Rule, Sweep, hold, open_sweep
+from lowsparse.sweeps import Proximal, Robust, Rule, Sweep, hold, open_sweep
 
 from . import memory
 
@@ -87,7 +87,7 @@ def passes(M: Any, sweep: Sweep, method: str, rank: int = RANK) -> Callable[[], 
     kept = [S, spare]
 
     def step() -> None:
-        sweep.sweep(U, *kept, rule=Rule.AMANPG, gamma=THRESHOLD)
+        sweep.sweep(U, kept[0], kept[1], Proximal(Rule.AMANPG, gamma=THRESHOLD))
         kept.reverse()
 
     return step

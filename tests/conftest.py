@@ -136,7 +136,7 @@ def native():
 
 def smooth_value(sweep, U, S, lambda2=0.0):
     """f(U, S), by a sweep of its own."""
-    return sweep.sweep(U, S, None, rule=ls.sweeps.Rule.FIT, lambda2=lambda2).smooth_in
+    return sweep.sweep(U, S, None, ls.sweeps.Proximal(ls.sweeps.Rule.FIT, lambda2=lambda2)).smooth_in
 
 
 def opened(M, backend="numpy"):

@@ -268,15 +268,15 @@ def test_factors_that_need_much_of_the_memory_get_smaller_pieces(noisy, stored, 
 def test_v_stays_on_the_workers_from_sweep_to_sweep(noisy, stored, client, native):
     from lowsparse.blocks.cluster import ClusterMatrix
     from lowsparse.blocks.coefficients import Coefficients
-    from lowsparse.sweeps import Before, Rule, hold, open_sweep
+    from lowsparse.sweeps import Before, Proximal, Rule, hold, open_sweep
 
     U, turn = np.linalg.qr(np.random.default_rng(1).standard_normal((300, 2)))
     V, dV, kept = [], [], []
     for M in (noisy.M, ClusterMatrix(stored, client)):
         sweep = open_sweep(M, native if M is noisy.M else "auto")
         S, S_out = hold(np.zeros_like(M.values)), hold(np.zeros_like(M.values))
-        first = sweep.sweep(U, S, S_out, rule=Rule.AMANPG, gamma=0.1)
-        after = sweep.sweep(U, S_out, S, rule=Rule.AMANPG, gamma=0.1, before=Before(first.V, turn))
+        first = sweep.sweep(U, S, S_out, Proximal(Rule.AMANPG, gamma=0.1))
+        after = sweep.sweep(U, S_out, S, Proximal(Rule.AMANPG, gamma=0.1), Before(first.V, turn))
         V.append(np.asarray(after.V))
         dV.append(after.dV)
         kept = first.V, after.V

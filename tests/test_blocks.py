@@ -18,7 +18,7 @@ from lowsparse.blocks.cluster import ClusterMatrix
 from lowsparse.blocks.scratch import Scratch
 from lowsparse.blocks.sizes import bytes_of
 from lowsparse.blocks.store import Side
-from lowsparse.sweeps import Rule, native, open_sweep
+from lowsparse.sweeps import Proximal, Rule, native, open_sweep
 
 # ---------------------------------------------------------------------- entries in pieces
 
@@ -135,13 +135,13 @@ def test_a_sweep_of_a_squeezed_s_is_the_sweep_of_s(dtype, shape, gamma):
     words = -(-M.nnz // 64)
     squeezed, out = (native.Squeezed(np.empty(words, np.uint64), np.empty(M.nnz // 2 + 1, dtype)) for _ in range(2))
     squeezed = squeezed._replace(found=squeezed.found[: native.squeeze(S, *squeezed)])
-    how = {"rule": Rule.AMANPG, "gamma": gamma}
+    how = Proximal(Rule.AMANPG, gamma=gamma)
     expected = np.empty_like(S)
     for threads in ("1", "3"):
         sweep = open_sweep(M, "native")
         sweep.threads = int(threads)
-        dense = sweep.sweep(U, S, expected, **how)
-        swept, many = sweep.sweep_squeezed(U, squeezed, out, **how)
+        dense = sweep.sweep(U, S, expected, how)
+        swept, many = sweep.sweep_squeezed(U, squeezed, out, how)
         for name in ("V", "G", "VVt", "l1", "dS"):
             np.testing.assert_allclose(getattr(swept, name), getattr(dense, name), rtol=1e-12, atol=1e-12)
         if np.count_nonzero(expected) > M.nnz // 2:

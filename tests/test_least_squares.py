@@ -29,7 +29,7 @@ from lowsparse.solvers.least_squares import fit, rounding
 from lowsparse.solvers.optspace import OptSpace, best_core, trimmed
 from lowsparse.solvers.rtrmc import RTRMC, hessian, truncated_cg
 from lowsparse.solvers.set import SET, geodesic
-from lowsparse.sweeps import Rule, open_sweep
+from lowsparse.sweeps import Proximal, Rule, open_sweep
 
 
 def matrix(*shape, seed, **kind):
@@ -57,7 +57,7 @@ def test_f_and_its_gradient_are_the_papers(backend, lambda2):
     assert_close(at.grad, dense_gradient(U, V, Y, C, lambda2), 1e-11)
     # and those of the waist, where nothing is an outlier
     S = np.zeros_like(M.values)
-    swept = open_sweep(M, backend).sweep(U, S, S.copy(), rule=Rule.MANPG, gamma=np.inf, lambda2=lambda2)
+    swept = open_sweep(M, backend).sweep(U, S, S.copy(), Proximal(Rule.MANPG, gamma=np.inf, lambda2=lambda2))
     assert_close(at.grad, swept.G, 1e-11)
     assert at.value == pytest.approx(swept.smooth_in, rel=1e-12)
 

@@ -26,7 +26,7 @@ from conftest import (
 from lowsparse import Status
 from lowsparse.geometry import qf, retract
 from lowsparse.solvers import AManPG, AManPGC, ManPG, ManPGC, from_name
-from lowsparse.sweeps import Rule
+from lowsparse.sweeps import Proximal, Rule
 
 LAMBDAS = [1e-8, 1e-2, 0.3]
 
@@ -58,7 +58,7 @@ def point():
 
 
 def gradient(M, U, S, lam, gamma=0.3):
-    return opened(M).sweep(U, S, np.empty_like(S), rule=Rule.MANPG, gamma=gamma, lambda2=lam**2).G
+    return opened(M).sweep(U, S, np.empty_like(S), Proximal(Rule.MANPG, gamma=gamma, lambda2=lam**2)).G
 
 
 # ---------------------------------------------------------------------- gradients
@@ -79,7 +79,7 @@ def test_the_riemannian_gradient_is_the_slope_of_f_along_the_retraction(point, l
 def test_the_gradient_in_s_is_the_residual_although_v_moves_too(point, lam):
     # envelope theorem: ∇_S f = P_Ω(U V(U, S) - M + S)
     M, U, S = point
-    V = opened(M).sweep(U, S, None, rule=Rule.FIT, lambda2=lam**2).V
+    V = opened(M).sweep(U, S, None, Proximal(Rule.FIT, lambda2=lam**2)).V
     residual = on_entries(M, U @ V) - M.values + S
     H, t = np.random.default_rng(51).standard_normal(S.size), 1e-4
     up, down = (smooth_value(opened(M), U, S + s * H, lam**2) for s in (t, -t))
@@ -146,7 +146,7 @@ def test_lemmas_1_and_2_hold_on_real_iterations():
 
         for _ in range(15):
             S_new = np.empty_like(S)
-            swept = sweep.sweep(U, S, S_new, rule=Rule.AMANPG, gamma=gamma, lambda2=lambda2)
+            swept = sweep.sweep(U, S, S_new, Proximal(Rule.AMANPG, gamma=gamma, lambda2=lambda2))
             slack = 1e-12 * F(U, S)
             # Lemma 1 with L_S = 1
             assert F(U, S_new) - F(U, S) <= -0.5 * np.linalg.norm(S_new - S) ** 2 + slack
@@ -246,7 +246,7 @@ def test_at_the_truth_the_step_vanishes_linearly_in_gamma():
     gammas = np.array([1e-1, 1e-2, 1e-3, 1e-4, 1e-5])
     steps = []
     for gamma in gammas:
-        swept = sweep.sweep(U, soft(S_true, gamma), np.empty_like(S_true), rule=Rule.AMANPG, gamma=gamma)
+        swept = sweep.sweep(U, soft(S_true, gamma), np.empty_like(S_true), Proximal(Rule.AMANPG, gamma=gamma))
         steps.append(np.linalg.norm(swept.G) / (problem.M.density * np.linalg.norm(swept.V, 2) ** 2))
     rates = np.array(steps) / gammas
     assert rates[-1] == pytest.approx(rates[-2], rel=0.01)

@@ -533,14 +533,14 @@ def test_an_interrupt_in_any_sweep_leaves_a_checkpoint_to_the_same_bits(tmp_path
         "ls.solve(M, 20, tol=0, max_iter=10**6)",
         "[sweep.gram_product(U[:, :20]) for _ in range(10**6)]",
         # half a minute in one call
-        "sweep.sweep(U, S, np.empty_like(S), rule=Rule.AMANPG, gamma=1.0)",
+        "sweep.sweep(U, S, np.empty_like(S), Proximal(Rule.AMANPG, gamma=1.0))",
     ],
 )
 def test_ctrl_c_is_answered(work):
     code = f"""
 import signal, numpy as np, lowsparse as ls
 from conftest import orthonormal, robust_problem
-from lowsparse.sweeps import Rule, open_sweep
+from lowsparse.sweeps import Proximal, Rule, open_sweep
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs inherit that it is ignored
 M = robust_problem(2000, 2000, rank=20, density=0.3).M
 U, S, sweep = orthonormal(2000, 500), np.zeros(M.nnz), open_sweep(M)

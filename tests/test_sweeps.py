@@ -17,7 +17,7 @@ from conftest import (
 )
 from lowsparse import LowRank, ObservedMatrix
 from lowsparse.losses import Kind, Loss
-from lowsparse.sweeps import BACKENDS, Before, Magnitudes, Multiplier, Robust, Rule, available, open_sweep
+from lowsparse.sweeps import BACKENDS, Before, Magnitudes, Multiplier, Proximal, Robust, Rule, available, open_sweep
 from lowsparse.sweeps.native import num_threads
 
 RANKS = [*range(1, 17), 20, 33, 50]
@@ -40,9 +40,9 @@ def outliers_of(M, seed=2):
     return np.where(rng.random(M.nnz) < 0.3, rng.standard_normal(M.nnz), 0.0).astype(M.dtype)
 
 
-def swept(sweep, U, S, rule, **parameters):
+def swept(sweep, U, S, rule, before=None, **numbers):
     out = np.full_like(S, np.nan)
-    return sweep.sweep(U, S, out if rule != Rule.FIT else None, rule=rule, **parameters), out
+    return sweep.sweep(U, S, out if rule != Rule.FIT else None, Proximal(rule, **numbers), before), out
 
 
 def assert_same_sweep(M, backend, U, rule, t_S, lambda2, gamma=0.7):
@@ -440,7 +440,7 @@ def test_the_core_refuses_arrays_that_do_not_fit(native, tiny, change):
     arguments = {"U": U, "S": S, "S_out": np.empty_like(S)}
     arguments |= {name: make(U if name == "U" else S) for name, make in change.items()}
     with pytest.raises((ValueError, TypeError, RuntimeError)):
-        opened(M, native).sweep(**arguments, rule=Rule.AMANPG, gamma=0.3)
+        opened(M, native).sweep(**arguments, how=Proximal(Rule.AMANPG, gamma=0.3))
 
 
 def with_flag(array, **flags):

@@ -25,7 +25,7 @@ from ..blocks.placing import WORTH
 from ..datasets import synthetic
 from ..geometry import qf
 from ..observed import ObservedMatrix
-from ..sweeps import Rule, native
+from ..sweeps import Proximal, Rule, native
 from ..wording import counted, duration
 from .extras import extras, installed
 from .failure import one_line
@@ -333,7 +333,7 @@ def _judged(name: str, products: float, gain: float, count: int, text: str) -> t
 
 def _sweep(opened: sweeps.Sweep, M: ObservedMatrix, U: sweeps.Float) -> Callable[[], sweeps.Swept]:
     S, S_out = np.zeros_like(M.values), np.empty_like(M.values)
-    return lambda: opened.sweep(U, S, S_out, rule=Rule.AMANPG, gamma=0.1)
+    return lambda: opened.sweep(U, S, S_out, Proximal(Rule.AMANPG, gamma=0.1))
 
 
 def _race(runs: dict[str, Callable[[], Any]]) -> dict[str, float]:

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from ..geometry import basis
 from ..losses import Kind, Loss
 from ..scale import CONSISTENT, OUTLIER
-from ..sweeps import Float, Robust, Rule, Sweep, open_sweep
+from ..sweeps import Float, Proximal, Robust, Rule, Sweep, open_sweep
 from .base import Problem, nothing, require, require_count, require_positive
 from .factors import EXPLAINED, FactorSolver, FactorState
 from .irls import GIVEN_UP, SAME, SMALLEST, first_factors, given_up, in_doubt
@@ -161,8 +161,8 @@ class Lp(FactorSolver):
         S_rows = S[state.order]
         U, V = state.U, state.V
         for _ in range(self.sweeps):
-            Q, _ = basis(problem.sweep.sweep(U, S, None, rule=Rule.FIT).V.T)
-            U, R = basis(state.rows.sweep(Q, S_rows, None, rule=Rule.FIT).V.T)
+            Q, _ = basis(problem.sweep.sweep(U, S, None, Proximal(Rule.FIT)).V.T)
+            U, R = basis(state.rows.sweep(Q, S_rows, None, Proximal(Rule.FIT)).V.T)
             V = Q @ R.T
         e = problem.sweep.residual(U, V)
         a = e + y

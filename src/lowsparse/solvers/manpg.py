@@ -24,7 +24,7 @@ from ..arrays import times
 from ..geometry import retract
 from ..lowrank import LowRank
 from ..result import Stationarity
-from ..sweeps import Before, Float, Rule, Swept, hold
+from ..sweeps import Before, Float, Proximal, Rule, Swept, hold
 from .base import Outcome, Problem, Solver, State, nothing, require, require_positive
 
 __all__ = ["AManPG", "ManPG", "ProximalGradient", "ProximalState"]
@@ -118,9 +118,8 @@ class ProximalGradient(Solver):
     def sweep(self, problem: Problem, state: ProximalState, U: Float, rule: Rule, inverse: Float) -> Swept:
         """One pass over the data at (U, S); with V compared to the last, as seen from U."""
         before = Before(state.V_last, inverse.T) if inverse.size else None
-        return problem.sweep.sweep(
-            U, state.S, state.spare, rule=rule, before=before, gamma=state.gamma, t_S=self.t_S, lambda2=self.lam**2
-        )
+        how = Proximal(rule, gamma=state.gamma, t_S=self.t_S, lambda2=self.lam**2)
+        return problem.sweep.sweep(U, state.S, state.spare, how, before)
 
     def accepted(self, problem: Problem, state: ProximalState, rule: Rule) -> Accepted:
         """Sweep at state.U, or at a point closer to where it came from if the objective rose on the way.

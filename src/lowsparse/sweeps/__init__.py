@@ -28,6 +28,7 @@ __all__ = [
     "Gradient",
     "Magnitudes",
     "Multiplier",
+    "Proximal",
     "Regressed",
     "Robust",
     "Rule",
@@ -56,6 +57,16 @@ class Rule(IntEnum):
     AMANPG = 2  # v; S; v again for the new S, and the gradient (Algorithm 2)
 
 
+@dataclass(frozen=True)
+class Proximal:
+    """How to sweep a column: by which rule, S by a step against the gradient of f, shrunk by the threshold."""
+
+    rule: Rule
+    gamma: float = 0.0  # the threshold, of a whole step
+    t_S: float = 1.0  # the step
+    lambda2: float = 0.0  # λ², the weight of what is not observed in f
+
+
 class Before(NamedTuple):
     """What V is to be compared with: turn V, of an earlier sweep."""
 
@@ -67,7 +78,7 @@ class Before(NamedTuple):
 class Swept:
     """What one sweep gives back: the coefficients, the gradient, and a few sums.
 
-    With e = P_Ω(UV) − x and λ² = ``lambda2``, the smooth part is
+    With e = P_Ω(UV) − x and λ² = ``Proximal.lambda2``, the smooth part is
     f(U, S) = ½‖e + S‖² + λ²/2 (‖V‖² − ‖P_Ω(UV)‖²) at V = V(U, S), for orthonormal U.
     """
 
@@ -192,18 +203,9 @@ class Sweep(Protocol):
     name: str
 
     def sweep(
-        self,
-        U: Float,
-        S: NDArray[Any],
-        S_out: NDArray[Any] | None,
-        *,
-        rule: Rule,
-        before: Before | None = None,
-        gamma: float = 0.0,
-        t_S: float = 1.0,
-        lambda2: float = 0.0,
+        self, U: Float, S: NDArray[Any], S_out: NDArray[Any] | None, how: Proximal, before: Before | None = None
     ) -> Swept:
-        """Solve each column for v, shrink S into ``S_out``, and sum up the gradient, as ``rule`` says."""
+        """Solve each column for v, shrink S into ``S_out``, and sum up the gradient, as ``how`` says."""
         ...
 
     def regress(self, U: Float, V: Float | None, how: Robust) -> Regressed:

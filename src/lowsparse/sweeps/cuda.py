@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ..arrays import host, on_device
 from ..device import DeviceMatrix, Places
 from ..losses import Loss
-from . import Ascent, Before, Float, Gradient, Magnitudes, Multiplier, Regressed, Robust, Rule, Swept
+from . import Ascent, Before, Float, Gradient, Magnitudes, Multiplier, Proximal, Regressed, Robust, Rule, Swept
 from .launch import NULL, SMALL, block_of, by_value, kernel, need_cupy, reason_unavailable, tall_gram, tall_retracted
 
 __all__ = ["ColumnSweep", "reason_unavailable"]
@@ -191,18 +191,10 @@ class ColumnSweep:
     # ------------------------------------------------------------------ the proximal sweep
 
     def sweep(
-        self,
-        U: Float,
-        S: NDArray[Any],
-        S_out: NDArray[Any] | None,
-        *,
-        rule: Rule,
-        before: Before | None = None,
-        gamma: float = 0.0,
-        t_S: float = 1.0,
-        lambda2: float = 0.0,
+        self, U: Float, S: NDArray[Any], S_out: NDArray[Any] | None, how: Proximal, before: Before | None = None
     ) -> Swept:
         """Solve, shrink, solve again; then the gradient row by row."""
+        rule, gamma, t_S, lambda2 = how.rule, how.gamma, how.t_S, how.lambda2
         if S_out is None and rule != Rule.FIT:
             raise ValueError("S_out is needed by every rule but FIT")
         r = U.shape[1]

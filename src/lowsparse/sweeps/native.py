@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..losses import Loss
 from ..observed import ObservedMatrix
-from . import Ascent, Before, Float, Gradient, Magnitudes, Multiplier, Regressed, Robust, Rule, Swept
+from . import Ascent, Before, Float, Gradient, Magnitudes, Multiplier, Proximal, Regressed, Robust, Swept
 
 THREADS = ("LOWSPARSE_NUM_THREADS", "OMP_NUM_THREADS")  # what says how many, in the order in which they count
 
@@ -71,6 +71,17 @@ def expand(bits: NDArray[np.uint64], found: NDArray[Any], numbers: NDArray[Any])
     _core.expand(bits, found, numbers, num_threads())
 
 
+def _told(how: Proximal, before: Before | None) -> tuple[Float | None, Float | None, float, float, float, int]:
+    """What the core is told of a sweep: V of an earlier one and its turn, the numbers and the rule."""
+    V_before, turn = (None, None) if before is None else (_whole(before.V.T), _whole(before.turn.T))
+    return V_before, turn, how.gamma, how.t_S, how.lambda2, int(how.rule)
+
+
+def _swept(V: Float, G: Float, GtG: Float, VVt: Float, sums: tuple[float, ...]) -> Swept:
+    smooth_in, smooth_out, l1, dS2, dV2 = sums
+    return Swept(V.T, G, GtG, VVt, smooth_in, smooth_out, l1, math.sqrt(dS2), math.sqrt(dV2))
+
+
 class ColumnSweep:
     """One pass over the columns of M, compiled (see `lowsparse.sweeps.Sweep`)."""
 
@@ -81,44 +92,19 @@ class ColumnSweep:
         self.core = _core.ColumnSweep(M.shape[0], M.indptr, M.rows, M.values, instruction_set())
 
     def sweep(
-        self,
-        U: Float,
-        S: NDArray[Any],
-        S_out: NDArray[Any] | None,
-        *,
-        rule: Rule,
-        before: Before | None = None,
-        gamma: float = 0.0,
-        t_S: float = 1.0,
-        lambda2: float = 0.0,
+        self, U: Float, S: NDArray[Any], S_out: NDArray[Any] | None, how: Proximal, before: Before | None = None
     ) -> Swept:
         """Solve, shrink, solve again and sum up the gradient, in one pass over the memory."""
-        V_before, turn = (None, None) if before is None else (_whole(before.V.T), _whole(before.turn.T))
-        V, G, GtG, VVt, sums = self.core.sweep(
-            _whole(U), S, S_out, V_before, turn, gamma, t_S, lambda2, int(rule), self.threads
-        )
-        smooth_in, smooth_out, l1, dS2, dV2 = sums
-        return Swept(V.T, G, GtG, VVt, smooth_in, smooth_out, l1, math.sqrt(dS2), math.sqrt(dV2))
+        return _swept(*self.core.sweep(_whole(U), S, S_out, *_told(how, before), self.threads))
 
     def sweep_squeezed(
-        self,
-        U: Float,
-        S: Squeezed,
-        S_out: Squeezed,
-        *,
-        rule: Rule,
-        before: Before | None = None,
-        gamma: float = 0.0,
-        t_S: float = 1.0,
-        lambda2: float = 0.0,
+        self, U: Float, S: Squeezed, S_out: Squeezed, how: Proximal, before: Before | None = None
     ) -> tuple[Swept, int]:
         """The same for an S most of which is zero; and how many numbers of S_out are not, or -1: too many for it."""
-        V_before, turn = (None, None) if before is None else (_whole(before.V.T), _whole(before.turn.T))
         V, G, GtG, VVt, sums, many = self.core.sweep_squeezed(
-            _whole(U), *S, *S_out, V_before, turn, gamma, t_S, lambda2, int(rule), self.threads
+            _whole(U), S.bits, S.found, S_out.bits, S_out.found, *_told(how, before), self.threads
         )
-        smooth_in, smooth_out, l1, dS2, dV2 = sums
-        return Swept(V.T, G, GtG, VVt, smooth_in, smooth_out, l1, math.sqrt(dS2), math.sqrt(dV2)), many
+        return _swept(V, G, GtG, VVt, sums), many
 
     def regress(self, U: Float, V: Float | None, how: Robust) -> Regressed:
         """Regress each column on U robustly; all the turns of a column while it is in cache."""

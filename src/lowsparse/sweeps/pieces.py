@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..blocks.coefficients import Coefficients
 from ..blocks.entries import Columns, Entries, Fit, Formula, Held, Piece
 from ..losses import Loss
-from . import Ascent, Before, Float, Gradient, Magnitudes, Multiplier, Regressed, Robust, Rule, Swept
+from . import Ascent, Before, Float, Gradient, Magnitudes, Multiplier, Proximal, Regressed, Robust, Rule, Swept
 
 __all__ = ["PiecewiseSweep"]
 
@@ -41,12 +41,12 @@ class SweepPiece:
 
     U: Float
     turn: Float | None
-    options: dict[str, Any]
+    how: Proximal
 
     def __call__(
         self, piece: Piece, S: NDArray[Any], S_out: NDArray[Any] | None, V_before: Float | None
     ) -> tuple[Any, ...]:
-        return _parts(piece.sweep.sweep(self.U, S, S_out, before=_before(V_before, self.turn), **self.options))
+        return _parts(piece.sweep.sweep(self.U, S, S_out, self.how, _before(V_before, self.turn)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ class SweepSqueezed:
 
     U: Float
     turn: Float | None
-    options: dict[str, Any]
+    how: Proximal
     S: str
     S_out: str
 
@@ -65,11 +65,11 @@ class SweepSqueezed:
         squeezed = S.read_squeezed(k) if hasattr(piece.sweep, "sweep_squeezed") else None
         if squeezed is not None:
             out = S_out.squeezed_room(k)
-            swept, many = piece.sweep.sweep_squeezed(self.U, squeezed, out, before=before, **self.options)
+            swept, many = piece.sweep.sweep_squeezed(self.U, squeezed, out, self.how, before)
             if many >= 0:
                 S_out.write_squeezed(k, many)
                 return _parts(swept)
-        swept = piece.sweep.sweep(self.U, S.read(k), S_out.room(k), before=before, **self.options)
+        swept = piece.sweep.sweep(self.U, S.read(k), S_out.room(k), self.how, before)
         S_out.write(k, S_out.room(k))
         return _parts(swept)
 
@@ -114,35 +114,23 @@ class PiecewiseSweep:
         merged = self.M.merged(how, Asked(method, first, last), *formulas)
         return merged if len(how) > 1 else merged[0]
 
-    def sweep(
-        self,
-        U: Float,
-        S: Entries,
-        S_out: Entries | None,
-        *,
-        rule: Rule,
-        before: Before | None = None,
-        gamma: float = 0.0,
-        t_S: float = 1.0,
-        lambda2: float = 0.0,
-    ) -> Swept:
+    def sweep(self, U: Float, S: Entries, S_out: Entries | None, how: Proximal, before: Before | None = None) -> Swept:
         """The columns of each piece; f, its gradient and the other sums are those of all."""
-        options = {"rule": rule, "gamma": gamma, "t_S": t_S, "lambda2": lambda2}
         turn = None if before is None else before.turn
         V_before = Columns(None) if before is None else _formula(before.V)
         if (
             S_out is not None
-            and rule != Rule.FIT
+            and how.rule != Rule.FIT
             and self.name == "outofcore"
             and isinstance(S.formula, Held)
             and isinstance(S_out.formula, Held)
         ):
             names = S.formula.name, S_out.formula.name
-            merged = self.M.merged("^+++", SweepSqueezed(U, turn, options, *names), V_before)
+            merged = self.M.merged("^+++", SweepSqueezed(U, turn, how, *names), V_before)
         else:
             out = Columns(None) if S_out is None else S_out.formula
-            writes = () if S_out is None or rule == Rule.FIT else (out,)
-            task = SweepPiece(U, turn, options)
+            writes = () if S_out is None or how.rule == Rule.FIT else (out,)
+            task = SweepPiece(U, turn, how)
             merged = self.M.merged("^+++", task, S.formula, out, V_before, writes=writes)
         V, G, VVt, sums = merged
         smooth_in, smooth_out, l1, dS2, dV2 = sums.tolist()

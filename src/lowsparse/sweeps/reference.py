@@ -13,7 +13,7 @@ from scipy import sparse
 
 from ..losses import Loss
 from ..observed import ObservedMatrix
-from . import Ascent, Before, Float, Gradient, Magnitudes, Multiplier, Regressed, Robust, Rule, Swept, enough
+from . import Ascent, Before, Float, Gradient, Magnitudes, Multiplier, Proximal, Regressed, Robust, Rule, Swept, enough
 
 PIVOT_TOLERANCE = 1e-13  # a pivot below this share of its diagonal entry is rounding: that direction is dropped
 
@@ -84,21 +84,13 @@ class ColumnSweep:
         self.M = M
 
     def sweep(
-        self,
-        U: Float,
-        S: NDArray[Any],
-        S_out: NDArray[Any] | None,
-        *,
-        rule: Rule,
-        before: Before | None = None,
-        gamma: float = 0.0,
-        t_S: float = 1.0,
-        lambda2: float = 0.0,
+        self, U: Float, S: NDArray[Any], S_out: NDArray[Any] | None, how: Proximal, before: Before | None = None
     ) -> Swept:
         """Solve, shrink, solve again and sum up the gradient; the mathematics of Algorithms 1 and 2, block by block."""
+        rule, gamma, t_S, l2 = how.rule, how.gamma, how.t_S, how.lambda2
         if S_out is None and rule != Rule.FIT:
             raise ValueError("S_out is needed by every rule but FIT")
-        M, l2 = self.M, lambda2
+        M = self.M
         m, n = M.shape
         r = U.shape[1]
         V = np.zeros((n, r))
