@@ -404,7 +404,7 @@ def test_an_interrupted_reading_leaves_what_cannot_be_taken_for_whole(noisy, tmp
 def test_what_cannot_be_a_source_says_what_can(tmp_path):
     for source, line in [
         (3.0, "float is nothing a matrix on disk can be made of"),
-        ([], "there is no block"),
+        ([], "list is nothing a matrix on disk can be made of"),
         (tmp_path, "there is no .parquet file in the folder"),
         (tmp_path / "no", "there is no file or folder .*no: check the path"),
         (np.ones((2, 2, 2)), "ndarray is nothing"),

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from ..observed import ObservedMatrix
 from ..sweeps import Sweep, open_sweep
+from .build import Told, turn
 from .coefficients import room
 from .common import OneByOne, check_entries
 from .entries import Entries
@@ -26,7 +27,7 @@ from .reading import through
 from .rewriting import rewritten
 from .scratch import Scratch
 from .sizes import MEMORY, bytes_of
-from .sources import Told, make, turn
+from .sources import make
 from .store import Side
 from .temporary import TemporaryFolder
 

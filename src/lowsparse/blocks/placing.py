@@ -17,7 +17,7 @@ from ..sweeps import IN_PIECES as OF_PIECES
 from ..sweeps.launch import block_of, need_cupy
 from .matrix import StoredMatrix
 from .sizes import bytes_of
-from .sources import is_store
+from .sources import are_paths, is_store
 from .streamed import WORK, StreamedMatrix
 from .temporary import TemporaryFolder
 
@@ -167,7 +167,7 @@ def _usual(M: Any) -> str:
     """The backend for what is not in memory; "auto" for what is."""
     if hasattr(M, "__dask_graph__"):
         return "outofcore" if _current_client() is None else "dask"
-    return "outofcore" if isinstance(M, str | os.PathLike) or is_chunked(M) or _are_paths(M) else "auto"
+    return "outofcore" if isinstance(M, str | os.PathLike) or is_chunked(M) or are_paths(M) else "auto"
 
 
 def is_chunked(M: Any) -> bool:
@@ -179,13 +179,9 @@ def is_chunked(M: Any) -> bool:
     return hasattr(M, "chunks") and type(M).__module__.partition(".")[0] in ("dask", "zarr")
 
 
-def _are_paths(M: Any) -> bool:
-    return isinstance(M, list) and bool(M) and all(isinstance(one, str | os.PathLike) for one in M)
-
-
 def _source(M: Any) -> Any:
     """What is not in memory is read as it is written to disk; what is in memory is checked there."""
-    from_disk = isinstance(M, str | os.PathLike) or is_chunked(M) or _are_paths(M)
+    from_disk = isinstance(M, str | os.PathLike) or is_chunked(M) or are_paths(M)
     return M if from_disk else ObservedMatrix.from_any(M)
 
 

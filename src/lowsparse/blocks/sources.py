@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,12 @@ from scipy import sparse
 
 from ..export import zarr_library
 from ..observed import ObservedMatrix
-from .build import Told, append_columns, turn
+from .build import Told, append_columns
 from .records import has_labels, parquet_files, records
 from .slabs import dense, frames
 from .store import CorruptStoreError, Side, Writer, remove_side
 
-__all__ = ["Told", "is_store", "make", "turn"]
+__all__ = ["are_paths", "is_store", "make"]
 
 VIDEO = {".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm", ".wmv"}
 
@@ -46,7 +46,7 @@ def make(
     with _made(folder):
         if isinstance(source, str | os.PathLike):
             _file(Path(source), names, folder, memory, says)
-        elif _are_paths(source):
+        elif are_paths(source):
             _blocks([Path(one) for one in source], folder, says)
         elif hasattr(source, "skipped") and hasattr(source, "rate"):
             _video(source, folder, memory, says)
@@ -58,8 +58,15 @@ def make(
             _in_memory(source, folder)
 
 
-def _are_paths(source: Any) -> bool:
-    return isinstance(source, Sequence) and all(isinstance(one, str | os.PathLike) for one in source)
+def are_paths(source: Any) -> bool:
+    """Whether it is a list of paths.
+
+    >>> are_paths(["a.npz", Path("b.npz")]), are_paths([[1.0, 2.0]]), are_paths([])
+    (True, False, False)
+    """
+    return (
+        isinstance(source, list | tuple) and bool(source) and all(isinstance(one, str | os.PathLike) for one in source)
+    )
 
 
 def _is_array(source: Any) -> bool:
@@ -221,8 +228,6 @@ def _video(film: Any, folder: Path, memory: int, told: Told) -> None:
 
 def _blocks(paths: list[Path], folder: Path, told: Told) -> None:
     """Sparse matrices side by side, as `scipy.sparse.save_npz` writes them; one is in memory at a time."""
-    if not paths:
-        raise ValueError("there is no block")
     stamp = _stamp(paths)
     if not _to_be_made(folder, stamp):
         return
