@@ -223,8 +223,9 @@ def _check_large(
         fail(f"there is no file or folder {file}: check the path")
     parquet = file.is_dir() or file.suffix.lower() in (".parquet", ".pq")
     require(parquet, f"{file}: --memory and --cluster are for records in .parquet, a file or a folder of them")
-    what = f"{file} is a folder" if file.is_dir() else "--memory and --cluster"
-    require(value is not None, f"{what}: that is for records in .parquet files, which need --row, --col and --value")
+    if value is None:
+        what = f"{file} is a folder" if file.is_dir() else "--memory and --cluster"
+        fail(f"{what}: that is for records in .parquet files, which need --row, --col and --value")
     require(
         not every, "--all is for tables in memory: leave it out, and append the pairs that you want without a value"
     )
