@@ -103,6 +103,23 @@ def test_a_folder_is_completed_as_its_records_are_in_memory(ratings, completed, 
     assert "given, wrong, to be predicted" in page
 
 
+def test_files_whose_columns_are_alike_are_completed_together(ratings, completed, tmp_path):
+    """Labels with and without a dictionary, places of 4 and 8 bytes, whole numbers and others."""
+    table = pq.read_table(ratings / "all.parquet").slice(0, 10_000)
+    table = table.set_column(3, "stars", pa.array(np.round(table["stars"].to_numpy()), from_pandas=True))
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    pq.write_table(table, tmp_path / "one" / "a.parquet")
+    first, second = table.slice(0, 4000), table.slice(4000)
+    first = first.set_column(3, "stars", first["stars"].cast("int64")).set_column(
+        0, "user", first["user"].cast("int32")
+    )
+    pq.write_table(first.set_column(2, "item", first["item"].dictionary_encode()), tmp_path / "two" / "a.parquet")
+    pq.write_table(second, tmp_path / "two" / "b.parquet")
+    one, two = (read(completed(tmp_path / name, "--rank", 1)["completed"]) for name in ("one", "two"))
+    assert one.equals(two.astype(one.dtypes))
+
+
 def test_the_report_of_many_values_shows_some_of_the_columns(ratings, completed, monkeypatch):
     monkeypatch.setattr("lowsparse.cli.large.SHOWN", 5000)
     facts = completed(ratings / "parts", "--memory", SMALL)

@@ -65,10 +65,25 @@ def common_schema(paths: list[Path], names: tuple[str, ...] | None = None) -> An
                 "files that have the same columns"
             )
         try:
-            both = schema if both is None else library().unify_schemas([both, schema], promote_options="permissive")
+            if both is None or both.equals(schema):
+                both = both or schema
+                continue
+            alike = [_decoded(one, other) for one, other in ((both, schema), (schema, both))]
+            both = library().unify_schemas(alike, promote_options="permissive")
         except library().ArrowException as error:
             raise ValueError(f"{path} and {paths[0]} hold columns of different kinds: {error}") from error
     return both
+
+
+def _decoded(schema: Any, other: Any) -> Any:
+    """Labels as they are, not as places in a dictionary, where the other schema has none."""
+    from ..tables.labels import library
+
+    kind = library().DictionaryType
+    for k, field in enumerate(schema):
+        if isinstance(field.type, kind) and not isinstance(other.field(k).type, kind):
+            schema = schema.set(k, field.with_type(field.type.value_type))
+    return schema
 
 
 def records(paths: list[Path], names: tuple[str, str, str], stamp: str, folder: Path, memory: int, told: Told) -> None:
