@@ -42,48 +42,49 @@ def parquet_files(path: Path) -> list[Path]:
 
 def opened(path: Path) -> Any:
     """A Parquet file; an error names it."""
-    from ..tables.labels import library
-
     try:
-        return library("parquet").ParquetFile(path)
-    except library().ArrowInvalid as error:
+        return _arrow("parquet").ParquetFile(path)
+    except _arrow().ArrowInvalid as error:
         raise ValueError(f"{path} cannot be read as a Parquet file: {error}") from error
 
 
 def common_schema(paths: list[Path], names: tuple[str, ...] | None = None) -> Any:
     """The columns, or those with these names, as all files can be read: where one has 1 and another 2.5, as numbers."""
-    from ..tables.labels import library
-
-    both: Any = None
-    for path in paths:
-        schema = opened(path).schema_arrow
-        if names is not None:
-            schema = library().schema([schema.field(name) for name in names])
-        elif both is not None and schema.names != both.names:
+    common = _schema(paths[0], names)
+    for path in paths[1:]:
+        schema = _schema(path, names)
+        if schema.names != common.names:
             raise ValueError(
-                f"{path} has the columns {', '.join(schema.names)}, but {paths[0]} has {', '.join(both.names)}: give "
+                f"{path} has the columns {', '.join(schema.names)}, but {paths[0]} has {', '.join(common.names)}: give "
                 "files that have the same columns"
             )
-        try:
-            if both is None or both.equals(schema):
-                both = both or schema
-                continue
-            alike = [_decoded(one, other) for one, other in ((both, schema), (schema, both))]
-            both = library().unify_schemas(alike, promote_options="permissive")
-        except library().ArrowException as error:
-            raise ValueError(f"{path} and {paths[0]} hold columns of different kinds: {error}") from error
-    return both
+        if not schema.equals(common):
+            both = [_decoded(common, schema), _decoded(schema, common)]
+            try:
+                common = _arrow().unify_schemas(both, promote_options="permissive")
+            except _arrow().ArrowException as error:
+                raise ValueError(f"{path} and {paths[0]} hold columns of different kinds: {error}") from error
+    return common
+
+
+def _schema(path: Path, names: tuple[str, ...] | None) -> Any:
+    schema = opened(path).schema_arrow
+    return schema if names is None else _arrow().schema([schema.field(name) for name in names])
 
 
 def _decoded(schema: Any, other: Any) -> Any:
     """Labels as they are, not as places in a dictionary, where the other schema has none."""
-    from ..tables.labels import library
-
-    kind = library().DictionaryType
+    kind = _arrow().DictionaryType
     for k, field in enumerate(schema):
         if isinstance(field.type, kind) and not isinstance(other.field(k).type, kind):
             schema = schema.set(k, field.with_type(field.type.value_type))
     return schema
+
+
+def _arrow(part: str = "") -> Any:
+    from ..tables.labels import library  # which needs this file
+
+    return library(part)
 
 
 def records(paths: list[Path], names: tuple[str, str, str], stamp: str, folder: Path, memory: int, told: Told) -> None:
