@@ -13,7 +13,7 @@ import pytest
 
 import lowsparse as ls
 import pretended
-from conftest import python, robust_problem
+from conftest import robust_problem
 from lowsparse.blocks import placing
 from lowsparse.device import DeviceMatrix, Places
 from lowsparse.geometry import retract
@@ -92,11 +92,6 @@ def test_a_video_is_not_decoded_for_nothing(monkeypatch, afresh, command, tmp_pa
     assert "backend 'cuda' cannot run here: CuPy is not installed" in errors
     assert len(errors.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
-
-
-def test_cupy_is_not_imported_unless_asked_for():
-    solve = "import sys, numpy as np, lowsparse as ls; ls.solve(np.ones((5, 4)), rank=1); print('cupy' in sys.modules)"
-    assert python(solve).stdout.split() == ["False"]
 
 
 def test_the_kernels_come_with_the_package():

@@ -41,10 +41,13 @@ X = unwrap([[1.0, 2.0], [2.0, 4.0]])
 rewrap(X, X), names(X), ls.ObservedMatrix.from_any(X)
 check("containers")
 sys.modules["sklearn"] = None
-assert ls.solve(X, 1).converged
+result = ls.solve(X, 1)
+assert result.converged
 assert "RobustPCA" in dir(ls)
 del sys.modules["sklearn"]
 check("a solve")
+result._repr_html_()
+check("a card")
 sys.modules["sklearn"] = sys.modules["pyarrow"] = None
 from lowsparse.tables import read_table
 assert read_table({str(tmp_path / "x.npy")!r}).M.nnz == 4

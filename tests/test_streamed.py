@@ -14,7 +14,7 @@ from lowsparse.blocks import StoredMatrix, streamed
 from lowsparse.blocks.placing import placed
 from lowsparse.blocks.streamed import WORK, StreamedMatrix
 from lowsparse.device import DeviceMatrix
-from lowsparse.sweeps import Robust, Rule, available, open_sweep
+from lowsparse.sweeps import Proximal, Robust, Rule, available, open_sweep
 
 METHODS = ["amanpg", "amanpgc", "irls", "ladder", "lmafit", "manpg", "manpgc", "rmc", "subgm"]
 SMALL = 2**20  # bytes, in which `noisy` is in several pieces
@@ -233,8 +233,8 @@ def test_a_sweep_in_pieces_is_the_sweep_of_all(gpu, noisy, rank):
     zeros, out = np.zeros_like(pieces.M.values).hold(), np.zeros_like(pieces.M.values).hold()
     for t_S in (1.0, 0.5):  # S is computed again for the gradient, or read
         own = np.empty(M.nnz)
-        expected = inside.sweep(U, np.zeros(M.nnz), own, rule=Rule.AMANPG, gamma=0.1, t_S=t_S)
-        found = pieces.sweep(U, zeros, out, rule=Rule.AMANPG, gamma=0.1, t_S=t_S)
+        expected = inside.sweep(U, np.zeros(M.nnz), own, Proximal(Rule.AMANPG, gamma=0.1, t_S=t_S))
+        found = pieces.sweep(U, zeros, out, Proximal(Rule.AMANPG, gamma=0.1, t_S=t_S))
         np.testing.assert_allclose(found.V, expected.V, atol=1e-10)
         np.testing.assert_allclose(found.G, expected.G, atol=1e-9)
         np.testing.assert_allclose(np.asarray(out), own, atol=1e-10)
