@@ -238,6 +238,7 @@ def test_other_parameters_of_one_method(copy, monkeypatch):
     assert again(copy).ended("done") == ["case 6, manpgc"]
 
 
+@pytest.mark.slow
 def test_times_of_another_machine_do_not_count(copy, monkeypatch):
     from lowsparse import reproduce as package
 
