@@ -160,7 +160,8 @@ class FromHost:
                     if isinstance(a, np.ndarray):
                         a[...] = b.get()
             if dataclasses.is_dataclass(found):
-                kind = ls.sweeps.Swept if isinstance(found, ls.sweeps.Swept) else type(found)
+                kinds = ls.sweeps.Swept, ls.sweeps.Regressed  # of which there are late ones
+                kind = next((kind for kind in kinds if isinstance(found, kind)), type(found))
                 return kind(**{f.name: _back(getattr(found, f.name)) for f in dataclasses.fields(kind)})
             return _back(found)
 

@@ -165,7 +165,7 @@ def module():
         get_current_stream=Stream,
         memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
     )
-    made.get_default_memory_pool = lambda: types.SimpleNamespace(free_bytes=lambda: 0)
+    made.get_default_memory_pool = lambda: types.SimpleNamespace(free_bytes=lambda: 0, free_all_blocks=lambda: None)
     made.ndarray, made.asarray, made.ascontiguousarray = ndarray, asarray, ascontiguousarray
     for name in ("empty", "zeros", "ones", "full", "arange"):
         setattr(made, name, _making(getattr(np, name)))

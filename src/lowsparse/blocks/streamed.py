@@ -128,6 +128,7 @@ class StreamedMatrix(OneByOne):
 
     def _at_hand(self) -> Iterator[StreamedPiece]:
         cupy = need_cupy()
+        pool = cupy.get_default_memory_pool()
         longest = max(part.stop - part.start for part in self._parts)
         with block_of(2 * longest * (4 + self.dtype.itemsize), "two pieces of the data"):
             rooms = [(cupy.empty(longest, np.int32), cupy.empty(longest, self.dtype)) for _ in range(2)]
@@ -152,6 +153,8 @@ class StreamedMatrix(OneByOne):
                 with self.pieces[k].at_hand(*here):
                     yield self.pieces[k]
                 working().synchronize()  # before the room is used again
+                if pool.free_bytes() > self.memory // 2:  # of other sizes, which may not be of use again
+                    pool.free_all_blocks()
 
     def _one_by_one(
         self, function: Callable[..., Any], formulas: tuple[Formula, ...], writes: tuple[Held, ...] = ()

@@ -85,7 +85,8 @@ class Geodesic(NamedTuple):
                 high /= 2
         if not self.slope(low) < 0 < self.slope(high):
             return float(angles[k])
-        return float(brentq(self.slope, low, high, xtol=1e-300, rtol=4 * EPS))
+        # halved from 1 to the smallest number if need be, as from 0 to an angle of rounding
+        return float(brentq(self.slope, low, high, xtol=1e-300, rtol=4 * EPS, maxiter=2000))
 
 
 def geodesic(problem: Problem, U: Float, W: Float, e: Float, turn: Float, h: Float) -> Geodesic:

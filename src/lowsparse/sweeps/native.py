@@ -22,6 +22,9 @@ except ImportError as error:
     _reason = f"the compiled core is not there ({error}); install a C++17 compiler and reinstall lowsparse to build it"
 
 
+WORTH = 8000  # entries that are worth a thread: with 16 threads, a pass over 30,000 takes longer than with one
+
+
 def reason_unavailable() -> str | None:
     """None when the compiled core can be used, else why not."""
     return _reason
@@ -88,7 +91,7 @@ class ColumnSweep:
     name = "native"
 
     def __init__(self, M: ObservedMatrix) -> None:
-        self.threads = num_threads()
+        self.threads = min(num_threads(), max(1, M.nnz // WORTH))
         self.core = _core.ColumnSweep(M.shape[0], M.indptr, M.rows, M.values, instruction_set())
 
     def sweep(
