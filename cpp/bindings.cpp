@@ -54,9 +54,20 @@ bool cpu_has_v3() {
 #endif
 }
 
+// The first processors with AVX-512 slow down when they use it; those that have its VBMI2 do not.
+bool cpu_has_v4() {
+#if !defined(LOWSPARSE_HAS_V4)
+    return false;
+#else
+    return cpu_has_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi2");
+#endif
+}
+
 std::vector<std::string> instruction_sets() {
     std::vector<std::string> found{"baseline"};
     if (cpu_has_v3()) found.insert(found.begin(), "v3");
+    if (cpu_has_v4()) found.insert(found.begin(), "v4");
     return found;
 }
 
@@ -66,6 +77,15 @@ const Kernels& kernels_for(const std::string& isa) {
         throw std::invalid_argument("this build or this processor has no instruction set '" + isa + "'");
 #if defined(LOWSPARSE_HAS_V3)
     if (isa == "v3") return v3::kernels;
+#endif
+#if defined(LOWSPARSE_HAS_V4)
+    static const Kernels wide = [] {
+        Kernels kernels = v3::kernels;
+        kernels.isa = "v4";
+        kernels.sweep = v4::wide_sweep;
+        return kernels;
+    }();
+    if (isa == "v4") return wide;
 #endif
     return baseline::kernels;
 }

@@ -1,49 +1,19 @@
-// The kernels for one instruction set (LOWSPARSE_ISA, by compiler flags): one instance per rank up to 16, one above.
+// The kernels for one instruction set (LOWSPARSE_ISA, by compiler flags).
 #include "kernels.hpp"
 
+#include "dispatch.hpp"
 #include "gradient.hpp"
 #include "regress.hpp"
 #include "rowwise.hpp"
-#include "sweep.hpp"
 #include "track.hpp"
 
 namespace lowsparse {
 namespace LOWSPARSE_ISA {
 namespace {
 
-constexpr int largest_small = 16;
-
-// body(a number of the type of the entries)
-template <class Body>
-auto by_type(const Columns& columns, Body body) {
-    return columns.single ? body(float()) : body(double());
-}
-
-// body(panel, rank): up to the largest small rank one instance each, one for all others
-template <int R = 1, class Body>
-void by_rank(int r, Body body) {
-    if constexpr (R > largest_small) {
-        body(static_cast<LargePanel*>(nullptr), std::integral_constant<int, 0>{});
-    } else {
-        if (r == R)
-            body(static_cast<SmallPanel<R>*>(nullptr), std::integral_constant<int, R>{});
-        else
-            by_rank<R + 1>(r, body);
-    }
-}
-
-void sweep(const SweepArgs& args, int64_t begin, int64_t end, double* G, double* VVt, SweepSums& sums, double* memory) {
-    by_type(args.columns, [&](auto number) {
-        by_rank(args.r, [&](auto* panel, auto rank) {
-            using Panel = std::remove_pointer_t<decltype(panel)>;
-            sweep_columns<Panel, decltype(rank)::value, decltype(number)>(args, begin, end, G, VVt, sums, memory);
-        });
-    });
-}
-
 void regress(const RegressArgs& args, int64_t begin, int64_t end, int64_t* counts, double* memory) {
     by_type(args.columns, [&](auto number) {
-        by_rank(args.r, [&](auto* panel, auto rank) {
+        by_rank<pack>(args.r, [&](auto* panel, auto rank) {
             using Panel = std::remove_pointer_t<decltype(panel)>;
             regress_columns<Panel, decltype(rank)::value, decltype(number)>(args, begin, end, counts, memory);
         });
@@ -115,7 +85,7 @@ extern const Kernels kernels = {LS_TEXT(LOWSPARSE_ISA),
                                 padded_rank,
                                 row_length,
                                 sweep_memory,
-                                sweep,
+                                sweep<pack>,
                                 gram_product,
                                 regress_memory,
                                 regress,

@@ -202,5 +202,8 @@ extern const Kernels kernels;
 namespace v3 {
 extern const Kernels kernels;
 }
+namespace v4 {
+void wide_sweep(const SweepArgs&, int64_t begin, int64_t end, double* G, double* VVt, SweepSums&, double* memory);
+}
 
 }  // namespace lowsparse

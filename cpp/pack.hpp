@@ -117,6 +117,15 @@ LS_INLINE void store(float* p, pack v) {
     for (int i = 0; i < W; ++i) p[i] = static_cast<float>(v[i]);
 }
 #endif
+// The same for packs of any width: those of eight are in wide.hpp.
+template <class Pack>
+LS_INLINE Pack splat_as(double x) {
+    return splat(x);
+}
+template <class Pack, class T>
+LS_INLINE Pack load_as(const T* p) {
+    return load(p);
+}
 LS_INLINE pack as_stored(pack v, const double*) { return v; }
 LS_INLINE pack as_stored(pack v, const float*) {
     float stored[W];
@@ -172,16 +181,16 @@ LS_INLINE pack sums(pack a, pack b, pack c, pack d) {
     return low_halves(ab, cd) + high_halves(ab, cd);
 }
 
-// Four rows of two become two columns of four.
-LS_INLINE void transpose_pairs(const double* r0, const double* r1, const double* r2, const double* r3, pack* out) {
-    const pack even = join(r0, r2), odd = join(r1, r3);
+// Four rows of two, from column `at` on, become two columns of four.
+LS_INLINE void transpose_pairs(const double* const* rows, int at, pack* out) {
+    const pack even = join(rows[0] + at, rows[2] + at), odd = join(rows[1] + at, rows[3] + at);
     out[0] = interleave_low(even, odd);
     out[1] = interleave_high(even, odd);
 }
 // Four rows of four become four columns of four.
-LS_INLINE void transpose(const double* r0, const double* r1, const double* r2, const double* r3, pack* out) {
-    transpose_pairs(r0, r1, r2, r3, out);
-    transpose_pairs(r0 + 2, r1 + 2, r2 + 2, r3 + 2, out + 2);
+LS_INLINE void transpose(const double* const* rows, int at, pack* out) {
+    transpose_pairs(rows, at, out);
+    transpose_pairs(rows, at + 2, out + 2);
 }
 
 }  // namespace LOWSPARSE_ISA

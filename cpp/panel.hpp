@@ -4,27 +4,38 @@
 #include "normal.hpp"
 #include "pack.hpp"
 
+#include <type_traits>
+
 namespace lowsparse {
 namespace LOWSPARSE_ISA {
 
-// Up to 16 columns of U. Four entries form a group, stored by component: R packs of U and one of y.
-template <int R>
+#if defined(__AVX512F__)
+constexpr int registers = 32;
+#else
+constexpr int registers = 16;
+#endif
+
+// Up to 16 columns of U. As many entries as a pack has numbers form a group, stored by component: R packs of U and one
+// of y.
+template <int R, class Pack_ = pack>
 struct SmallPanel {
+    using Pack = Pack_;
+    static constexpr int lanes = sizeof(Pack) / sizeof(double);
     static constexpr int padded = R <= 2 ? R : row_length(R);  // doubles from one row of U to the next
     static constexpr int stride = R + 1;                         // packs from one group to the next
     static constexpr int products = SmallSystem<R>::size;
     static constexpr int row_start(int a) { return SmallSystem<R>::row_start(a); }
 
-    pack* buffer;
-    pack normal[(products + 3) / 4 * 4];  // row a: the products of component a with a, ..., R-1 and the right-hand side
+    Pack* buffer;
+    Pack normal[(products + 3) / 4 * 4];  // row a: the products of component a with a, ..., R-1 and the right-hand side
     SmallSystem<R> system;
 
-    SmallPanel(double* memory, int, int64_t) : buffer(reinterpret_cast<pack*>(memory)) {}
+    SmallPanel(double* memory, int, int64_t) : buffer(reinterpret_cast<Pack*>(memory)) {}
 
     struct Coefficients {
-        pack c[R];
+        Pack c[R];
         Coefficients(const double* v, int) {
-            for (int a = 0; a < R; ++a) c[a] = splat(v[a]);
+            for (int a = 0; a < R; ++a) c[a] = splat_as<Pack>(v[a]);
         }
     };
     struct Row {  // of coefficients, as they are added to a row of G
@@ -34,91 +45,95 @@ struct SmallPanel {
         }
     };
     struct Moments {
-        pack total[R];
+        Pack total[R];
         Moments(double*, int) {
-            for (int a = 0; a < R; ++a) total[a] = splat(0.0);
+            for (int a = 0; a < R; ++a) total[a] = splat_as<Pack>(0.0);
         }
     };
 
-    LS_INLINE static void transpose_rows(const double* U, const int32_t* rows, pack* out) {
-        const double* r0 = U + int64_t(rows[0]) * padded;
-        const double* r1 = U + int64_t(rows[1]) * padded;
-        const double* r2 = U + int64_t(rows[2]) * padded;
-        const double* r3 = U + int64_t(rows[3]) * padded;
+    LS_INLINE static void transpose_rows(const double* U, const int32_t* which, Pack* out) {
+        const double* rows[lanes];
+        LS_UNROLL for (int i = 0; i < lanes; ++i) rows[i] = U + int64_t(which[i]) * padded;
         constexpr int whole = R / 4 * 4 + (R % 4 == 3 ? 4 : 0);
         LS_UNROLL for (int a = 0; a < whole; a += 4) {
-            pack four[4];
-            transpose(r0 + a, r1 + a, r2 + a, r3 + a, four);
+            Pack four[4];
+            transpose(rows, a, four);
             LS_UNROLL for (int b = 0; b < 4; ++b)
                 if (a + b < R) out[a + b] = four[b];
         }
         if constexpr (R == 1) {
-            out[0] = pack{*r0, *r1, *r2, *r3};
+            LS_UNROLL for (int i = 0; i < lanes; ++i) out[0][i] = *rows[i];
         } else if constexpr (whole < R) {
-            pack two[2];
-            transpose_pairs(r0 + whole, r1 + whole, r2 + whole, r3 + whole, two);
+            Pack two[2];
+            transpose_pairs(rows, whole, two);
             LS_UNROLL for (int b = 0; b < R - whole; ++b) out[whole + b] = two[b];
         }
     }
 
-    LS_INLINE void gather(int64_t at, const double* U, const int32_t* rows, pack y) {
+    LS_INLINE void gather(int64_t at, const double* U, const int32_t* rows, Pack y) {
         transpose_rows(U, rows, buffer + at * stride);
         set_y(at, y);
     }
-    LS_INLINE pack y(int64_t group) const { return buffer[group * stride + R]; }
-    LS_INLINE void set_y(int64_t group, pack y) { buffer[group * stride + R] = y; }
+    LS_INLINE Pack y(int64_t group) const { return buffer[group * stride + R]; }
+    LS_INLINE void set_y(int64_t group, Pack y) { buffer[group * stride + R] = y; }
 
     void clear_normal() {
-        for (pack& p : normal) p = splat(0.0);
+        for (Pack& p : normal) p = splat_as<Pack>(0.0);
     }
 
     // The rows of `normal` in tiles whose sums fit in the registers: the first while the groups are gathered, as far as
-    // there is room beside the gathered components, the others in loops of their own. Of 16 registers, 14 may hold sums
-    // there; while gathering, sums and components may be 19: a few spilled ones cost less than another loop.
+    // there is room beside the gathered components, the others in loops of their own. All registers but two may hold sums
+    // there; while gathering, sums and components may be three more than there are registers: a few spilled ones cost less
+    // than another loop.
     static constexpr int first_tile_end() {
         int a = 0;
-        while (a < R && row_start(a + 1) + R + 1 <= 19) ++a;
+        while (a < R && row_start(a + 1) + R + 1 <= registers + 3) ++a;
         return a;
     }
+    static constexpr bool one_tile = first_tile_end() == R;
+    static constexpr bool interleaved = 2 * products <= registers;  // beside the sums there is room for another column
     static constexpr int tile_end(int first) {
-        const int left = products - row_start(first), tiles = (left + 13) / 14, target = (left + tiles - 1) / tiles;
+        constexpr int most = registers - 2;
+        const int left = products - row_start(first), tiles = (left + most - 1) / most, target = (left + tiles - 1) / tiles;
         int a = first;
         while (a < R && (a == first || (row_start(a) - row_start(first) < target &&
-                                        row_start(a + 1) - row_start(first) <= 14)))
+                                        row_start(a + 1) - row_start(first) <= most)))
             ++a;
         return a;
     }
     template <int First, int Last, class Left>
-    LS_INLINE static void add_products(pack* s, const pack* p, Left left) {
+    LS_INLINE static void add_products(Pack* s, const Pack* p, Left left) {
         LS_UNROLL for (int a = First; a < Last; ++a) {
-            const pack pa = left(p[a]);
+            const Pack pa = left(p[a]);
             LS_UNROLL for (int b = a; b <= R; ++b) s[row_start(a) - row_start(First) + b - a] += pa * p[b];
         }
     }
     // weight(group) gives what to multiply a component by
     template <int First, class Weight>
-    LS_INLINE void add_tiles(const pack* piece, int64_t groups, Weight weight) {
+    LS_INLINE void add_tiles(const Pack* piece, int64_t groups, Weight weight) {
         if constexpr (First < R) {
             constexpr int last = tile_end(First), start = row_start(First), size = row_start(last) - start;
-            pack s[size];
+            Pack s[size];
             LS_UNROLL for (int t = 0; t < size; ++t) s[t] = normal[start + t];
             for (int64_t g = 0; g < groups; ++g) add_products<First, last>(s, piece + g * stride, weight(g));
             LS_UNROLL for (int t = 0; t < size; ++t) normal[start + t] = s[t];
             add_tiles<last>(piece, groups, weight);
         }
     }
-    static constexpr auto as_it_is = [](pack component) LS_ALWAYS { return component; };
-    // Gathers the column's groups first .. end-1 and adds their products with each other and with y.
-    template <class Column>
-    LS_INLINE void add_normal(Column& column, int64_t first, int64_t end, int64_t base, const double* U) {
+    static constexpr auto as_it_is = [](Pack component) LS_ALWAYS { return component; };
+    // Gathers the column's groups first .. end-1 and adds their products with each other and with y; beside(place) comes
+    // before a group takes its place in the panel.
+    template <class Column, class Beside>
+    LS_INLINE void add_normal(Column& column, int64_t first, int64_t end, int64_t base, const double* U, Beside beside) {
         constexpr int last = first_tile_end(), size = row_start(last);
-        pack s[size + 1];
+        Pack s[size + 1];
         LS_UNROLL for (int t = 0; t < size; ++t) s[t] = normal[t];
         column.over(first, end, base, [&](const auto& group, int64_t at) LS_ALWAYS {
-            if (at % 2 == 0) column.prefetch(group);
-            pack p[stride];
+            beside(at);
+            if (at % (8 / lanes) == 0) column.prefetch(group);
+            Pack p[stride];
             transpose_rows(U, group.rows, p);
-            p[R] = load(group.x) - load(group.s);
+            p[R] = load_as<Pack>(group.x) - load_as<Pack>(group.s);
             LS_UNROLL for (int a = 0; a < stride; ++a) buffer[at * stride + a] = p[a];
             add_products<0, last>(s, p, as_it_is);
         });
@@ -129,8 +144,8 @@ struct SmallPanel {
     // Adds the products of groups that are there already, weighted.
     LS_INLINE void add_weighted(int64_t first, int64_t end, const double* weights) {
         add_tiles<0>(buffer + first * stride, end - first, [=](int64_t g) LS_ALWAYS {
-            const pack w = load(weights + 4 * (first + g));
-            return [=](pack component) LS_ALWAYS { return w * component; };
+            const Pack w = load_as<Pack>(weights + lanes * (first + g));
+            return [=](Pack component) LS_ALWAYS { return w * component; };
         });
     }
 
@@ -149,28 +164,31 @@ struct SmallPanel {
         return system.solve(b, v);
     }
 
-    LS_INLINE pack times(int64_t group, const Coefficients& v) const {
-        const pack* p = buffer + group * stride;
-        pack e = p[0] * v.c[0];
+    LS_INLINE Pack times(int64_t group, const Coefficients& v) const {
+        const Pack* p = buffer + group * stride;
+        Pack e = p[0] * v.c[0];
         LS_UNROLL for (int a = 1; a < R; ++a) e += p[a] * v.c[a];
         return e;
     }
-    LS_INLINE void add_moments(int64_t group, pack y, Moments& b) const {
-        const pack* p = buffer + group * stride;
+    LS_INLINE void add_moments(int64_t group, Pack y, Moments& b) const {
+        const Pack* p = buffer + group * stride;
         LS_UNROLL for (int a = 0; a < R; ++a) b.total[a] += p[a] * y;
     }
 
-    // G[row] += y v, for the four rows of a group.
-    LS_INLINE static void scatter(double* G, const int32_t* rows, pack y, const Row& v, int) {
-        LS_UNROLL for (int i = 0; i < 4; ++i) {
+    // G[row] += y v, for the rows of a group.
+    LS_INLINE static void scatter(double* G, const int32_t* rows, const Pack& each, const Row& v, int) {
+        LS_UNROLL for (int i = 0; i < lanes; ++i) {
             double* g = G + int64_t(rows[i]) * padded;
             if constexpr (padded == 1) {
-                *g += y[i] * v.c[0];
+                *g += each[i] * v.c[0];
             } else if constexpr (padded == 2) {
-                add_pair(g, y[i], v.c);
+                add_pair(g, each[i], v.c);
             } else {
-                const pack yi = splat(y[i]);
-                LS_UNROLL for (int a = 0; a < padded; a += 4) store(g + a, load(g + a) + yi * load(v.c + a));
+                constexpr int part = padded % lanes ? 4 : lanes;
+                using Part = std::conditional_t<part == 4, pack, Pack>;
+                const Part yi = splat_as<Part>(each[i]);
+                LS_UNROLL for (int a = 0; a < padded; a += part)
+                    store(g + a, load_as<Part>(g + a) + yi * load_as<Part>(v.c + a));
             }
         }
     }
@@ -178,6 +196,9 @@ struct SmallPanel {
 
 // Any number of columns: entry k holds its row of U as it is, padded with zeros to a multiple of four; y is apart.
 struct LargePanel {
+    using Pack = pack;
+    static constexpr int lanes = 4;
+    static constexpr bool one_tile = false, interleaved = false;
     int padded;
     double *gram, *right_side, *buffer, *y_;  // padded x padded, padded, entries x padded, entries
     LargeSystem system;                  // made from gram, in its place
@@ -265,9 +286,10 @@ struct LargePanel {
             if (b0 + 4 == padded) add_gram_tile<1, weighted>(piece, weights, entries, a0, b0);
         }
     }
-    template <class Column>
-    LS_INLINE void add_normal(Column& column, int64_t first, int64_t end, int64_t base, const double* U) {
+    template <class Column, class Beside>
+    LS_INLINE void add_normal(Column& column, int64_t first, int64_t end, int64_t base, const double* U, Beside beside) {
         column.over(first, end, base, [&](const auto& group, int64_t at) LS_ALWAYS {
+            beside(at);
             if (at % 2 == 0) column.prefetch(group);
             gather_and_add(at, U, group.rows, load(group.x) - load(group.s));
         });

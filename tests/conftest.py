@@ -112,7 +112,9 @@ def dense_gradient(U, V, Y, C, lambda2):
 # ---------------------------------------------------------------------- the waist
 
 
-@pytest.fixture(params=["numpy", "native-baseline", "native-v3", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.fixture(
+    params=["numpy", "native-baseline", "native-v3", "native-v4", pytest.param("cuda", marks=pytest.mark.gpu)]
+)
 def backend(request, monkeypatch):
     """Every way to run a sweep that this machine has, the oracle included."""
     name, _, isa = request.param.partition("-")
