@@ -41,7 +41,7 @@ void regress_columns(const RegressArgs& args, int64_t begin, int64_t end, int64_
     double* residuals = v + 3 * length;
     Panel panel(residuals + panel_capacity(padded) + 4, r, panel_capacity(padded));
     for (int a = 0; a < 3 * length; ++a) v[a] = 0.0;  // the solve multiplies up to three numbers behind v by zero
-    const int64_t capacity = panel_capacity(padded) / 4, piece = gram_piece / 4;  // groups
+    const int64_t capacity = panel_capacity(padded) / 4;  // groups, a multiple of gram_piece
     const double ratio = args.turns > 1 ? std::pow(args.loss.c / args.first_scale, 1.0 / (args.turns - 1)) : 1.0;
 
     const pack bound = splat(args.bound);
@@ -57,8 +57,8 @@ void regress_columns(const RegressArgs& args, int64_t begin, int64_t end, int64_
             const typename Panel::Coefficients coefficients(v, r);
             panel.clear_normal();
             pack total = splat(0.0);
-            for (int64_t first = 0; first < groups; first += piece) {
-                const int64_t last = groups - first < piece ? groups : first + piece;
+            for (int64_t first = 0; first < groups; first += gram_piece) {
+                const int64_t last = groups - first < gram_piece ? groups : first + gram_piece;
                 const int64_t base = first / capacity * capacity;
                 if (turn == 0 && last > column.full) column.fill_last(int32_t(args.columns.m));
                 column.over(first, last, base, [&](const Group<T>& group, int64_t at) LS_ALWAYS {

@@ -8,13 +8,13 @@
 namespace lowsparse {
 namespace LOWSPARSE_ISA {
 
-constexpr int64_t gram_piece = 64;  // entries gathered and multiplied while they are in the first-level cache
+constexpr int64_t gram_piece = 16;  // groups gathered and multiplied while they are in the first-level cache
 
-// Entries of a panel: as many as keep it within half of a common second-level cache; a longer column is gathered in
-// pieces, once for every pass over it.
+// Entries of a panel: as many as keep it within half of a common second-level cache, in whole pieces of groups of eight; a
+// longer column is gathered in pieces, once for every pass over it.
 constexpr int64_t panel_capacity(int padded) {
-    const int64_t pieces = 65536 / padded / gram_piece;
-    return (pieces < 2 ? 2 : pieces) * gram_piece;
+    const int64_t pieces = 65536 / padded / (8 * gram_piece);
+    return (pieces < 1 ? 1 : pieces) * 8 * gram_piece;
 }
 
 // Doubles from one row of U, and of G, to the next.
@@ -100,7 +100,7 @@ void sweep_columns(const SweepArgs& args, int64_t begin, int64_t end, double* G,
     double* moments = v_new + length;
     Panel panel(memory + (3 * length + 7) / 8 * 8, r, panel_capacity(padded));  // on a cache line
     for (int a = 0; a < length; ++a) v[a] = v_new[a] = 0.0;
-    const int64_t capacity = panel_capacity(padded) / lanes;  // groups
+    const int64_t capacity = panel_capacity(padded) / lanes;  // groups, a multiple of gram_piece
     const double l2 = args.lambda2;
     const Pack threshold = splat(args.gamma * args.t_S), step = splat(args.t_S);
     const Pack on_omega = splat(1.0 - l2), off_omega = splat(l2);
@@ -157,7 +157,7 @@ void sweep_columns(const SweepArgs& args, int64_t begin, int64_t end, double* G,
         const auto beside = [&](int64_t g) LS_ALWAYS {
             if (Panel::interleaved && g < together) add_last(last.group(g), g);
         };
-        const int64_t piece = Panel::one_tile ? capacity : gram_piece / lanes;
+        const int64_t piece = Panel::one_tile ? capacity : gram_piece;
         for (int64_t first = 0; first < groups; first += piece) {
             const int64_t end = groups - first < piece ? groups : first + piece;
             const int64_t base = first / capacity * capacity;

@@ -184,7 +184,7 @@ def test_thin_and_empty_columns_agree_with_the_oracle(backend, r, dtype):
 
 @pytest.mark.parametrize("r", [1, 2, 5, 12, 20])
 def test_columns_longer_than_the_panel_agree_with_the_oracle(backend, r):
-    panel = 65536 // {1: 1, 2: 2, 5: 8, 12: 12, 20: 20}[r] // 64 * 64  # panel_capacity in cpp/sweep.hpp
+    panel = 65536 // {1: 1, 2: 2, 5: 8, 12: 12, 20: 20}[r] // 128 * 128  # panel_capacity in cpp/sweep.hpp
     M = columns_of([panel - 1, panel, panel + 1, 2 * panel, 2 * panel + 67, 3, panel + 64], m=2 * panel + 100)
     for rule, t_S in STEPS:
         assert_same_sweep(M, backend, orthonormal(M.shape[0], r), rule, t_S, lambda2=1e-10, gamma=0.5)
