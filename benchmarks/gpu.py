@@ -149,7 +149,7 @@ def kernels(case: int, per_second: float, say: Callable[[str], None]) -> None:
 
 
 def solves(case: int, say: Callable[[str], None]) -> None:
-    """The default method and AManPGC on one case, and the default method on two threads of the processor."""
+    """The default method and AManPGC on one case, on the device and on two threads of the processor."""
     M, L = made(*PAPER_CASES[case])
     took, result = clock(lambda: ls.solve(M, L.rank), 9)
     say(f"case {case}  default method         {took:8.1f} ms   {result.n_iter} iterations, {_right(result, L)}")
@@ -159,8 +159,14 @@ def solves(case: int, say: Callable[[str], None]) -> None:
     os.environ["LOWSPARSE_NUM_THREADS"] = "2"
     there = M.to_host()
     core = statistics.median(ls.solve(there, L.rank, backend="native").seconds for _ in range(3))
+    result = ls.solve(there, L.rank, method=AManPGC(), backend="native")
     del os.environ["LOWSPARSE_NUM_THREADS"]
     say(f"case {case}  default, core, 2 threads {1e3 * core:6.0f} ms   x {1e3 * core / took:.0f}")
+    per = 1e3 * float(np.median(np.diff(result.trace["seconds"])))
+    say(
+        f"case {case}  AManPGC, core, 2 threads {1e3 * result.seconds:6.0f} ms   x {1e3 * result.seconds / slow:.0f}, "
+        f"{per:.1f} ms an iteration, x {per / one:.0f}"
+    )
 
 
 def large(say: Callable[[str], None]) -> None:

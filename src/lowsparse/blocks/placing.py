@@ -38,8 +38,9 @@ IN_PIECES = ("amanpg", "amanpgc", "irls", "ladder", "lmafit", "manpg", "manpgc",
 ON_GPU = tuple(method for method in IN_PIECES if method != "schatten")
 FACTORS = 7  # arrays as large as U and V together that a solve has in memory at once
 PYTHON = 10**8  # bytes that Python and its libraries take anyhow, about
-# Entries in memory from which on backend="auto" takes a GPU. The default method takes 21 ns an entry on two threads and
-# 2 on a GPU, copying included (docs/gpu.log); but CuPy and the driver take a second or two to load, once a process.
+# Entries in memory from which on backend="auto" takes a GPU. The default method takes 12 to 23 ns an entry on 16 and 2
+# threads and 7 on a GPU, copying included (docs/gpu.log); but CuPy and the driver have to load, once a process, and the
+# kernels to be compiled, once a machine.
 WORTH = 100_000_000
 NEEDED = 100  # bytes on a GPU for each entry, by the methods that need most: both orders, S twice, what is computed
 _CLOSING: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # what closes the cluster of a matrix
