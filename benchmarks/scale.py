@@ -115,7 +115,7 @@ def one(where: str, folder: Path, method: str, limit: str, workers: int, rounds:
         began = time.perf_counter()
         read(folder)
         said["reading"] = time.perf_counter() - began
-        M._verified  # noqa: B018
+        M.verified  # noqa: B018
     with one_blas_thread:
         step = passes(M, open_sweep(M), method, rank)
         if where == "cold":

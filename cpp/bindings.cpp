@@ -369,15 +369,15 @@ class ColumnSweep {
             if (many < 0) at.full = true; else at.out += many;
         };
         nb::tuple done = swept(U, args, bounds, threads, at_once, each);
-        int64_t total = 0;
-        for (int64_t b = 0; b < count && total >= 0; ++b) {
+        nb::list parts;
+        for (int64_t b = 0; b < count; ++b) {
             const Place& at = place[size_t(b)];
             const int64_t start = indptr[bounds[size_t(b)]];
+            if (at.full) return nb::make_tuple(done[0], done[1], done[2], done[3], done[4], nb::none());
             if (at.head) bits_out.data()[start / 64] |= at.head;
-            std::memmove(kept + total, kept + start / 2, sizeof(Word) * size_t(at.out));
-            total = at.full ? -1 : total + at.out;
+            parts.append(nb::make_tuple(start / 2, start / 2 + at.out));
         }
-        return nb::make_tuple(done[0], done[1], done[2], done[3], done[4], total);
+        return nb::make_tuple(done[0], done[1], done[2], done[3], done[4], parts);
     }
 
   public:
@@ -411,9 +411,9 @@ class ColumnSweep {
         });
     }
 
-    // The same for an S that is squeezed (a bit for each entry, and what is not zero); S_out is squeezed too, and how
-    // many of its numbers are not zero is the last of the tuple: -1 if they are more than half of those of a block, and
-    // then there is no S_out. What is between the two is in cache: parts of columns are expanded, swept and squeezed.
+    // The same for an S that is squeezed (a bit for each entry, and what is not zero); S_out is squeezed too, and the last
+    // of the tuple is from where to where in found_out its numbers are, or none if they are more than half of those of a
+    // block: then there is no S_out. What is between the two is in cache: parts of columns are expanded, swept and squeezed.
     nb::tuple sweep_squeezed(Matrix U, Bits bits, Entries found, BitsOut bits_out, EntriesOut found_out,
                              std::optional<Matrix> V_before, std::optional<Matrix> turn, double gamma, double t_S,
                              double lambda2, int rule, int threads) {

@@ -25,9 +25,10 @@ inline int lowest_bit(uint64_t bits) {
 }
 
 inline int64_t count_bits(uint64_t bits) {
-    int64_t count = 0;
-    for (; bits; bits &= bits - 1) ++count;
-    return count;
+    bits -= (bits >> 1) & 0x5555555555555555u;  // of each two bits, then of each four, of each eight, of all
+    bits = (bits & 0x3333333333333333u) + ((bits >> 2) & 0x3333333333333333u);
+    bits = (bits + (bits >> 4)) & 0x0f0f0f0f0f0f0f0fu;
+    return int64_t((bits * 0x0101010101010101u) >> 56);
 }
 
 // The words of bits for n numbers, in chunks that are shared out: what a chunk has before it is added up in between.

@@ -62,7 +62,7 @@ class ColumnSweep:
         lambda2: float,
         rule: int,
         threads: int,
-    ) -> tuple[Float, Float, Float, Float, tuple[float, float, float, float, float], int]: ...
+    ) -> tuple[Float, Float, Float, Float, tuple[float, float, float, float, float], list[tuple[int, int]] | None]: ...
     def regress(
         self,
         U: Float,

@@ -62,17 +62,19 @@ class Scratch:
         few = np.count_nonzero(numbers[:SAMPLE]) <= min(SAMPLE, numbers.size) // 2
         many = squeeze(numbers, *self.squeezed_room(piece)) if few else numbers.size
         if many <= numbers.size // 2:
-            self.write_squeezed(piece, many)
+            self.write_squeezed(piece, [slice(0, many)])
         else:
             self.many.pop(piece, None)
             self._put(self._place(piece), numbers)
 
-    def write_squeezed(self, piece: int, many: int) -> None:
-        """Keep the numbers of a piece that are in `squeezed_room`, so many of which are not zero."""
+    def write_squeezed(self, piece: int, parts: Sequence[slice]) -> None:
+        """Keep the numbers of a piece that are in `squeezed_room`, those that are not zero in these parts of it."""
         bits, found = self.squeezed_room(piece)
-        self.many[piece] = many
-        self._put(self._place(piece), bits)
-        self._put(self._place(piece) + bits.nbytes, found[:many])
+        self.many[piece] = sum(part.stop - part.start for part in parts)
+        place = self._place(piece)
+        for numbers in (bits, *(found[part] for part in parts)):
+            self._put(place, numbers)
+            place += numbers.nbytes
 
     def read(self, piece: int) -> NDArray[Any]:
         """The numbers of a piece, which are there until the next is read."""

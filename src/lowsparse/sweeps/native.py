@@ -102,12 +102,12 @@ class ColumnSweep:
 
     def sweep_squeezed(
         self, U: Float, S: Squeezed, S_out: Squeezed, how: Proximal, before: Before | None = None
-    ) -> tuple[Swept, int]:
-        """The same for an S most of which is zero; and how many numbers of S_out are not, or -1: too many for it."""
-        V, G, GtG, VVt, sums, many = self.core.sweep_squeezed(
+    ) -> tuple[Swept, list[slice] | None]:
+        """The same for an S most of which is zero; and where in S_out.found the numbers are, or None: they are too many."""
+        V, G, GtG, VVt, sums, parts = self.core.sweep_squeezed(
             _whole(U), S.bits, S.found, S_out.bits, S_out.found, *_told(how, before), self.threads
         )
-        return _swept(V, G, GtG, VVt, sums), many
+        return _swept(V, G, GtG, VVt, sums), None if parts is None else [slice(*part) for part in parts]
 
     def regress(self, U: Float, V: Float | None, how: Robust) -> Regressed:
         """Regress each column on U robustly; all the turns of a column while it is in cache."""

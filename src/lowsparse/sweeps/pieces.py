@@ -65,9 +65,9 @@ class SweepSqueezed:
         squeezed = S.read_squeezed(k) if hasattr(piece.sweep, "sweep_squeezed") else None
         if squeezed is not None:
             out = S_out.squeezed_room(k)
-            swept, many = piece.sweep.sweep_squeezed(self.U, squeezed, out, self.how, before)
-            if many >= 0:
-                S_out.write_squeezed(k, many)
+            swept, parts = piece.sweep.sweep_squeezed(self.U, squeezed, out, self.how, before)
+            if parts is not None:
+                S_out.write_squeezed(k, parts)
                 return _parts(swept)
         swept = piece.sweep.sweep(self.U, S.read(k), S_out.room(k), self.how, before)
         S_out.write(k, S_out.room(k))
