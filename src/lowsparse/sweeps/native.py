@@ -103,7 +103,7 @@ class ColumnSweep:
     def sweep_squeezed(
         self, U: Float, S: Squeezed, S_out: Squeezed, how: Proximal, before: Before | None = None
     ) -> tuple[Swept, list[slice] | None]:
-        """The same for an S most of which is zero; and where in S_out.found the numbers are, or None: they are too many."""
+        """The same for an S most of which is zero; and where in S_out.found the numbers are, or None: too many."""
         V, G, GtG, VVt, sums, parts = self.core.sweep_squeezed(
             _whole(U), S.bits, S.found, S_out.bits, S_out.found, *_told(how, before), self.threads
         )
