@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -150,6 +151,18 @@ def test_a_sweep_of_a_squeezed_s_is_the_sweep_of_s(dtype, shape, gamma):
             found = np.empty_like(S)
             native.expand(out.bits, np.concatenate([out.found[part] for part in parts]), found)
             assert np.array_equal(found, expected)
+
+
+def test_a_matrix_on_disk_is_pickled_by_its_folder(noisy, stored):
+    again = pickle.loads(pickle.dumps(stored.T))
+    assert len(pickle.dumps(stored)) < 1000
+    assert again.shape == stored.T.shape
+    assert len(again.pieces) == len(stored.T.pieces)
+    assert np.array_equal(np.asarray(again.values), np.asarray(stored.T.values))
+    fleeting = ls.solve(noisy.M, 2, backend="outofcore", max_iter=2)
+    for what in (fleeting, fleeting.M, stored.with_values(2 * stored.values)):
+        with pytest.raises(TypeError, match="keep the folder of the matrix, and write the result to files"):
+            pickle.dumps(what)
 
 
 # ---------------------------------------------------------------------- sources

@@ -45,6 +45,12 @@ class InPieces(Facts):
         rows = Entries(self, Rows())[::step]
         return ObservedMatrix(np.searchsorted(k, self.indptr), rows, self.values[::step], self.shape)
 
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a matrix in pieces cannot be pickled, nor the result of a solve of it: keep the folder of the matrix, and "
+            "write the result to files (S.to_parquet, S.to_zarr, L.to_zarr)"
+        )
+
     def __repr__(self) -> str:
         m, n = self.shape
         share = 100 * self.density

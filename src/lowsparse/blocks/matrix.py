@@ -198,6 +198,12 @@ class StoredMatrix(OneByOne):
         written: StoredMatrix = rewritten(self, self.values)
         return written
 
+    def __reduce__(self) -> Any:
+        """By the folder it is in, if that stays."""
+        if self.given is not None or self.owner is not None:
+            return super().__reduce__()
+        return _reopened, (self.folder, self.memory, self._for_pieces, self.name)
+
     # -- going through it
 
     def _at_hand(self) -> Iterator[StoredPiece]:
@@ -278,6 +284,10 @@ class StoredMatrix(OneByOne):
         if self.given is not None:
             return self._on_disk.fingerprint()
         return hashlib.blake2b(repr((self.shape, self.dtype, self.side.blocks)).encode(), digest_size=16).hexdigest()
+
+
+def _reopened(folder: Path, memory: int, pieces: int, side: str) -> StoredMatrix:
+    return StoredMatrix(folder, memory=memory, side=side).within(memory, pieces)
 
 
 def _row_counts(piece: StoredPiece) -> NDArray[np.int64]:
