@@ -103,7 +103,7 @@ class Team {
 
     // Waits for a place and takes it; awake at first, as the next sweep often comes soon and to wake up takes a while.
     uint64_t take_place() {
-        const auto asleep = std::chrono::steady_clock::now() + std::chrono::microseconds(300);
+        const auto asleep = std::chrono::steady_clock::now() + std::chrono::microseconds(1000);
         for (;;) {
             uint64_t open = open_;
             while (places(open) > 0)

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dsyev
 
 from ..arrays import times
 from ..geometry import retract
@@ -147,7 +148,7 @@ class ProximalGradient(Solver):
 
     def nominal(self, problem: Problem, VVt: Float) -> tuple[float, Float | None]:
         """The nominal step, and what the gradient is preconditioned with, if it is."""
-        largest = float(np.linalg.eigvalsh(VVt)[-1])  # ‖V‖₂²
+        largest = float(dsyev(VVt, compute_v=0)[0][-1])  # ‖V‖₂²
         p = problem.M.density
         c = self.default_step if self.step is None else self.step
         if largest <= 0.0 or not self.precondition:  # V = 0: so is the gradient
@@ -247,6 +248,8 @@ class ProximalGradient(Solver):
 
 def _scaled(DtD: Float, t: float) -> Float:
     """t² DᵀD; infinite where that is beyond all numbers."""
+    if t * t * float(DtD.trace()) < math.inf:
+        return t * t * DtD
     with np.errstate(over="ignore"):
         return t * (t * DtD)
 
@@ -259,7 +262,7 @@ def _relative_change(dV: float, last: ProximalState, t: float, inverse: Float) -
     """
     if not inverse.size or not math.isfinite(dV):
         return math.inf
-    outside = float(np.vdot(inverse @ inverse.T @ _scaled(last.DtD, t), last.VVt_last))
+    outside = t * t * float(np.vdot(inverse @ (inverse.T @ last.DtD), last.VVt_last))
     size = math.sqrt(last.VVt_last.trace())
     return math.hypot(dV, math.sqrt(max(outside, 0.0))) / (size or sys.float_info.min)
 
