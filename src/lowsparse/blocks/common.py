@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import compress
@@ -57,7 +58,7 @@ class InPieces(Facts):
         return f"{type(self).__name__}({m} x {n}, {self.nnz} entries observed ({share:.3g}%), {self.dtype})"
 
 
-class OneByOne(InPieces):
+class OneByOne(InPieces, ABC):
     """A matrix whose pieces are gone through one after the other, in this process.
 
     Of a piece are asked: `number`, `columns`, `entries`; `writes`, the names of what a pass writes of it; `held`, the
@@ -67,13 +68,13 @@ class OneByOne(InPieces):
     pieces: list[Any]
     kept: dict[str, Any]  # by name
 
+    @abstractmethod
     def _at_hand(self) -> Iterator[Any]:
         """The pieces, each of which can be used until the next is asked for."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _scratch(self, dtype: Any) -> Any:
         """Room for a number for each entry."""
-        raise NotImplementedError
 
     def _room(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
         """An array with a row for each column, to be filled."""
