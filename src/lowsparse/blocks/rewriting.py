@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import host
 from ..observed import ObservedMatrix
 from .build import append_columns
 from .entries import Piece
 from .store import Writer
 from .temporary import TemporaryFolder
 
-__all__ = ["rewritten"]
+__all__ = ["rewritten", "written_beside"]
 
 
 def rewritten(M: Any, values: Any) -> Any:
@@ -28,7 +29,15 @@ def rewritten(M: Any, values: Any) -> Any:
     """
     if isinstance(M, ObservedMatrix):
         return M.with_values(values.astype(M.dtype, copy=False))
-    stored = getattr(M, "stored", M)  # of a matrix on a cluster
+    if not hasattr(M, "client"):
+        return written_beside(M, M, values)
+    there = type(M)(written_beside(M.stored, M, values), M.client)
+    weakref.finalize(there, _hold, M)  # with which a cluster of our own would go
+    return there
+
+
+def written_beside(stored: Any, M: Any, values: Any) -> Any:
+    """The same places with these values of M, on disk like `stored`, in a folder within its own."""
     folder = TemporaryFolder(".values-", stored.folder, within=stored.owner)
     try:
         with Writer(folder.path / "columns", M.shape[0], M.dtype) as writer:
@@ -39,11 +48,7 @@ def rewritten(M: Any, values: Any) -> Any:
         folder.remove()
         raise
     new.owner = folder
-    if M is stored:
-        return new
-    there = type(M)(new, M.client)
-    weakref.finalize(there, _hold, M)  # with which a cluster of our own would go
-    return there
+    return new
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,7 @@ class _With:
 
     def __call__(self, piece: Piece, numbers: NDArray[Any]) -> ObservedMatrix:
         M = piece.M
-        return ObservedMatrix(M.indptr, np.array(M.rows), numbers.astype(self.dtype), M.shape)
+        return ObservedMatrix(host(M.indptr), np.array(host(M.rows)), host(numbers).astype(self.dtype), M.shape)
 
 
 def _hold(origin: Any) -> None:

@@ -28,6 +28,7 @@ from .common import OneByOne
 from .entries import Entries, Formula, Held
 from .matrix import StoredMatrix
 from .reading import through
+from .rewriting import written_beside
 from .scratch import Scratch
 from .store import ranges
 
@@ -175,7 +176,8 @@ class StreamedMatrix(OneByOne):
         """Other values at the same places, by a formula of those it has."""
         assert values.home is self
         other = object.__new__(StreamedMatrix)
-        other.__dict__.update(self.__dict__, given=(*self.given, values.formula))
+        same = {name: part for name, part in vars(self).items() if name not in ("T", "_as_it_is")}
+        other.__dict__.update(same, given=(*self.given, values.formula))
         other._cut()
         return other
 
@@ -191,7 +193,7 @@ class StreamedMatrix(OneByOne):
     @cached_property
     def T(self) -> StreamedMatrix:  # noqa: N802
         """The transposed matrix: a copy beside the origin."""
-        return StreamedMatrix(self._as_it_is().T, self.memory)
+        return StreamedMatrix(self._as_it_is.T, self.memory)
 
     @property
     def largest_part(self) -> int:
@@ -200,17 +202,21 @@ class StreamedMatrix(OneByOne):
 
     def take_columns(self, which: NDArray[np.intp]) -> ObservedMatrix | None:
         """Some columns, in the memory of the processor; None if they have no entry."""
-        return self._as_it_is().take_columns(which)
+        return self._as_it_is.take_columns(which)
 
     def fingerprint(self) -> str:
-        """That of the origin."""
-        return self._as_it_is().fingerprint()
+        """That of a matrix with the same values where the origin is."""
+        return self._as_it_is.fingerprint()
 
+    @cached_property
     def _as_it_is(self) -> ObservedMatrix | StoredMatrix:
-        """The origin, which has the same values unless they are a formula."""
-        if self.given:
-            raise NotImplementedError("a matrix whose values are a formula can be swept, and nothing else")
-        return self.origin
+        """The origin; if the values are a formula, a matrix of its kind that has them."""
+        if not self.given:
+            return self.origin
+        if isinstance(self.origin, ObservedMatrix):
+            return self.origin.with_values(np.asarray(self.values))
+        written: StoredMatrix = written_beside(self.origin, self, self.values)
+        return written
 
     def brought_back(self, flagged: Any, S: Any) -> tuple[Any, Any, Any]:
         """The matrix, the places of outliers and their values for whoever solves it: in memory, if the origin is."""
