@@ -12,8 +12,7 @@ from typing import Any
 
 from ..device import DeviceMatrix, held_on_device
 from ..observed import ObservedMatrix
-from ..sweeps import BACKENDS, launch, native, unknown_backend
-from ..sweeps import IN_PIECES as OF_PIECES
+from ..sweeps import BACKENDS, BACKENDS_IN_PIECES, launch, native, unknown_backend
 from ..sweeps.launch import block_of, need_cupy
 from .matrix import StoredMatrix
 from .sizes import bytes_of
@@ -77,7 +76,7 @@ def placed(
     Dask arrays on the current cluster, if there is one. What is in memory goes to a GPU if that is worth it, and if the
     method that is to be run is known to run there.
     """
-    if backend not in ("auto", *BACKENDS, *OF_PIECES):
+    if backend not in ("auto", *BACKENDS, *BACKENDS_IN_PIECES):
         raise unknown_backend(backend)
     if is_store(M):
         M = StoredMatrix(M, memory=bytes_of(memory))
@@ -91,7 +90,7 @@ def placed(
     if there is not None or backend == "cuda" or isinstance(M, StreamedMatrix):
         return _on_gpu(M, there, backend, memory)
     in_pieces = hasattr(M, "backend")
-    if backend not in ("outofcore", "dask"):
+    if backend not in BACKENDS_IN_PIECES:
         if memory is not None and not in_pieces:
             raise ValueError(f"memory is for backend='outofcore', 'dask' and 'cuda', not {backend!r}")
         if isinstance(M, str | os.PathLike):
@@ -206,7 +205,7 @@ def _on_gpu(M: Any, there: DeviceMatrix | None, backend: str, memory: Any) -> An
         return _sent(M, memory)
     if memory is not None:
         raise ValueError("memory is for data that are not on a GPU yet: leave it out, or copy them to the host first")
-    if backend in ("outofcore", "dask"):
+    if backend in BACKENDS_IN_PIECES:
         raise ValueError(f"the data are on a GPU, and backend={backend!r} reads from disk: copy them to the host first")
     return there.to_host() if backend in ("native", "numpy") else there
 

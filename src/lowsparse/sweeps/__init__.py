@@ -46,7 +46,7 @@ Float = NDArray[np.float64]
 
 # In the order of preference of backend="auto". A module offers `reason_unavailable()` and a class `Sweep`.
 BACKENDS = {"native": ".native", "numpy": ".reference", "cuda": ".cuda"}
-IN_PIECES = ("outofcore", "dask")  # over a matrix in pieces, each of which is swept by one of those
+BACKENDS_IN_PIECES = ("outofcore", "dask")  # over a matrix in pieces, each of which is swept by one of those
 
 
 class Rule(IntEnum):
@@ -306,7 +306,7 @@ def unknown_backend(name: object) -> ValueError:
     >>> unknown_backend("gpu")
     ValueError("unknown backend 'gpu': choose 'auto', 'cuda', 'dask', 'native', 'numpy' or 'outofcore'")
     """
-    *others, last = (repr(known) for known in sorted((*BACKENDS, *IN_PIECES)))
+    *others, last = (repr(known) for known in sorted((*BACKENDS, *BACKENDS_IN_PIECES)))
     return ValueError(f"unknown backend {name!r}: choose 'auto', {', '.join(others)} or {last}")
 
 
@@ -326,7 +326,7 @@ def open_sweep(M: ObservedMatrix | Any, backend: str = "auto") -> Sweep:
         return cast(Sweep, _module("cuda").ColumnSweep(M))
     if backend == "auto":
         backend = os.environ.get("LOWSPARSE_BACKEND") or "auto"
-    if backend in IN_PIECES or backend == "cuda":
+    if backend in BACKENDS_IN_PIECES or backend == "cuda":
         backend = "auto"
     if backend == "auto":
         why = _reason("native")
