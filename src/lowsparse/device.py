@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from .arrays import host, on_device
-from .facts import Facts
+from .compressed import to_float
+from .facts import SAMPLE, Facts
 from .observed import ObservedMatrix
-from .sweeps.launch import block_of, kernel, need_cupy
+from .sweeps.launch import block_of, c_type, kernel, need_cupy
 
 __all__ = ["DeviceMatrix", "DeviceOutliers", "held_on_device"]
 
 COPIES = 256  # threads that copy a line
 BLOCKS = 1024  # that sum up the values
-SAMPLE = 100_000  # values that the usual size of all is found from
 
 
 @dataclass(eq=False)
@@ -164,7 +164,7 @@ class DeviceMatrix(Facts):
         rows, values = cupy.empty(int(starts[-1]), np.int32), cupy.empty(int(starts[-1]), self.dtype)
         start, chosen = cupy.asarray(starts), cupy.asarray(which, np.int64)
         places = Places(start, rows, starts, self.shape[0])
-        copy = kernel(f"take_lines<{'double' if self.dtype == np.float64 else 'float'}>")
+        copy = kernel(f"take_lines<{c_type(self.dtype)}>")
         copy((which.size,), (COPIES,), (self.indptr, self.rows, self.values, chosen, start, rows, values))
         return DeviceMatrix(places, values, (self.shape[0], which.size))
 
@@ -195,18 +195,18 @@ class DeviceMatrix(Facts):
         return DeviceMatrix.from_parts(starts, self.rows[::step], self.values[::step], self.shape)
 
     def median_magnitude(self) -> float:
-        """Of the values of a sample that are not zero; 0 if all are."""
+        """Of the values of a sample that are not zero; 0 if all are: one number is waited for."""
         sizes = np.sort(np.abs(self.values[:: max(1, self.nnz // SAMPLE)]))
         zeros = sizes.size - int(np.count_nonzero(sizes))
         low, high = zeros + (sizes.size - zeros - 1) // 2, zeros + (sizes.size - zeros) // 2
         return float(host(sizes[low : high + 1]).astype(np.float64).mean()) if zeros < sizes.size else 0.0
 
     def magnitudes(self, clip: float) -> tuple[float, float]:
-        """The largest, and the sum of the squares, each magnitude taken as at most `clip`."""
+        """The largest, and the sum of the squares, each magnitude taken as at most `clip`: by one kernel."""
         import cupy
 
         found = cupy.empty((2, BLOCKS))
-        run = kernel(f"magnitudes<{'double' if self.dtype == np.float64 else 'float'}>")
+        run = kernel(f"magnitudes<{c_type(self.dtype)}>")
         run((BLOCKS,), (256,), (self.values, np.int64(self.nnz), float(clip), found))
         largest, squares = host(found)
         return float(largest.max()), float(squares.sum())
@@ -221,10 +221,6 @@ class DeviceMatrix(Facts):
     def columns_of_entries(self) -> Any:
         """The column of each entry."""
         return self.places.owners()
-
-    def __repr__(self) -> str:
-        m, n = self.shape
-        return f"DeviceMatrix({m} x {n}, {self.nnz} entries observed ({100 * self.density:.3g}%), {self.dtype})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -288,20 +284,12 @@ def held_on_device(X: Any) -> DeviceMatrix | None:
     return _from_dense(X) if on_device(X) else None
 
 
-def _stored(values: Any) -> Any:
-    """As they are kept: float32 as it came, all else as float64."""
-    if values.dtype.kind not in "fiub":
-        raise TypeError(f"a matrix of dtype {values.dtype} cannot be used: only real numbers can be solved")
-    small = values.dtype.kind == "f" and values.dtype.itemsize <= 4
-    return values.astype(np.float32 if small else np.float64, copy=False)
-
-
 def _from_dense(X: Any) -> DeviceMatrix:
     import cupy
 
     if X.ndim != 2 or not all(X.shape):
         raise ValueError(f"a matrix needs 2 dimensions and an entry, X is {X.shape}")
-    X = _stored(X)
+    X = to_float(X)
     columns = cupy.ascontiguousarray(X.T)
     place = cupy.flatnonzero(~cupy.isnan(columns))
     starts = cupy.searchsorted(place, cupy.arange(X.shape[1] + 1) * X.shape[0])
@@ -330,7 +318,7 @@ def _from_sparse(A: Any) -> DeviceMatrix:
             "duplicate entries: a position can be observed once; aggregate first (the mean, the last, ...)"
         )
     starts = cupy.searchsorted(key, cupy.arange(n + 1, dtype=np.int64) * m)
-    return _checked(starts, rows[order], _stored(values)[order], (m, n))
+    return _checked(starts, rows[order], to_float(values)[order], (m, n))
 
 
 def _repeated(indptr: Any) -> Any:

@@ -381,7 +381,3 @@ class ObservedMatrix(Facts):
     def __reduce__(self) -> tuple[Any, ...]:
         # Through the constructor, as NumPy forgets read-only flags in a pickle.
         return type(self), (self.indptr, self.rows, self.values, self.shape)
-
-    def __repr__(self) -> str:
-        m, n = self.shape
-        return f"ObservedMatrix({m} x {n}, {self.nnz} entries observed ({100 * self.density:.3g}%), {self.dtype})"

@@ -22,7 +22,7 @@ from .blocks.coefficients import laid_aside
 from .blocks.outliers import StoredOutliers
 from .blocks.placing import check_in_pieces, check_on_gpu, closed_on_error, leaving_room, placed, room_for
 from .blocks.streamed import StreamedMatrix
-from .device import SAMPLE, DeviceMatrix, DeviceOutliers, held_on_device
+from .device import DeviceMatrix, DeviceOutliers, held_on_device
 from .diagnosis import counted, largest_rank
 from .lowrank import LowRank
 from .observed import ObservedMatrix
@@ -206,8 +206,8 @@ def solve(
         def first_subspace() -> NDArray[np.float64]:
             clipped = M if np.isinf(clip) else M.with_values(np.clip(M.values, -clip, clip))
             own = sweep if clipped is M else open_sweep(clipped, sweep.name)
-            U = starting_subspace(start, own, M.shape[0], rank, rng)
-            return beside(U, M.values) if isinstance(M, DeviceMatrix) else U
+            U: NDArray[np.float64] = beside(starting_subspace(start, own, M.shape[0], rank, rng), M.values)
+            return U
 
         problem = Problem(M, rank, sweep, first_subspace, given, float(tol), unit, scale, largest, clip, seed)
         solver.check(problem)
@@ -364,10 +364,10 @@ def _sizes(M: ObservedMatrix) -> tuple[float, float, float, float]:
     The median is that of a sample's magnitudes, zeros left out. One wild entry would set the root mean square, and the
     start, on its own: entries beyond `clip`, 20 medians, count as that many; if there are none, `clip` is infinite.
     """
-    unit = M.median_magnitude() if isinstance(M, DeviceMatrix) else _median_magnitude(M.sample(SAMPLE).values)
+    unit = M.median_magnitude()
     clip = 20 * unit if unit else np.inf
     unit = unit or 1.0
-    largest, squares = M.magnitudes(clip) if isinstance(M, DeviceMatrix) else _magnitudes(M, clip)
+    largest, squares = M.magnitudes(clip)
     size = float(np.sqrt(squares / M.nnz))
     if largest > 0 and not (1 / LARGEST < largest < LARGEST and size > 0):
         raise ValueError(
@@ -375,23 +375,6 @@ def _sizes(M: ObservedMatrix) -> tuple[float, float, float, float]:
             "numbers; divide the data by it first"
         )
     return unit, size or 1.0, largest, clip if largest > clip else np.inf
-
-
-def _median_magnitude(values: NDArray[Any]) -> float:
-    """Of those that are not zero; 0 if all are."""
-    sizes = np.abs(values).astype(np.float64)
-    return float(np.median(sizes[sizes > 0])) if sizes.any() else 0.0
-
-
-def _magnitudes(M: ObservedMatrix, clip: float) -> tuple[float, float]:
-    """The largest, and the sum of the squares, each magnitude taken as at most `clip`."""
-    largest, squares = 0.0, 0.0
-    for part in M.parts():
-        largest = max(largest, float(part.max()), -float(part.min()))
-        clipped = np.clip(part, -clip, clip).astype(np.float64, copy=False)
-        with np.errstate(over="ignore"):
-            squares += float(clipped @ clipped)
-    return largest, squares
 
 
 def _outliers(M: ObservedMatrix, flagged: NDArray[np.intp], values: NDArray[Any]) -> sparse.csc_array:

@@ -42,20 +42,14 @@ class InPieces(Facts):
     def sample(self: Any, size: int) -> ObservedMatrix:
         """About so many entries, evenly spread; all the rows and columns are there."""
         step = max(1, self.nnz // size)
-        k = np.arange(0, self.nnz, step)
         rows = Entries(self, Rows())[::step]
-        return ObservedMatrix(np.searchsorted(k, self.indptr), rows, self.values[::step], self.shape)
+        return ObservedMatrix(-(-self.indptr // step), rows, self.values[::step], self.shape)
 
     def __reduce__(self) -> Any:
         raise TypeError(
             "a matrix in pieces cannot be pickled, nor the result of a solve of it: keep the folder of the matrix, and "
             "write the result to files (S.to_parquet, S.to_zarr, L.to_zarr)"
         )
-
-    def __repr__(self) -> str:
-        m, n = self.shape
-        share = 100 * self.density
-        return f"{type(self).__name__}({m} x {n}, {self.nnz} entries observed ({share:.3g}%), {self.dtype})"
 
 
 class OneByOne(InPieces, ABC):

@@ -20,7 +20,18 @@ from ..arrays import host, on_device
 from ..device import DeviceMatrix, Places
 from ..losses import Loss
 from . import Ascent, Before, Float, Gradient, Magnitudes, Multiplier, Proximal, Regressed, Robust, Rule, Swept
-from .launch import NULL, SMALL, block_of, by_value, kernel, need_cupy, reason_unavailable, tall_gram, tall_retracted
+from .launch import (
+    NULL,
+    SMALL,
+    block_of,
+    by_value,
+    c_type,
+    kernel,
+    need_cupy,
+    reason_unavailable,
+    tall_gram,
+    tall_retracted,
+)
 
 __all__ = ["ColumnSweep", "reason_unavailable"]
 
@@ -115,7 +126,7 @@ class Runner:
 
     def __init__(self, M: DeviceMatrix) -> None:
         self.M = M
-        self.type = "double" if M.dtype == np.float64 else "float"
+        self.type = c_type(M.dtype)
 
     def over(
         self, name: str, r: int, *, sums: int, keeps: int = 0, width: int = 0, once: bool = True, type_: str = ""

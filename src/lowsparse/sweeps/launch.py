@@ -21,6 +21,7 @@ __all__ = [
     "SMALL",
     "block_of",
     "by_value",
+    "c_type",
     "kernel",
     "need_cupy",
     "places_beyond",
@@ -62,6 +63,15 @@ def reason_unavailable() -> str | None:
 
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:200]
+
+
+def c_type(dtype: np.dtype[Any]) -> str:
+    """The name of float64 and float32 in the kernels.
+
+    >>> c_type(np.dtype(np.float32))
+    'float'
+    """
+    return "double" if dtype == np.float64 else "float"
 
 
 def need_cupy() -> Any:
@@ -172,7 +182,7 @@ def places_beyond(numbers: Any, bound: float) -> Any:
 
     many = numbers.size
     blocks = max(-(-many // SEARCHED), 1)
-    run = kernel(f"beyond<{'double' if numbers.dtype == np.float64 else 'float'}>")
+    run = kernel(f"beyond<{c_type(numbers.dtype)}>")
     args = numbers, np.int64(many), float(bound), np.int32(SEARCHED)
     counts = cupy.empty(blocks, np.int32)
     run((blocks,), (256,), (*args, counts, NULL, NULL))
