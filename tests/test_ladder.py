@@ -12,7 +12,7 @@ from lowsparse.diagnosis import coherence
 from lowsparse.geometry import basis
 from lowsparse.result import Status
 from lowsparse.sketch import draw
-from lowsparse.solvers import Ladder
+from lowsparse.solvers import Ladder, ladder
 from lowsparse.sweeps import Robust, open_sweep
 
 
@@ -276,6 +276,31 @@ def test_basis_is_a_factorisation():
         Q, R = basis(A)
         np.testing.assert_allclose(Q @ R, A, atol=1e-12)
         np.testing.assert_allclose(Q.T @ Q, np.eye(4), atol=1e-6)
+
+
+def test_steps_beyond_the_regressions_take_fewer_passes_to_the_same(monkeypatch):
+    M, *_ = problem(410, 370, 5, 0.08, 0.05, seed=96)
+    r = ls.solve(M, 5)
+    monkeypatch.setattr(ladder, "_relaxation", lambda beyond, falls: 0.0)
+    plain = ls.solve(M, 5)
+    assert r.converged
+    assert plain.converged
+    assert r.n_iter < 0.6 * plain.n_iter
+    assert relative(r.L, plain.L) < 1e-7
+
+
+@pytest.mark.parametrize("beyond", [0.2, 0.63, 0.999])
+def test_a_step_beyond_a_regression_does_not_increase_the_sum(beyond):
+    M, L, _ = problem(90, 70, 3, 0.5, 0.2, noise=0.1, seed=97)
+    sweep = open_sweep(M)
+    U = basis(L.U)[0]
+    for c in (3.0, 0.3, 0.03):
+        V = np.random.default_rng(7).standard_normal((70, 3))
+        for _ in range(4):
+            fit = sweep.regress(U, V, Robust(c=c)).V
+            losses = [np.log1p((sweep.residual(U, C) / c) ** 2).sum() for C in (V, fit + beyond * (fit - V))]
+            assert losses[1] < losses[0]
+            V = fit
 
 
 def test_the_trace_tells_rank_and_entries():

@@ -341,7 +341,7 @@ def stop_at(k):
 
 @pytest.mark.parametrize("name", OWN)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("k", [1, 7, 19])
+@pytest.mark.parametrize("k", [1, 7, 13])
 def test_a_resumed_solve_has_the_same_bits(tmp_path, name, dtype, k):
     M = robust_problem(dtype=dtype).M
     solver = from_name(name)

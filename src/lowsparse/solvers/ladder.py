@@ -6,7 +6,9 @@ loss, so a stationary point for a fixed c is one of
     min over U, V of  Σ_Ω log(1 + ((UV - M)_ij / c)²),
 
 and c follows the residuals: 2.385 times their robust scale (1.4826 times the median of |e|), from which the estimate is
-95 % efficient under normal noise. For a fixed c no half-step increases the sum. That the whole finds the truth is not
+95 % efficient under normal noise. For a fixed c no half-step increases the sum, even one that goes beyond the
+regression by less than its length: the loss lies below a parabola that is symmetric about where the regression ends.
+So steps are over-relaxed, as far as the rate at which L comes to rest asks for. That the whole finds the truth is not
 proved, only measured (`python -m benchmarks.phase`), so the answer is tested: some entries are kept aside while the
 subspace is learnt, and it is accepted if it predicts them as well as those it has seen, and either fits exactly or has
 been found twice, in different ways.
@@ -50,6 +52,7 @@ SETTLED = 0.98
 LOOKS = 5  # second looks in an attempt, 2 in the first
 HOPE = 3  # ranks beyond the best that are tried where the rank is to be chosen
 AGREE = 0.1  # difference of the scores of two attempts that found the same
+SLOWEST = 0.95  # factor by which the error is taken to fall in a pass: steps beyond a regression are at most 0.63 of it
 SMALLEST = 1e-8  # c, in units: far above rounding, and outliers of any size have no weight any more
 
 
@@ -112,6 +115,8 @@ class LadderState(State):
     since: int = 0  # passes on this rank
     looks: int = 0
     changed: float = np.inf  # lines by the last look
+    beyond: float = 0.0  # how far the next steps go beyond where the regressions end, in steps
+    change: float = np.inf  # of L by the last pass, relatively
     recent: tuple[float, ...] = ()  # the noise after the last passes
     # the best attempt so far
     best_U: Float = field(default_factory=nothing)
@@ -183,7 +188,7 @@ class Ladder(Solver):
         return max(EFFICIENT * robust_scale(e), SMALLEST * state.bench.unit)
 
     def _anew(self, state: LadderState) -> None:
-        state.since, state.recent = 0, ()
+        state.since, state.recent, state.beyond = 0, (), 0.0
 
     def _leading(self, state: LadderState, values: NDArray[Any], clip: float, k: int) -> Float:
         """The k leading left singular vectors of the data with these values, clipped."""
@@ -212,9 +217,10 @@ class Ladder(Solver):
         turns = 2 if state.since < 3 else 1
         U, V = state.U, state.V
         by_column = columns.again(U, V, state.c, turns)
-        Q, R = basis(by_column.V)
-        fitted = rows.again(Q, times(U, R.T), state.c, turns)
-        state.U, R = basis(fitted.V)
+        Q, R = basis(_beyond(by_column.V, V, state.beyond))
+        C = times(U, R.T)
+        fitted = rows.again(Q, C, state.c, turns)
+        state.U, R = basis(_beyond(fitted.V, C, state.beyond))
         state.V = times(Q, R.T)
         state.noise = CONSISTENT * fitted.before.quantile(0.5)
         pace = PACE[min(state.attempt, len(PACE) - 1)]
@@ -228,6 +234,8 @@ class Ladder(Solver):
             sure_rows = sure_columns = np.ones(1, dtype=bool)
         i, j = (slice(None) if sure.all() else beside(sure, U) for sure in (sure_rows, sure_columns))
         change = relative_change(U[i], V[j], state.U[i], state.V[j])
+        falls = change / state.change if state.change > 0 else 0.0
+        state.beyond, state.change = _relaxation(state.beyond, falls) if state.since > 3 else 0.0, change
         state.row = {
             "objective": state.noise,
             "gamma": state.c,
@@ -451,3 +459,22 @@ class Ladder(Solver):
 
 def _falling(recent: tuple[float, ...]) -> bool:
     return len(recent) > 1 and recent[-1] < 0.8 * recent[-2]
+
+
+def _beyond(fit: Float, before: Float, beyond: float) -> Float:
+    return fit + beyond * (fit - before) if beyond else fit
+
+
+def _relaxation(beyond: float, falls: float) -> float:
+    """How far to go beyond the regressions, ω - 1, given how far it was and by what factor the change of L falls then.
+
+    λ = ω - 1 at best, for ω = 2 / (1 + √(1 - ρ)), where ρ is the factor without; with too large an ω it is ω - 1 too,
+    and says no more than that. Otherwise (λ + ω - 1)² = λ ω² ρ.
+
+    >>> round(_relaxation(0.0, 0.5), 3), round(_relaxation(0.1, 0.25), 3), round(_relaxation(0.4, 0.4), 3)
+    (0.172, 0.129, 0.28)
+    """
+    if not 1.1 * beyond < falls < 1:
+        return 0.7 * beyond
+    rate = (falls + beyond) ** 2 / (falls * (1 + beyond) ** 2)
+    return 2 / (1 + math.sqrt(1 - min(rate, SLOWEST))) - 1
