@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["beside", "gram", "host", "moved", "namespace", "on_device", "times"]
+__all__ = ["across", "beside", "gram", "host", "moved", "namespace", "on_device", "times"]
 
 SMALL = 10  # columns of a tall matrix that has kernels of its own
 
@@ -103,3 +103,12 @@ def gram(A: Any) -> NDArray[np.float64]:
         G[upper] = G.T[upper] = host(tall_gram(A))
         return G
     return host(A.T @ A)
+
+
+def across(A: Any, B: Any) -> NDArray[np.float64]:
+    """AᵀB, for the processor.
+
+    >>> across(np.array([[3.0], [4.0]]), np.array([[1.0], [2.0]])).tolist()
+    [[11.0]]
+    """
+    return host(A.T @ B)

@@ -26,18 +26,16 @@ def qf(A: Float) -> Float:
     True
     """
     # R is the Cholesky factor of AᵀA, and Q = A R⁻¹ is as orthonormal as cond(A)² allows: enough close to the
-    # manifold, where A has been almost orthonormal already; else Householder. On a GPU, where that takes long, what is
-    # not orthonormal enough may be so after another turn.
-    Q = A
+    # manifold, where A has been almost orthonormal already. What is not may be so after another turn, which takes less
+    # time than Householder's way.
+    Q: Float = A
     with np.errstate(over="ignore", invalid="ignore"):
-        for _ in range(3 if on_device(A) else 1):
+        for _ in range(3):
             R, inverse = _factored(gram_of(Q))
             if not inverse.size:
                 break
-            enough = np.linalg.norm(R) * np.linalg.norm(inverse) <= 2 * len(R)  # r for orthonormal A
-            if enough or on_device(A):
-                Q = times(Q, inverse)
-            if enough:
+            Q = times(Q, inverse)
+            if np.linalg.norm(R) * np.linalg.norm(inverse) <= 2 * len(R):  # r for what was orthonormal
                 return Q
     Q, R = np.linalg.qr(A)
     Q = Q * np.where(np.diag(R) < 0, -1.0, 1.0)
@@ -77,6 +75,8 @@ def qr(A: Float) -> tuple[Float, Float]:
     if not on_device(A):
         return _householder(A)
     Q, R = basis(A)  # which is good to the square of the condition of A, and that of Q is about 1
+    if np.linalg.cond(R) < 2:
+        return Q, R
     Q, T = basis(Q)
     return Q, T @ R
 
@@ -92,8 +92,14 @@ def leverages(A: Float) -> Float:
     >>> leverages(np.array([[2.0, 0.0], [0.0, 0.0], [0.0, 0.0]])).tolist()
     [1.0, 0.0, 0.0]
     """
-    left, sizes, _ = np.linalg.svd(host(A), full_matrices=False)
-    return np.asarray(np.sum(left[:, sizes > 1e-12 * sizes.max(initial=0.0)] ** 2, axis=1), dtype=np.float64)
+    A = host(A)
+    R, inverse = _factored(A.T @ A)
+    if inverse.size and np.linalg.norm(R) * np.linalg.norm(inverse) < 1e3:
+        Q = A @ inverse
+    else:
+        left, sizes, _ = np.linalg.svd(A, full_matrices=False)
+        Q = left[:, sizes > 1e-12 * sizes.max(initial=0.0)]
+    return np.asarray(np.sum(Q**2, axis=1), dtype=np.float64)
 
 
 def retract(

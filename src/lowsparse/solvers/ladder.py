@@ -32,9 +32,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import beside, host, times
-from ..geometry import basis, leverages, qr, relative_change
-from ..lines import EFFICIENT, EXPLAINED, Lines
+from ..arrays import across, beside, host, times
+from ..arrays import gram as gram_of
+from ..geometry import basis, leverages, qr
+from ..lines import EFFICIENT, EXPLAINED, Lines, below_usual
 from ..lowrank import LowRank
 from ..observed import ObservedMatrix
 from ..scale import CONSISTENT, OUTLIER, outlying, robust_scale, trimmed_deviation
@@ -217,10 +218,12 @@ class Ladder(Solver):
         turns = 2 if state.since < 3 else 1
         U, V = state.U, state.V
         by_column = columns.again(U, V, state.c, turns)
-        Q, R = basis(_beyond(by_column.V, V, state.beyond))
+        dV = (1 + state.beyond) * (by_column.V - V)
+        Q, R = basis(V + dV)
         C = times(U, R.T)
         fitted = rows.again(Q, C, state.c, turns)
-        state.U, R = basis(_beyond(fitted.V, C, state.beyond))
+        dC = (1 + state.beyond) * (fitted.V - C)
+        state.U, R = basis(C + dC)
         state.V = times(Q, R.T)
         state.noise = CONSISTENT * fitted.before.quantile(0.5)
         pace = PACE[min(state.attempt, len(PACE) - 1)]
@@ -233,7 +236,7 @@ class Ladder(Solver):
         if not (sure_rows.any() and sure_columns.any()):
             sure_rows = sure_columns = np.ones(1, dtype=bool)
         i, j = (slice(None) if sure.all() else beside(sure, U) for sure in (sure_rows, sure_columns))
-        change = relative_change(U[i], V[j], state.U[i], state.V[j])
+        change = _relative_change(U[i], V[j], dV[j], dC[i], Q[j])
         falls = change / state.change if state.change > 0 else 0.0
         state.beyond, state.change = _relaxation(state.beyond, falls) if state.since > 3 else 0.0, change
         state.row = {
@@ -305,16 +308,17 @@ class Ladder(Solver):
             state.c = max(10 * state.c, 1e-3 * unit) if self._exact(problem, state) else 2 * state.c
             self._anew(state)
             return
-        score = self._score(state)
+        held = state.bench.sketch(state.data).held_residual(state.U, state.V)
+        score = self._score(state, held)
         if score < min(state.scores, default=np.inf):
             state.best_U, state.best_V, state.best_noise = state.U, state.V, state.noise
             state.best_data = state.data
         agree = any(abs(score - other) <= AGREE for other in state.scores) and score <= min(state.scores) + AGREE
         state.scores = (*state.scores, score)
-        given_up = max(float(np.mean(share < 0.5 * np.median(share))) for share in shares)
+        given_up = max(below_usual(share, 0.5).size / share.size for share in shares)
         sure = self._exact(problem, state) and given_up <= 0.01 and not self._spiky(state)
-        if self._predicts(state) and (sure or agree):
-            self._to_whole(problem, state, determined=sure and not (shares[1] < 0.5 * np.median(shares[1])).any())
+        if self._predicts(state, held) and (sure or agree):
+            self._to_whole(problem, state, determined=sure and not below_usual(shares[1], 0.5).size)
         elif state.attempt + 1 < self.attempts:
             self._begin(problem, state, state.attempt + 1)
         else:
@@ -340,9 +344,8 @@ class Ladder(Solver):
             state.V = times(Q, R.T)
         return (by_column, by_row), some + others
 
-    def _score(self, state: LadderState) -> float:
+    def _score(self, state: LadderState, e: Float) -> float:
         """The mean logarithm of the residuals of what was kept aside, or of all if too little was."""
-        e = state.bench.sketch(state.data).held_residual(state.U, state.V)
         if e.size < 50:
             e = state.bench.columns(state.data).sweep.residual(state.U, state.V)
         return float(np.mean(np.log(np.abs(e) / state.bench.unit + 1e-7)))
@@ -351,10 +354,9 @@ class Ladder(Solver):
         """Whether a component lives on a single row or column: it may be there for an outlier alone."""
         return any(bool((leverages(A) > 0.9).any()) for A in (state.U, state.V))
 
-    def _predicts(self, state: LadderState) -> bool:
-        """Whether what was kept aside is predicted as well as what was fitted."""
-        columns = state.bench.columns(state.data)
-        held = np.abs(state.bench.sketch(state.data).held_residual(state.U, state.V))
+    def _predicts(self, state: LadderState, e: Float) -> bool:
+        """Whether what was kept aside, with these residuals, is predicted as well as what was fitted."""
+        columns, held = state.bench.columns(state.data), np.abs(e)
         if held.size < 20:
             return True
         seen = np.abs(columns.sweep.residual(state.U, state.V))
@@ -461,8 +463,14 @@ def _falling(recent: tuple[float, ...]) -> bool:
     return len(recent) > 1 and recent[-1] < 0.8 * recent[-2]
 
 
-def _beyond(fit: Float, before: Float, beyond: float) -> Float:
-    return fit + beyond * (fit - before) if beyond else fit
+def _relative_change(U: Float, V: Float, dV: Float, dC: Float, Q: Float) -> float:
+    """‖U dVᵀ + dC Qᵀ‖ / ‖U Vᵀ‖: by what the two halves of a pass change L = U Vᵀ, also where that is little."""
+    gram = gram_of(U)
+    size = float(np.vdot(gram, gram_of(V)))
+    if not size > 0:
+        return math.inf if dV.any() or dC.any() else 0.0
+    square = np.vdot(gram, gram_of(dV)) + np.vdot(gram_of(dC), gram_of(Q)) + 2 * np.vdot(across(U, dC), across(dV, Q))
+    return math.sqrt(max(float(square), 0.0) / size)
 
 
 def _relaxation(beyond: float, falls: float) -> float:

@@ -84,7 +84,11 @@ def _launches(places: Places, kept: int) -> list[Launch]:
 
     counts = places.counts
     length = min(max(PIECE[0], int(counts.sum()) // PIECES), PIECE[1])
-    bounds = [-1, SHORT, max(min(kept, length), SHORT), length]
+    most = int(counts.max(initial=0))
+    short = (
+        most if most <= 2 * SHORT and counts.mean() <= SHORT else SHORT
+    )  # all at once: then there is no list to make
+    bounds = [-1, short, max(min(kept, length), short), length]
     found = []
     for k, (low, high) in enumerate(pairwise(bounds)):
         lines = np.flatnonzero((counts > low) & (counts <= high)).astype(np.int32)
