@@ -128,7 +128,7 @@ def _choose(lines: int, across: NDArray[np.int64], rank: int, rng: np.random.Gen
     share = (PER_LINE[0] + PER_LINE[1] * rank) / poor if poor > 0 else 1.0
     if share > 0.7 or lines * share < 8 * rank:
         return np.arange(lines)
-    return np.sort(rng.choice(lines, size=int(np.ceil(share * lines)), replace=False, shuffle=False))
+    return np.sort(rng.permutation(lines)[: int(np.ceil(share * lines))])
 
 
 def _low_quantile(counts: NDArray[np.int64]) -> float:
