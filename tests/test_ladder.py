@@ -97,6 +97,14 @@ def test_a_rank_given_twice_too_large_does_no_harm(seed):
     np.testing.assert_allclose(r.L.U.T @ r.L.U, np.eye(8), atol=1e-12)
 
 
+def test_a_line_with_a_single_entry_gets_what_fits_it():
+    L = np.outer([1.8, 1.2, 2.5, 1.9, 2.4], [3.0, 3.2, 1.8, 1.6])
+    seen = np.array([[0, 0, 0, 1], [0, 1, 0, 0], [0, 0, 1, 0], [1, 1, 1, 1], [1, 0, 1, 1]], bool)
+    r = ls.solve(np.where(seen, L, np.nan), 1)
+    assert r.converged
+    np.testing.assert_allclose(r.L.to_dense(), L, rtol=1e-6)
+
+
 def test_rows_and_columns_with_very_different_counts():
     rng = np.random.default_rng(51)
     m = n = 350

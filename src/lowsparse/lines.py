@@ -69,7 +69,10 @@ class Lines:
         new = few.afresh(B, c, turns=15)
         found = few.share(few.again(B, new, c, 1).inside)
         counts = few.M.column_counts
-        better = (found * counts > 1.1 * share[doubtful] * counts + 1) & (found * counts >= enough(B.shape[1]))
+        many, before, wanted = found * counts, share[doubtful] * counts, enough(B.shape[1])
+        better = (many > 1.1 * before + 1) & (many >= wanted)
+        if not self.learning:
+            better |= (many > before) & (counts < wanted)  # there is nothing else to go by
         C, share = C.copy(), share.copy()
         C[beside(doubtful[better], C)] = beside(new[beside(better, new)], C)
         share[doubtful[better]] = found[better]
@@ -93,14 +96,14 @@ class Lines:
 
 
 def below_usual(share: Float, part: float) -> NDArray[np.intp]:
-    """Lines whose share is less than this part of the median.
+    """Lines whose share is less than this part of the median; of the largest share, if most have none.
 
     >>> below_usual(np.array([0.9, 0.4, 0.8]), 0.75).tolist()
     [1]
     """
     if share.min() >= part * share.max():  # which takes a tenth of the time of a median
         return np.empty(0, np.intp)
-    return np.flatnonzero(share < part * np.median(share))
+    return np.flatnonzero(share < part * (np.median(share) or share.max()))
 
 
 @dataclass(frozen=True)

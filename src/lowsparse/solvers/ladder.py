@@ -52,6 +52,7 @@ PATIENCE = 5  # passes in which the scale must fall by the factor SETTLED
 SETTLED = 0.98
 LOOKS = 5  # second looks in an attempt, 2 in the first
 HOPE = 3  # ranks beyond the best that are tried where the rank is to be chosen
+GAINING = 0.97  # the scale after a pass / that before, at most, where steps go beyond the regressions
 AGREE = 0.1  # difference of the scores of two attempts that found the same
 SLOWEST = 0.95  # factor by which the error is taken to fall in a pass: steps beyond a regression are at most 0.63 of it
 SMALLEST = 1e-8  # c, in units: far above rounding, and outliers of any size have no weight any more
@@ -238,7 +239,8 @@ class Ladder(Solver):
         i, j = (slice(None) if sure.all() else beside(sure, U) for sure in (sure_rows, sure_columns))
         change = _relative_change(U[i], V[j], dV[j], dC[i], Q[j])
         falls = change / state.change if state.change > 0 else 0.0
-        state.beyond, state.change = _relaxation(state.beyond, falls) if state.since > 3 else 0.0, change
+        relaxed = state.since > 3 and state.noise < GAINING * state.recent[-2]
+        state.beyond, state.change = _relaxation(state.beyond, falls) if relaxed else 0.0, change
         state.row = {
             "objective": state.noise,
             "gamma": state.c,
@@ -416,7 +418,7 @@ class Ladder(Solver):
             state.failure = "stalled"
         elif change <= max(problem.tol, 0.01 * error):
             if not state.looks and self._second_look(state)[1]:
-                state.looks = 1
+                state.looks, state.accuracy = 1, math.inf  # on, with the lines that are new
             elif state.advice:
                 state.failure = "stalled"
             else:
