@@ -13,11 +13,11 @@ import pytest
 
 import lowsparse as ls
 import pretended
-from conftest import robust_problem
+from conftest import orthonormal, robust_problem
 from lowsparse.blocks import placing
 from lowsparse.device import DeviceMatrix, Places
 from lowsparse.geometry import retract
-from lowsparse.sweeps import Robust, available, cuda, launch, open_sweep
+from lowsparse.sweeps import Proximal, Robust, Rule, available, cuda, launch, open_sweep
 from lowsparse.sweeps.launch import reason_unavailable
 from lowsparse.video import background, separate_video
 from lowsparse.video.frames import Frame
@@ -155,6 +155,53 @@ def test_rows_and_samples_are_those_of_the_matrix(on_numpy, chosen):
 
 
 # ---------------------------------------------------------------------- on a GPU that is pretended
+
+
+class Launched:
+    """A kernel that only notes how it is launched."""
+
+    max_dynamic_shared_size_bytes = 48_000
+
+    def __init__(self, name, notes):
+        self.name, self.notes = name, notes
+
+    def __call__(self, grid, block, args, shared_mem=0):
+        """Note it; what the pieces leave for each other follows `first` and `last`, whatever they are steps of."""
+        self.notes.append((self.name, grid[0], block[0], args))
+
+
+@pytest.fixture
+def noted(monkeypatch):
+    """How kernels are launched by the sweep of a GPU, where there is none."""
+    real, notes = cuda.ColumnSweep, []
+    made = pretended.install(monkeypatch)
+    monkeypatch.setattr(cuda, "need_cupy", lambda: made)
+    monkeypatch.setattr(cuda, "kernel", lambda name: Launched(name, notes))
+    return lambda M: real(DeviceMatrix.from_host(M)), notes
+
+
+def test_above_rank_10_long_columns_go_in_pieces_step_by_step(noted):
+    opened_there, notes = noted
+    r, counts = 12, [5, 5000, 0, 2048, 2049]
+    rows = np.concatenate([np.arange(count, dtype=np.int32) for count in counts])
+    M = ls.ObservedMatrix(np.cumsum([0, *counts]), rows, np.ones(rows.size), (5000, len(counts)))
+    opened_there(M).regress(np.ones((5000, r)), None, Robust(c=1.0, turns=3))
+    launched = [(name, grid, block, *map(int, args[-4:-2])) for name, grid, block, args in notes]
+    assert launched == [
+        ("regress_general<double,64,false>", 2, 64, 0, 3),
+        ("regress_general<double,128,false>", 1, 128, 0, 3),
+        *(("regress_general<double,256,true>", 5, 256, turn, turn + 1) for turn in range(3)),
+    ]
+    partial, tickets = notes[-1][3][-2:]
+    assert partial.size == 5 * (r * (r + 1) // 2 + r + 2)
+    assert not tickets.inside.any()
+    np.testing.assert_array_equal(notes[-1][3][3].inside, [0, 0, 0, 3, 3])  # the first piece of its line
+
+
+def test_a_rank_that_is_too_large_for_a_block_is_refused(noted):
+    opened_there, _ = noted
+    with pytest.raises(ValueError, match="the rank 250 is too large for a GPU"):
+        opened_there(robust_problem(300, 20, rank=1).M).grams(np.ones((300, 250)))
 
 
 @pytest.fixture
@@ -359,6 +406,25 @@ def test_the_same_bits_every_time(gpu):
         one, other = (ls.solve(problem.M, 4, method=method, backend="cuda") for _ in range(2))
         assert one.L.U.tobytes() == other.L.U.tobytes()
         assert one.L.V.tobytes() == other.L.V.tobytes()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("rank", [3, 11, 20, 50])
+def test_columns_in_pieces_have_the_same_bits_every_time(gpu, rank):
+    rows = np.concatenate([np.arange(count, dtype=np.int32) for count in (5, 50_000, 300, 20_000)])
+    values = np.random.default_rng(rank).standard_normal(rows.size)
+    M = DeviceMatrix.from_host(ls.ObservedMatrix(np.array([0, 5, 50_005, 50_305, 70_305]), rows, values, (50_000, 4)))
+    U, S, S_out = gpu.asarray(orthonormal(50_000, rank)), gpu.zeros(M.nnz), gpu.empty(M.nnz)
+
+    def bits():
+        sweep = open_sweep(M)
+        swept = sweep.sweep(U, S, S_out, Proximal(Rule.AMANPG, gamma=0.7, lambda2=1e-6))
+        fitted = sweep.regress(U, None, Robust(c=0.5, turns=3))
+        arrays = [part.tobytes() for part in (swept.V, swept.G, S_out, fitted.V, sweep.grams(U))]
+        return [*arrays, swept.smooth_in, swept.smooth_out, swept.l1]
+
+    first = bits()
+    assert all(bits() == first for _ in range(3))
 
 
 @pytest.mark.gpu

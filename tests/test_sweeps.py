@@ -23,6 +23,7 @@ from lowsparse.sweeps.native import num_threads
 RANKS = [*range(1, 17), 20, 33, 50]
 STEPS = [(Rule.FIT, 1.0), (Rule.MANPG, 1.0), (Rule.MANPG, 0.6), (Rule.AMANPG, 1.0), (Rule.AMANPG, 0.6)]
 LAMBDAS = [0.0, 1e-16, 1e-6, 0.3**2]
+RAGGED = [*((r, dtype) for r in (11, 12, 20, 33) for dtype in (np.float64, np.float32)), (50, np.float64)]
 EXACT = 1e-10
 THIN = 1e-6  # V of a column with fewer than r entries: rounding is magnified by 1/λ²
 
@@ -195,6 +196,28 @@ def test_columns_of_any_length_agree_with_the_oracle(backend, r):
     M = columns_of([*range(95, 165), *range(1000, 1033), 1601, 2500, 5016, 17], m=5500, seed=r)
     for rule, t_S in STEPS:
         assert_same_sweep(M, backend, orthonormal(5500, r), rule, t_S, lambda2=1e-10)
+
+
+@pytest.mark.parametrize(("r", "dtype"), RAGGED)
+def test_columns_of_5_and_of_50000_agree_with_the_oracle(backend, r, dtype):
+    """Above rank 10 a GPU has other kernels, which also take the long ones in pieces."""
+    M = columns_of([5, 50_000, 0, 5, 300, 20_011, 97], m=50_100, dtype=dtype, seed=r)
+    U = orthonormal(50_100, r)
+    for rule in Rule:
+        assert_same_sweep(M, backend, U, rule, 1.0, lambda2=1e-6)
+    assert_close(opened(M, backend).grams(U), opened(M).grams(U), EXACT)
+
+
+@pytest.mark.parametrize(("r", "dtype"), RAGGED)
+def test_columns_of_5_and_of_50000_are_regressed(backend, r, dtype):
+    M = columns_of([5, 50_000, 0, 5, 300, 20_011, 97], m=50_100, dtype=dtype, seed=r)
+    U = orthonormal(50_100, r)
+    for how in ({"turns": 1}, {"turns": 3, "first_c": 4.0}):
+        a, b = (opened(M, name).regress(U, None, Robust(c=0.5, bound=0.3, **how)) for name in (backend, "numpy"))
+        enough = M.column_counts >= r + 2
+        assert_close(a.V[enough], b.V[enough], EXACT, max(1.0, np.max(np.abs(b.V[enough]))))
+        np.testing.assert_array_equal(a.inside, b.inside)
+        assert a.before.quantile(0.5) == pytest.approx(b.before.quantile(0.5), rel=0.03)  # of a sample
 
 
 @pytest.mark.parametrize("k", [1, 3, 4, 5, 15, 16, 17, 33, 53])

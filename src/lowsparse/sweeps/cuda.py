@@ -69,6 +69,15 @@ def row_stride(r: int) -> int:
     return r if r % 2 or r // 2 % 2 else r + 2
 
 
+def packed(r: int) -> int:
+    """Numbers in a triangle of an r x r matrix.
+
+    >>> packed(3)
+    6
+    """
+    return r * (r + 1) // 2
+
+
 def launches(places: Places, kept: int) -> list[Launch]:
     """The lines by their lengths: those for a warp, for a block that keeps up to `kept` entries, for one that does not,
     and those in pieces.
@@ -124,6 +133,11 @@ class Ready:
         """Launch it."""
         self.function(self.grid, self.block, (*self.first, *args), shared_mem=self.memory)
 
+    def steps(self, many: int) -> list[tuple[np.int32, np.int32]]:
+        """From which step to before which one a launch goes: all at once, but one by one with lines in pieces."""
+        ends = range(many + 1) if self.launch.cut else (0, many)
+        return [(np.int32(first), np.int32(last)) for first, last in pairwise(ends)]
+
 
 class Runner:
     """Launches kernels over all lines of a matrix, those alike at once."""
@@ -162,12 +176,33 @@ class Runner:
         room = ((threads // 32 + 1) * sums + keeps + 1) // 2 * 2
         memory = 8 * (block // threads) * (room + most * words + most % 2)
         function = kernel(f"{name}<{r},{type_},{threads},{'true' if launch.cut else 'false'}>")
-        if memory > 48_000 and function.max_dynamic_shared_size_bytes < memory:
-            function.max_dynamic_shared_size_bytes = memory
+        _allow(function, memory)
         counts = (np.int32(count) for count in (launch.many, launch.length, most))
         grid = (-(-launch.many // (block // threads)),)
         first = (launch.lines, launch.firsts, launch.bases, *counts)
         return Ready(launch, function, grid, (block,), memory, first, self._scratch(launch, sums))
+
+    def over_general(self, name: str, r: int, *types: str) -> list[Ready]:
+        """The launches of a kernel of general.cuh, for any rank: template arguments <types, threads, cut>.
+
+        What the pieces leave for each other may be large, and is not kept: only how many have arrived is in `scratch`.
+        """
+        made, key = self.M.places.made, (name, r, *types)
+        if key not in made:
+            made[key] = [self._ready_general(name, r, types, launch) for launch in launches(self.M.places, SHORT)]
+        found: list[Ready] = made[key]
+        return found
+
+    def _ready_general(self, name: str, r: int, types: tuple[str, ...], launch: Launch) -> Ready:
+        threads = min(2 * launch.threads, 256)
+        panel = 17 * threads + r // 4 * 4 + 4  # as GeneralRoom has it: rows and weights, v
+        memory = 8 * (panel + packed(r) + 2 * r + 3)
+        if memory > LARGEST_ROOM:
+            raise ValueError(f"the rank {r} is too large for a GPU, whose normal equations take {memory} bytes there")
+        function = kernel(f"{name}<{','.join((*types, str(threads), 'true' if launch.cut else 'false'))}>")
+        _allow(function, memory)
+        first = (np.int32(r), launch.lines, launch.firsts, launch.bases, np.int32(launch.many), np.int32(launch.length))
+        return Ready(launch, function, (launch.many,), (threads,), memory, first, self._scratch(launch, 0))
 
     def _scratch(self, launch: Launch, sums: int) -> tuple[Any, Any]:
         if not launch.cut:
@@ -175,6 +210,12 @@ class Runner:
         import cupy
 
         return cupy.empty(launch.many * sums), cupy.zeros(launch.many, np.int32)
+
+
+def _allow(function: Any, memory: int) -> None:
+    """Let a kernel have that much shared memory."""
+    if memory > 48_000 and function.max_dynamic_shared_size_bytes < memory:
+        function.max_dynamic_shared_size_bytes = memory
 
 
 class ColumnSweep:
@@ -213,7 +254,7 @@ class ColumnSweep:
         if S_out is None and rule != Rule.FIT:
             raise ValueError("S_out is needed by every rule but FIT")
         r = U.shape[1]
-        half = r * (r + 1) // 2
+        half = packed(r)
         U, S_new = self._whole(U), NULL if S_out is None else S_out
         again = rule == Rule.AMANPG and t_S == 1.0 and r <= SMALL  # S+ can be computed again from x, row by row
         both = self.room("both", 2 * self.M.shape[1] * r) if again else NULL
@@ -241,28 +282,42 @@ class ColumnSweep:
         """The pass over the columns: V, and five sums of each column."""
         M, n, r = self.M, self.M.shape[1], U.shape[1]
         V, sums = self.cupy.empty((n, r)), self.room("sums", 5 * n)
+        where, rule = (M.indptr, M.rows, M.values), numbers[3]
+        last = 2 if rule == Rule.AMANPG and isinstance(both, np.intp) else 1
         V_before, turn = NULL, np.zeros((r, r))
         if before is not None:
             V_before, turn = self._whole(before.V.T), host(before.turn)
-        where, rule = (M.indptr, M.rows, M.values), numbers[3]
         if r <= SMALL:
             small = (*where, U, *S, V, both, rest, V_before, by_value(turn), *numbers)
-            self._small_sweep(r, small, sums, last=2 if rule == Rule.AMANPG and isinstance(both, np.intp) else 1)
+            self._small_sweep(r, small, sums, last)
         else:
-            args = (*where, U, *S, V, rest, V_before, self._whole(turn), *numbers, sums, np.int64(n))
-            self._general("sweep_general", r, args)
+            prior = NULL if before is None else V_before @ self._whole(turn.T)
+            self._general_sweep(r, (*where, U, *S, V, rest, prior, *numbers, sums, np.int64(n)), last)
         return V, sums
 
+    def _general_sweep(self, r: int, args: tuple[Any, ...], last: int) -> None:
+        for go in self.columns.over_general("sweep_general", r, self.columns.type):
+            partial = self._left(go, packed(r) + r)
+            factors = self._left(go, packed(r) + r, lines=2)  # a line in pieces has two at least
+            for first, final in go.steps(last + 1):
+                go(*args, first, np.int32(final - 1), partial, factors, go.scratch[1])
+
+    def _left(self, go: Ready, size: int, lines: int = 1) -> Any:
+        """Memory for what pieces leave for each other, so many numbers each (or every `lines` of them)."""
+        if not go.launch.cut:
+            return NULL
+        numbers = -(-go.launch.many // lines) * size
+        with block_of(8 * numbers, "what the pieces of long columns leave for each other"):
+            return self.cupy.empty(numbers)
+
     def _small_sweep(self, r: int, args: tuple[Any, ...], sums: Any, last: int) -> None:
-        normal = r * (r + 1) // 2
+        normal = packed(r)
         keeps = normal + 2 * r
         for go in self.columns.over("sweep", r, sums=max(normal + r, r + 3), keeps=keeps, once=False):
             partial, tickets = go.scratch
             stored = self.cupy.empty(go.launch.many * (normal + r)) if go.launch.cut else NULL
-            phases = [(k, k) for k in range(last + 1)] if go.launch.cut else [(0, last)]
-            for first, final in phases:
-                rest = np.int32(first), np.int32(final), sums, np.int64(self.M.shape[1]), partial, stored, tickets
-                go(*args, *rest)
+            for first, final in go.steps(last + 1):
+                go(*args, first, np.int32(final - 1), sums, np.int64(self.M.shape[1]), partial, stored, tickets)
 
     def _gradient_again(self, U: Any, both: Any, gamma: float, l2: float, VVt: Any) -> tuple[Any, Any]:
         T = self.M.T
@@ -309,23 +364,16 @@ class ColumnSweep:
         )
         args = (M.indptr, M.rows, M.values, np.int64(len(U)), U, guess, fitted, counted, counted[n:], *numbers)
         if r <= SMALL:
-            sums = r * (r + 1) // 2 + r + 2
+            sums = packed(r) + r + 2
             for go in self.columns.over("regress", r, sums=sums, keeps=r, once=how.turns == 1):
-                cut = go.launch.cut
-                for first in range(how.turns if cut else 1):
-                    go(*args, np.int32(first), np.int32(first + 1 if cut else how.turns), *go.scratch)
+                for turns in go.steps(how.turns):
+                    go(*args, *turns, *go.scratch)
         else:
-            self._general("regress_general", r, args)
+            for go in self.columns.over_general("regress_general", r, self.columns.type):
+                partial = self._left(go, packed(r) + r + 2)
+                for turns in go.steps(how.turns):
+                    go(*args, *turns, partial, go.scratch[1])
         return LateRegressed(fitted, counted, how.unit)
-
-    def _general(self, name: str, r: int, args: tuple[Any, ...]) -> None:
-        size = 8 * (r * r + 3 * r + 32 * r + 2 * 32 + 4)
-        if size > LARGEST_ROOM:
-            raise ValueError(f"the rank {r} is too large for a GPU, whose normal equations take {size} bytes there")
-        function = kernel(f"{name}<{self.columns.type}>")
-        if size > 48_000 and function.max_dynamic_shared_size_bytes < size:
-            function.max_dynamic_shared_size_bytes = size
-        function((self.M.shape[1],), (256,), (np.int32(r), *args), shared_mem=size)
 
     # ------------------------------------------------------------------ residuals and products
 
@@ -432,7 +480,9 @@ class ColumnSweep:
         """U_jᵀ U_j of each column."""
         M, r = self.M, U.shape[1]
         out = self.cupy.empty((M.shape[1], r, r))
-        kernel("grams<double>")((M.shape[1],), (256,), (np.int32(r), M.indptr, M.rows, self._whole(U), out))
+        args = M.indptr, M.rows, self._whole(U), out
+        for go in self.columns.over_general("grams", r):
+            go(*args, self._left(go, packed(r)), go.scratch[1])
         return out
 
     def kth_largest(self, y: Float, k: NDArray[np.int64]) -> Any:
@@ -462,7 +512,7 @@ class LateSwept(Swept):
     """A sweep of which the second pass is still on its way: what it gives is waited for when it is asked for."""
 
     def __init__(self, r: int, V: Any, G: Any, of_columns: NDArray[np.float64], of_rows: Any) -> None:
-        half = r * (r + 1) // 2
+        half = packed(r)
         smooth_in, rest_out, l1, dS2, dV2 = of_columns[half:].tolist()
         known = {"V": V, "G": G, "VVt": _symmetric(of_columns[:half], r), "smooth_in": smooth_in, "l1": l1}
         self.__dict__.update(known, dS=math.sqrt(dS2), dV=math.sqrt(dV2), later=(Coming(of_rows), rest_out, r))

@@ -118,8 +118,9 @@ __device__ __forceinline__ void totals(const Group<threads>& group, const double
 }
 
 // Whether this group is the last of its line; if so, `sums` (N doubles) become those of the whole line.
-template <int N, int threads>
-__device__ bool joined(const Group<threads>& group, const Piece& piece, double* sums, double* partial, int* tickets) {
+template <int threads>
+__device__ __forceinline__ bool joined(const Group<threads>& group, const Piece& piece, int N, double* sums, double* partial,
+                                       int* tickets) {
     for (int k = group.rank; k < N; k += threads) partial[int64(group.number) * N + k] = sums[k];
     __threadfence();
     group.sync();

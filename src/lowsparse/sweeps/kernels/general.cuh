@@ -1,241 +1,359 @@
-// Any rank: a block takes a line, and its normal equations are in shared memory. And what is asked of a line besides.
+// Any rank: a block takes a line or a piece of one, and its normal equations are in shared memory. And what is asked of a
+// line besides.
 #pragma once
 #include "losses.cuh"
 #include "regress.cuh"
 #include "sweep.cuh"
 
-constexpr int general_threads = 256, general_part = 32;  // threads, and entries gathered at a time
+constexpr int side = 4;  // a thread sums up side x side numbers of a Gram matrix at a time
 
-// Shared memory of a block, for a rank r known when it runs.
+// Shared memory of a block, for a rank r known when it runs. A row of the panel is [u y 0...], `width` numbers: its products
+// with itself are those of the Gram matrix and of the right-hand side. v has -1 behind it: row . v = u . v - y.
+template <int threads>
 struct GeneralRoom {
-    int r;
-    double *gram, *inverse, *moments, *v, *panel, *number, *weight, *few;
-    __device__ GeneralRoom(double* memory, int r) : r(r) {
-        gram = memory, inverse = gram + r * r, moments = inverse + r, v = moments + r, panel = v + r;
-        number = panel + general_part * r, weight = number + general_part, few = weight + general_part;  // 4 numbers
+    int r, width, part, half;                                         // `part` rows fit, `half` is the size of a triangle
+    double *panel, *v, *weight, *inverse, *gram, *moments, *few;  // gram: upper triangle, row by row; few: 3 numbers
+    __device__ GeneralRoom(double2* memory, int r) : r(r), width(r / side * side + side), half(r * (r + 1) / 2) {
+        part = min(threads, side * side * threads / width);
+        panel = reinterpret_cast<double*>(memory), v = panel + side * side * threads, weight = v + width;
+        inverse = weight + threads, gram = inverse + r, moments = gram + half, few = moments + r;
     }
-    __device__ void clear() const {
-        for (int k = threadIdx.x; k < r * r; k += blockDim.x) gram[k] = 0.0;
-        for (int a = threadIdx.x; a < r; a += blockDim.x) moments[a] = 0.0;
-        if (threadIdx.x < 4) few[threadIdx.x] = 0.0;
+    __device__ double* row(int a) const { return gram + a * r - a * (a + 1) / 2; }  // from its entry a on
+    __device__ void set_v(const double* from) const {
+        for (int a = threadIdx.x; a < width; a += threads) v[a] = a < r ? (from ? from[a] : 0.0) : a == r ? -1.0 : 0.0;
         __syncthreads();
     }
-    __device__ void gather(const double* U, const int* index, int size) const {
-        __syncthreads();
-        for (int k = threadIdx.x; k < size * r; k += blockDim.x) panel[k] = U[int64(index[k / r]) * r + k % r];
-        __syncthreads();
-    }
-    // row . v for the entry of this warp, in all of its threads
-    __device__ double dot(int entry) const {
-        double sum = 0.0;
-        for (int a = threadIdx.x % 32; a < r; a += 32) sum = fma(panel[entry * r + a], v[a], sum);
-        for (int half = 16; half > 0; half /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, half);
-        return sum;
-    }
-    // moments += Σ weight number row; if `with_gram`, gram += Σ weight row rowᵀ
-    __device__ void add(int size, bool with_gram) const {
-        __syncthreads();
-        for (int k = threadIdx.x; k < (with_gram ? r * r : 0); k += blockDim.x) {
-            const int a = k / r, b = k % r;
-            if (b < a) continue;
-            double sum = 0.0;
-            for (int e = 0; e < size; ++e) sum = fma(weight[e] * panel[e * r + a], panel[e * r + b], sum);
-            gram[k] += sum;
+
+    // Rows of U with y = fill(k) into the panel, a warp 32 of them, eight threads a row.
+    template <class Fill>
+    __device__ void gather(const double* U, const int* index, int size, Fill fill) const {
+        const int lane = threadIdx.x % 32;
+        for (int first = threadIdx.x - lane; first < size; first += threads) {
+            const int k = first + lane, seen = k < size ? index[k] : 0;
+            const double y = k < size ? fill(k) : 0.0;
+            for (int e = lane / 8; e < 32; e += 4) {
+                const double* from = U + int64(__shfl_sync(0xffffffffu, seen, e)) * r;
+                for (int a = lane % 8; a < r && first + e < size; a += 8)
+                    copy_ahead<8>(panel + (first + e) * width + a, from + a);
+            }
+            for (int a = r; a < width && k < size; ++a) panel[k * width + a] = a == r ? y : 0.0;
         }
-        for (int a = threadIdx.x; a < r; a += blockDim.x) {
-            double sum = 0.0;
-            for (int e = 0; e < size; ++e) sum = fma(weight[e] * panel[e * r + a], number[e], sum);
-            moments[a] += sum;
+        await_copies();
+    }
+    // body(first, size) for the parts of a piece, while they are in the panel
+    template <class Fill, class Body>
+    __device__ void over(const double* U, const int* index, int count, Fill fill, Body body) const {
+        for (int first = 0; first < count; first += part) {
+            const int size = min(part, count - first);
+            __syncthreads();
+            gather(U, index + first, size, [&](int k) { return fill(first + k); });
+            __syncthreads();
+            body(first, size);
         }
         __syncthreads();
     }
-    // few[k] += the sum over the part of numbers that the first thread of each warp has written to `terms`
-    __device__ void count(int which, const double* terms, int size) const {
-        __syncthreads();
-        if (threadIdx.x == 0)
-            for (int e = 0; e < size; ++e) few[which] += terms[e];
-        __syncthreads();
+    // body(e, y, u . v - y) for the entries e in the panel, by one of the four threads that have one
+    template <class Body>
+    __device__ void residuals(int size, Body body) const {
+        const int lane = threadIdx.x % 32;
+        for (int first = threadIdx.x / 32 * 8; first < size; first += threads / 4) {
+            const int e = first + lane / 4;
+            double* row = panel + min(e, size - 1) * width;
+            double sum = 0.0;
+            for (int a = lane % 4 * 2; a < width; a += 8) {
+                const double2 u = *reinterpret_cast<const double2*>(row + a), w = *reinterpret_cast<const double2*>(v + a);
+                sum = fma(u.x, w.x, fma(u.y, w.y, sum));
+            }
+            sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+            sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+            if (lane % 4 == 0 && e < size) body(e, row[r], sum);
+        }
     }
+    // few = the sums of numbers over the block
+    template <int N>
+    __device__ void count(const double (&found)[N]) const {
+        totals(Group<threads>(), found, panel, few);
+    }
+
+    // A = keep G + ridge I = RᵀDR in the place of G (D R), and 1 / D in `inverse`; v is lost
     __device__ void factor(double keep, double ridge) const {
-        for (int k = threadIdx.x; k < r * r; k += blockDim.x) gram[k] = keep * gram[k] + (k / r == k % r ? ridge : 0.0);
-        __syncthreads();
-        for (int a = threadIdx.x; a < r; a += blockDim.x) inverse[a] = pivot_tolerance * gram[a * r + a];
+        const int lane = threadIdx.x % 32;
+        for (int a = threadIdx.x / 32; a < r; a += threads / 32)
+            for (int b = a + lane; b < r; b += 32) {
+                row(a)[b] = keep * row(a)[b] + (a == b ? ridge : 0.0);
+                if (a == b) v[a] = pivot_tolerance * row(a)[a];
+            }
         __syncthreads();
         for (int k = 0; k < r; ++k) {
-            const double pivot = gram[k * r + k];
-            const double over = pivot > inverse[k] ? 1.0 / pivot : 0.0;
-            __syncthreads();
+            const double pivot = row(k)[k], over = pivot > v[k] ? 1.0 / pivot : 0.0;
             if (threadIdx.x == 0) inverse[k] = over;
-            const int left = r - k - 1;
-            for (int p = threadIdx.x; p < left * left; p += blockDim.x) {
-                const int j = k + 1 + p / left, i = k + 1 + p % left;
-                if (i >= j) gram[j * r + i] -= gram[k * r + j] * over * gram[k * r + i];
+            for (int j = k + 1 + threadIdx.x / 32; j < r; j += threads / 32) {
+                const double l = row(k)[j] * over;
+                for (int i = j + lane; i < r; i += 32) row(j)[i] -= l * row(k)[i];
             }
             __syncthreads();
         }
     }
-    // v = A⁻¹ b by the first warp; gives back v . b there
-    __device__ double solve(const double* b) const {
-        double vb = 0.0;
+    // v = A⁻¹ moments, by the first warp
+    __device__ void solve() const {
         if (threadIdx.x < 32) {
-            for (int a = threadIdx.x; a < r; a += 32) v[a] = b[a];
+            for (int a = threadIdx.x; a < r; a += 32) v[a] = moments[a];
             __syncwarp();
             for (int k = 0; k < r; ++k) {
                 const double x = v[k] * inverse[k];
-                for (int j = k + 1 + threadIdx.x; j < r; j += 32) v[j] -= gram[k * r + j] * x;
-                __syncwarp();
-                if (threadIdx.x == 0) v[k] = x;
+                for (int j = k + 1 + threadIdx.x; j < r; j += 32) v[j] -= row(k)[j] * x;
                 __syncwarp();
             }
-            for (int k = r - 1; k >= 0; --k) {
-                double sum = 0.0;
-                for (int j = k + 1 + threadIdx.x; j < r; j += 32) sum = fma(gram[k * r + j], v[j], sum);
-                for (int half = 16; half > 0; half /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, half);
-                if (threadIdx.x == 0) v[k] -= inverse[k] * sum;
+            for (int a = threadIdx.x; a < r; a += 32) v[a] *= inverse[a];
+            __syncwarp();
+            for (int k = r - 1; k > 0; --k) {
+                const double x = v[k];
+                for (int j = threadIdx.x; j < k; j += 32) v[j] -= inverse[j] * row(j)[k] * x;
                 __syncwarp();
             }
-            for (int a = threadIdx.x; a < r; a += 32) vb = fma(v[a], b[a], vb);
-            for (int half = 16; half > 0; half /= 2) vb += __shfl_xor_sync(0xffffffffu, vb, half);
         }
         __syncthreads();
-        return vb;
     }
-    __device__ double size2() const {
+    // Σ v (v - b), in every thread
+    __device__ double times_less(const double* b) const {
         double sum = 0.0;
-        for (int a = 0; a < r; ++a) sum = fma(v[a], v[a], sum);
+        for (int a = threadIdx.x % 32; a < r; a += 32) sum = fma(v[a], v[a] - (b ? b[a] : 0.0), sum);
+        for (int half = 16; half > 0; half /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, half);
         return sum;
     }
 };
 
-template <class T>
-__global__ void __launch_bounds__(general_threads)
-regress_general(int r, const int64* start, const int* index, const T* values, int64 others, const double* U,
-                const double* V_in, double* V, int64* inside, int* counts, int sampling, int kind, double first_c, double ratio,
-                double c, double p, int turns, double shrink, double ridge, double largest, double bound, double per_unit) {
-    extern __shared__ double2 memory[];
-    const GeneralRoom room(reinterpret_cast<double*>(memory), r);
-    __shared__ double within[general_part];
-    const Regression how{Loss(kind, c, p), first_c, ratio, turns, shrink, ridge, largest, bound, per_unit};
-    const int64 line = blockIdx.x, first = start[line];
-    const int count = int(start[line + 1] - first), warp = threadIdx.x / 32, warps = general_threads / 32;
-    for (int a = threadIdx.x; a < r; a += blockDim.x) room.v[a] = V_in ? V_in[line * r + a] : 0.0;
-    for (int turn = 0; turn < turns; ++turn) {
-        const Loss loss(kind, how.width(turn), p);
-        room.clear();
-        for (int part = 0; part < count; part += general_part) {
-            const int size = min(general_part, count - part);
-            room.gather(U, index + first + part, size);
-            for (int e = warp; e < size; e += warps) {
-                const double x = values[first + part + e], rest = room.dot(e) - x;
-                if (threadIdx.x % 32 == 0) {
-                    if (turn == 0 && ((first + part + e) & sampling) == 0)
-                        atomicAdd(counts + magnitude_bin(rest * how.per_unit), 1);
-                    room.number[e] = x, room.weight[e] = loss.weight(rest), within[e] = fabs(rest) <= how.bound;
-                }
-            }
-            room.add(size, true);
-            room.count(0, room.weight, size);
-            room.count(1, within, size);
+// Σ w [u y]ᵀ [u y] over the rows that pass through the panel: `side` x `side` numbers in the registers of a thread. There are
+// as many teams of threads as can be; each has all tiles from `first` on (or as many as there are threads), and every so
+// many-th row. With `whole` the tiles are those of the triangle, else those with the products with y.
+template <int threads>
+struct Tiles {
+    const GeneralRoom<threads>& room;
+    bool whole;
+    int many, teams, team, i, j;
+    double sums[side][side];
+
+    static __device__ int all(const GeneralRoom<threads>& room) {
+        const int across = room.width / side;
+        return across * (across + 1) / 2;
+    }
+    __device__ Tiles(const GeneralRoom<threads>& room, bool whole, int first = 0) : room(room), whole(whole) {
+        const int across = room.width / side;
+        many = whole ? min(all(room) - first, threads) : across;
+        teams = threads / many, team = threadIdx.x / many;
+        i = 0, j = first + threadIdx.x % many;
+        if (whole)
+            for (; j >= across; ++i) j -= across - i - 1;
+        else
+            i = j, j = across - 1;
+#pragma unroll
+        for (int a = 0; a < side; ++a)
+#pragma unroll
+            for (int b = 0; b < side; ++b) sums[a][b] = 0.0;
+    }
+    template <bool weighted>
+    __device__ void add(int size) {
+        for (int e = team < teams ? team : size; e < size; e += teams) {
+            const double* row = room.panel + e * room.width;
+            double u[side], w[side];
+            load_row<side>(row + side * i, u);
+            load_row<side>(row + side * j, w);
+            if (weighted)
+#pragma unroll
+                for (int a = 0; a < side; ++a) u[a] *= room.weight[e];
+#pragma unroll
+            for (int a = 0; a < side; ++a)
+#pragma unroll
+                for (int b = 0; b < side; ++b) sums[a][b] = fma(u[a], w[b], sums[a][b]);
         }
-        const double weight = room.few[0];
-        room.factor(1.0, how.support(weight, count, r, others));
-        room.solve(room.moments);
-        const bool wild = how.unbelievable(room.size2(), weight, r);
+    }
+    // The sums of all teams, in their order, to where they belong.
+    __device__ void finish() const {
+#pragma unroll
+        for (int q = 0; q < side * side; ++q) room.panel[q * threads + threadIdx.x] = sums[q / side][q % side];
         __syncthreads();
-        for (int a = threadIdx.x; a < r; a += blockDim.x) room.v[a] = wild ? 0.0 : room.v[a];
+        for (int q = team < teams ? team : side * side; q < side * side; q += teams) {
+            double sum = 0.0;
+            for (int t = 0; t < teams; ++t) sum += room.panel[q * threads + t * many + threadIdx.x % many];
+            const int a = side * i + q / side, b = side * j + q % side;
+            if (b == room.r && a < room.r)
+                room.moments[a] = sum;
+            else if (whole && a <= b && b < room.r)
+                room.row(a)[b] = sum;
+        }
         __syncthreads();
     }
-    for (int a = threadIdx.x; a < r; a += blockDim.x) V[line * r + a] = room.v[a];
+};
+
+// V becomes the fit, as `regress` finds it.
+template <class T, int threads, bool cut>
+__global__ void __launch_bounds__(threads)
+regress_general(int r, const int* lines, const int64* firsts, const int* bases, int many, int length, const int64* start,
+                const int* index, const T* values, int64 others, const double* U, const double* V_in, double* V,
+                int64* inside, int* counts, int sampling, int kind, double first_c, double ratio, double c, double p, int turns,
+                double shrink, double ridge, double largest, double bound, double per_unit, int first_turn, int last_turn,
+                double* partial, int* tickets) {
+    extern __shared__ double2 memory[];
+    const GeneralRoom<threads> room(memory, r);
+    const Group<threads> group;
+    const Work work{lines, firsts, bases, many, length};
+    const Piece piece = piece_of<cut>(work, start, group.number);
+    const Regression how{Loss(kind, c, p), first_c, ratio, turns, shrink, ridge, largest, bound, per_unit};
+    const int64 line = piece.line;
+    const T* x = values + piece.first;
+    const double* guess = first_turn ? V : V_in;
+    room.set_v(guess ? guess + line * r : nullptr);
+    for (int turn = first_turn; turn < last_turn; ++turn) {
+        const Loss loss(kind, how.width(turn), p);
+        double found[2] = {0.0, 0.0};  // the weight, and how many are within the bound
+        for (int first = 0; first < Tiles<threads>::all(room); first += threads) {
+            Tiles<threads> tiles(room, true, first);
+            room.over(U, index + piece.first, piece.count, [&](int k) { return double(x[k]); }, [&](int from, int size) {
+                room.residuals(size, [&](int e, double, double rest) {
+                    const double w = room.weight[e] = loss.weight(rest);
+                    if (first) return;  // another part of the same sums
+                    if (turn == 0 && ((piece.first + from + e) & sampling) == 0)
+                        atomicAdd(counts + magnitude_bin(rest * how.per_unit), 1);
+                    found[0] += w;
+                    found[1] += fabs(rest) <= how.bound ? 1.0 : 0.0;
+                });
+                __syncthreads();
+                tiles.template add<true>(size);
+            });
+            tiles.finish();
+        }
+        room.count(found);
+        if constexpr (cut)
+            if (!joined(group, piece, room.half + r + 2, room.gram, partial, tickets)) return;
+        const double weight = room.few[0];
+        room.factor(1.0, how.support(weight, start[line + 1] - start[line], r, others));
+        room.solve();
+        const bool wild = how.unbelievable(room.times_less(nullptr), weight, r);
+        __syncthreads();
+        if (wild) room.set_v(nullptr);
+    }
+    for (int a = threadIdx.x; a < r; a += threads) V[line * r + a] = room.v[a];
     if (threadIdx.x == 0) inside[line] = int64(room.few[1]);
 }
 
-template <class T>
-__global__ void __launch_bounds__(general_threads)
-sweep_general(int r, const int64* start, const int* index, const T* values, const double* U, const T* S, T* S_out, double* V,
-              double* rest, const double* V_before, const double* turn, double gamma, double t_S, double l2, int rule,
-              double* line_sums, int64 n) {
+// The phases are those of `sweep`, which never has both v at hand here: `rest` is always written. `prior` is turn v'.
+template <class T, int threads, bool cut>
+__global__ void __launch_bounds__(threads)
+sweep_general(int r, const int* lines, const int64* firsts, const int* bases, int many, int length, const int64* start,
+              const int* index, const T* values, const double* U, const T* S, T* S_out, double* V, double* rest,
+              const double* prior, double gamma, double t_S, double l2, int rule, double* line_sums, int64 n, int first_phase,
+              int last_phase, double* partial, double* stored, int* tickets) {
     extern __shared__ double2 memory[];
-    const GeneralRoom room(reinterpret_cast<double*>(memory), r);
-    __shared__ double terms[3][general_part];
-    const int64 line = blockIdx.x, first = start[line];
-    const int count = int(start[line + 1] - first), warp = threadIdx.x / 32, warps = general_threads / 32;
-    const bool leads = threadIdx.x % 32 == 0;
-    const auto over = [&](auto body) {
-        for (int part = 0; part < count; part += general_part) {
-            const int size = min(general_part, count - part);
-            room.gather(U, index + first + part, size);
-            body(first + part, size);
+    const GeneralRoom<threads> room(memory, r);
+    const Group<threads> group;
+    const Work work{lines, firsts, bases, many, length};
+    const Piece piece = piece_of<cut>(work, start, group.number);
+    const int64 line = piece.line;
+    const T *x = values + piece.first, *s = S + piece.first;
+    T* s_out = S_out ? S_out + piece.first : nullptr;
+    const auto old_y = [&](int k) { return double(x[k]) - double(s[k]); };
+    const auto new_y = [&](int k) { return double(x[k]) - double(s_out[k]); };
+    const auto over = [&](auto fill, auto body) { room.over(U, index + piece.first, piece.count, fill, body); };
+    const double share = 0.5 * l2 / (1.0 - l2);  // see `regulariser`
+    const int kept = r + room.half;
+    double* factors = stored + int64(piece.base / 2) * kept;  // a line in pieces has two at least
+    room.set_v(first_phase ? V + line * r : nullptr);
+
+    if (first_phase == 0) {
+        for (int first = 0; first < Tiles<threads>::all(room); first += threads) {
+            Tiles<threads> tiles(room, true, first);
+            over(old_y, [&](int, int size) { tiles.template add<false>(size); });
+            tiles.finish();
         }
-    };
-    room.clear();
-    over([&](int64 from, int size) {
-        for (int e = threadIdx.x; e < size; e += blockDim.x)
-            room.number[e] = double(values[from + e]) - double(S[from + e]), room.weight[e] = 1.0;
-        room.add(size, true);
-    });
-    room.factor(1.0 - l2, l2);
-    const double vb = room.solve(room.moments), share = 0.5 * l2 / (1.0 - l2);
-    const double f_in = share * (room.size2() - vb);
-    __syncthreads();
-    for (int a = threadIdx.x; a < r; a += blockDim.x) room.moments[a] = 0.0;
-    __syncthreads();
-    over([&](int64 from, int size) {
-        for (int e = warp; e < size; e += warps) {
-            const double y = double(values[from + e]) - double(S[from + e]), d = room.dot(e) - y;
-            if (!leads) continue;
-            terms[0][e] = d * d, terms[1][e] = terms[2][e] = 0.0;
-            if (rule == fit) continue;
-            const double before = S[from + e];
-            const T stored = shrunk<T>(before - t_S * d, gamma * t_S);
-            const double after = stored, change = after - before;
-            S_out[from + e] = stored;
-            terms[1][e] = fabs(after), terms[2][e] = change * change;
-            if (rule == manpg) rest[from + e] = (1.0 - l2) * d - l2 * y;
-            room.number[e] = y - change, room.weight[e] = 1.0;
+        if constexpr (cut)
+            if (!joined(group, piece, room.half + r, room.gram, partial, tickets)) return;
+        room.factor(1.0 - l2, l2);
+        room.solve();
+        const double f_in = share * room.times_less(room.moments);
+        if (threadIdx.x == 0) line_sums[line] = f_in;
+        if (cut) {
+            for (int k = threadIdx.x; k < kept && rule == amanpg; k += threads) factors[k] = room.inverse[k];
+            for (int a = threadIdx.x; a < r; a += threads) V[line * r + a] = room.v[a];
         }
-        if (rule == amanpg) room.add(size, false);
-        for (int k = 0; k < 3; ++k) room.count(k, terms[k], size);
-    });
-    double f_out = 0.0;
-    if (rule == amanpg) {
-        const double vb_new = room.solve(room.moments);
-        f_out = share * (room.size2() - vb_new);
-        __syncthreads();
-        over([&](int64 from, int size) {
-            for (int e = warp; e < size; e += warps) {
-                const double y = double(values[from + e]) - double(S_out[from + e]), d = room.dot(e) - y;
-                if (leads) rest[from + e] = (1.0 - l2) * d - l2 * y, terms[0][e] = d * d;
-            }
-            room.count(3, terms[0], size);
-        });
     }
-    for (int a = threadIdx.x; a < r; a += blockDim.x) V[line * r + a] = room.v[a];
-    if (threadIdx.x == 0) {
-        double moved = 0.0;
-        for (int a = 0; V_before && a < r; ++a) {
-            double difference = room.v[a];
-            for (int b = 0; b < r; ++b) difference -= turn[a * r + b] * V_before[line * r + b];
-            moved += difference * difference;
+
+    if (first_phase <= 1 && last_phase >= 1) {
+        double found[3] = {0.0, 0.0, 0.0};  // the misfit, ‖S+‖₁, ‖S+ - S‖²
+        Tiles<threads> tiles(room, false);
+        over(old_y, [&](int from, int size) {
+            room.residuals(size, [&](int e, double y, double d) {
+                found[0] += d * d;
+                if (rule == fit) return;
+                const double before = s[from + e];
+                const T shrunken = shrunk<T>(before - t_S * d, gamma * t_S);
+                const double after = shrunken, change = after - before;
+                s_out[from + e] = shrunken;
+                found[1] += fabs(after);
+                found[2] += change * change;
+                if (rule == manpg) rest[piece.first + from + e] = (1.0 - l2) * d - l2 * y;
+                room.panel[e * room.width + r] = y - change;
+            });
+            if (rule != amanpg) return;
+            __syncthreads();
+            tiles.template add<false>(size);
+        });
+        if (rule == amanpg) tiles.finish();
+        room.count(found);
+        if constexpr (cut) {
+            if (!joined(group, piece, r + 3, room.moments, partial, tickets)) return;
+            for (int k = threadIdx.x; k < kept && rule == amanpg; k += threads) room.inverse[k] = factors[k];
+            __syncthreads();
         }
-        line_sums[line] = f_in + 0.5 * room.few[0];
-        line_sums[n + line] = f_out + 0.5 * room.few[3];
-        line_sums[2 * n + line] = room.few[1], line_sums[3 * n + line] = room.few[2], line_sums[4 * n + line] = moved;
+        if (rule == amanpg) room.solve();
+        const double f_out = rule == amanpg ? share * room.times_less(room.moments) : 0.0;
+        for (int a = threadIdx.x; a < r; a += threads) V[line * r + a] = room.v[a];
+        if (threadIdx.x == 0) {
+            double moved = 0.0;
+            for (int a = 0; prior && a < r; ++a) moved += (room.v[a] - prior[line * r + a]) * (room.v[a] - prior[line * r + a]);
+            line_sums[line] += 0.5 * room.few[0];
+            line_sums[n + line] = f_out;
+            line_sums[2 * n + line] = room.few[1], line_sums[3 * n + line] = room.few[2], line_sums[4 * n + line] = moved;
+        }
+    }
+
+    if (last_phase >= 2) {
+        double found[1] = {0.0};
+        over(new_y, [&](int from, int size) {
+            room.residuals(size, [&](int e, double y, double d) {
+                found[0] += d * d;
+                rest[piece.first + from + e] = (1.0 - l2) * d - l2 * y;
+            });
+        });
+        room.count(found);
+        if constexpr (cut)
+            if (!joined(group, piece, 1, room.few, partial, tickets)) return;
+        if (threadIdx.x == 0) line_sums[n + line] += 0.5 * room.few[0];
     }
 }
 
-// The Gram matrix of the rows of U that a line sees (r x r), entry by entry.
-template <class Float>
-__global__ void __launch_bounds__(general_threads)
-grams(int r, const int64* start, const int* index, const Float* U, Float* out) {
-    const int64 line = blockIdx.x;
-    for (int k = threadIdx.x; k < r * r; k += blockDim.x) {
-        const int a = k / r, b = k % r;
-        double sum = 0.0;
-        for (int64 e = start[line]; e < start[line + 1]; ++e)
-            sum = fma(U[int64(index[e]) * r + a], U[int64(index[e]) * r + b], sum);
-        out[line * r * r + k] = sum;
+// The Gram matrix of the rows of U that a line sees (r x r).
+template <int threads, bool cut>
+__global__ void __launch_bounds__(threads)
+grams(int r, const int* lines, const int64* firsts, const int* bases, int many, int length, const int64* start,
+      const int* index, const double* U, double* out, double* partial, int* tickets) {
+    extern __shared__ double2 memory[];
+    const GeneralRoom<threads> room(memory, r);
+    const Group<threads> group;
+    const Work work{lines, firsts, bases, many, length};
+    const Piece piece = piece_of<cut>(work, start, group.number);
+    for (int first = 0; first < Tiles<threads>::all(room); first += threads) {
+        Tiles<threads> tiles(room, true, first);
+        room.over(U, index + piece.first, piece.count, [](int) { return 0.0; },
+                  [&](int, int size) { tiles.template add<false>(size); });
+        tiles.finish();
     }
+    if constexpr (cut)
+        if (!joined(group, piece, room.half, room.gram, partial, tickets)) return;
+    for (int k = threadIdx.x; k < r * r; k += threads)
+        out[int64(piece.line) * r * r + k] = room.row(min(k / r, k % r))[max(k / r, k % r)];
 }
+
+constexpr int general_threads = 256;
 
 // Of each line the k-th largest |y|, byte by byte from the top: of numbers that are not negative the patterns ascend.
 template <class Float>

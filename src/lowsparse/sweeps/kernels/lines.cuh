@@ -38,7 +38,7 @@ product(const int* lines, const int64* firsts, const int* bases, int many, int l
     group.sync();
     totals(group, found, bench.warp_sums, bench.sums);
     if constexpr (cut)
-        if (!joined<R>(group, piece, bench.sums, partial, tickets)) return;
+        if (!joined(group, piece, R, bench.sums, partial, tickets)) return;
     for (int a = group.rank; a < R; a += threads) {
         double g = 0.0;
         if (own)
@@ -97,7 +97,7 @@ slopes(const int* lines, const int64* firsts, const int* bases, int many, int le
     group.sync();
     totals(group, found, bench.warp_sums, bench.sums);
     if constexpr (cut)
-        if (!joined<N>(group, piece, bench.sums, partial, tickets)) return;
+        if (!joined(group, piece, N, bench.sums, partial, tickets)) return;
     for (int a = group.rank; a < R; a += threads) out[int64(piece.line) * R + a] = bench.sums[a];
     if (line_values && group.rank == 0) line_values[piece.line] = bench.sums[R];
 }
@@ -127,6 +127,6 @@ curvature(const int* lines, const int64* firsts, const int* bases, int many, int
     group.sync();
     totals(group, found, bench.warp_sums, bench.sums);
     if constexpr (cut)
-        if (!joined<1>(group, piece, bench.sums, partial, tickets)) return;
+        if (!joined(group, piece, 1, bench.sums, partial, tickets)) return;
     if (group.rank == 0) out[piece.line] = bench.sums[0];
 }

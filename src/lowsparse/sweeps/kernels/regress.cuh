@@ -84,7 +84,7 @@ regress(const int* lines, const int64* firsts, const int* bases, int many, int l
         group.sync();
         totals(group, found, warp_sums, sums);
         if constexpr (cut)
-            if (!joined<N>(group, piece, sums, partial, tickets)) return;
+            if (!joined(group, piece, N, sums, partial, tickets)) return;
         if (group.rank < 32) {
             const double weight = sums[weights];
             System<R> system;

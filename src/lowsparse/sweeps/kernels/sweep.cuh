@@ -73,7 +73,7 @@ sweep(const int* lines, const int64* firsts, const int* bases, int many, int len
         group.sync();
         totals(group, found, warp_sums, sums);
         if constexpr (cut) {
-            if (!joined<N>(group, piece, sums, partial, tickets)) return;
+            if (!joined(group, piece, N, sums, partial, tickets)) return;
         } else if (there && rule != fit) {
 #pragma unroll
             for (int q = 0; q < early; ++q)
@@ -147,7 +147,7 @@ sweep(const int* lines, const int64* firsts, const int* bases, int many, int len
         group.sync();
         totals(group, found, warp_sums, sums);
         if constexpr (cut) {
-            if (!joined<again>(group, piece, sums, partial, tickets)) return;
+            if (!joined(group, piece, again, sums, partial, tickets)) return;
             f_in = line_sums[line];
         }
         if (leads) {
@@ -200,7 +200,7 @@ sweep(const int* lines, const int64* firsts, const int* bases, int many, int len
         group.sync();
         totals(group, found, warp_sums, sums);
         if constexpr (cut)
-            if (!joined<1>(group, piece, sums, partial, tickets)) return;
+            if (!joined(group, piece, 1, sums, partial, tickets)) return;
         if (group.rank == 0) line_sums[n + line] += 0.5 * sums[0];
     }
 }
@@ -244,7 +244,7 @@ gradient_rows(const int* lines, const int64* firsts, const int* bases, int many,
     group.sync();
     totals(group, found, warp_sums, sums);
     if constexpr (cut)
-        if (!joined<N>(group, piece, sums, partial, tickets)) return;
+        if (!joined(group, piece, N, sums, partial, tickets)) return;
     for (int a = group.rank; a < R; a += threads) {
         double g = 0.0;
 #pragma unroll

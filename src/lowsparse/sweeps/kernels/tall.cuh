@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(256) tall_gram(const double* A, const double* 
     }
     totals(group, found, warp_sums, sums);
     const Piece piece{0, 0, 0, 0, int(gridDim.x)};
-    if (!joined<N>(group, piece, sums, partial, tickets)) return;
+    if (!joined(group, piece, N, sums, partial, tickets)) return;
     for (int k = group.rank; k < N; k += 256) out[k] = sums[k];
 }
 
