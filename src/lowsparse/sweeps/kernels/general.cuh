@@ -253,7 +253,7 @@ sweep_general(int r, const int* lines, const int64* firsts, const int* bases, in
     T* s_out = S_out ? S_out + piece.first : nullptr;
     const auto old_y = [&](int k) { return double(x[k]) - double(s[k]); };
     const auto new_y = [&](int k) { return double(x[k]) - double(s_out[k]); };
-    const auto over = [&](auto fill, auto body) { room.over(U, index + piece.first, piece.count, fill, body); };
+    const int* rows = index + piece.first;
     const double share = 0.5 * l2 / (1.0 - l2);  // see `regulariser`
     const int kept = r + room.half;
     double* factors = stored + int64(piece.base / 2) * kept;  // a line in pieces has two at least
@@ -262,7 +262,7 @@ sweep_general(int r, const int* lines, const int64* firsts, const int* bases, in
     if (first_phase == 0) {
         for (int first = 0; first < Tiles<threads>::all(room); first += threads) {
             Tiles<threads> tiles(room, true, first);
-            over(old_y, [&](int, int size) { tiles.template add<false>(size); });
+            room.over(U, rows, piece.count, old_y, [&](int, int size) { tiles.template add<false>(size); });
             tiles.finish();
         }
         if constexpr (cut)
@@ -280,7 +280,7 @@ sweep_general(int r, const int* lines, const int64* firsts, const int* bases, in
     if (first_phase <= 1 && last_phase >= 1) {
         double found[3] = {0.0, 0.0, 0.0};  // the misfit, ‖S+‖₁, ‖S+ - S‖²
         Tiles<threads> tiles(room, false);
-        over(old_y, [&](int from, int size) {
+        room.over(U, rows, piece.count, old_y, [&](int from, int size) {
             room.residuals(size, [&](int e, double y, double d) {
                 found[0] += d * d;
                 if (rule == fit) return;
@@ -318,7 +318,7 @@ sweep_general(int r, const int* lines, const int64* firsts, const int* bases, in
 
     if (last_phase >= 2) {
         double found[1] = {0.0};
-        over(new_y, [&](int from, int size) {
+        room.over(U, rows, piece.count, new_y, [&](int from, int size) {
             room.residuals(size, [&](int e, double y, double d) {
                 found[0] += d * d;
                 rest[piece.first + from + e] = (1.0 - l2) * d - l2 * y;
