@@ -19,9 +19,10 @@ struct GeneralRoom {
         inverse = weight + threads, gram = inverse + r, moments = gram + half, few = moments + r;
     }
     __device__ double* row(int a) const { return gram + a * r - a * (a + 1) / 2; }  // from its entry a on
+    // v is there for all once they have waited for each other, as `over` does
     __device__ void set_v(const double* from) const {
-        for (int a = threadIdx.x; a < width; a += threads) v[a] = a < r ? (from ? from[a] : 0.0) : a == r ? -1.0 : 0.0;
         __syncthreads();
+        for (int a = threadIdx.x; a < width; a += threads) v[a] = a < r ? (from ? from[a] : 0.0) : a == r ? -1.0 : 0.0;
     }
 
     // Rows of U with y = fill(k) into the panel, a warp 32 of them, eight threads a row.
@@ -123,9 +124,9 @@ struct GeneralRoom {
     }
 };
 
-// Σ w [u y]ᵀ [u y] over the rows that pass through the panel: `side` x `side` numbers in the registers of a thread. There are
-// as many teams of threads as can be; each has all tiles from `first` on (or as many as there are threads), and every so
-// many-th row. With `whole` the tiles are those of the triangle, else those with the products with y.
+// Σ w [u y]ᵀ [u y] over the rows that pass through the panel: a tile of side x side numbers in the registers of each thread.
+// A team of threads has one tile each, all from `first` on or as many as there are threads; the teams share the rows.
+// With `whole` the tiles are those of the upper triangle, else those of its last column, which has the products with y.
 template <int threads>
 struct Tiles {
     const GeneralRoom<threads>& room;
@@ -228,9 +229,7 @@ regress_general(int r, const int* lines, const int64* firsts, const int* bases, 
         const double weight = room.few[0];
         room.factor(1.0, how.support(weight, start[line + 1] - start[line], r, others));
         room.solve();
-        const bool wild = how.unbelievable(room.times_less(nullptr), weight, r);
-        __syncthreads();
-        if (wild) room.set_v(nullptr);
+        if (how.unbelievable(room.times_less(nullptr), weight, r)) room.set_v(nullptr);
     }
     for (int a = threadIdx.x; a < r; a += threads) V[line * r + a] = room.v[a];
     if (threadIdx.x == 0) inside[line] = int64(room.few[1]);
@@ -309,7 +308,10 @@ sweep_general(int r, const int* lines, const int64* firsts, const int* bases, in
         for (int a = threadIdx.x; a < r; a += threads) V[line * r + a] = room.v[a];
         if (threadIdx.x == 0) {
             double moved = 0.0;
-            for (int a = 0; prior && a < r; ++a) moved += (room.v[a] - prior[line * r + a]) * (room.v[a] - prior[line * r + a]);
+            for (int a = 0; prior && a < r; ++a) {
+                const double difference = room.v[a] - prior[line * r + a];
+                moved += difference * difference;
+            }
             line_sums[line] += 0.5 * room.few[0];
             line_sums[n + line] = f_out;
             line_sums[2 * n + line] = room.few[1], line_sums[3 * n + line] = room.few[2], line_sums[4 * n + line] = moved;
