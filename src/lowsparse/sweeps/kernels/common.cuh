@@ -238,3 +238,38 @@ __device__ __forceinline__ void over_entries(const Group<threads>& group, double
 
 // Doubles that a group keeps: `room` for its sums, and the panel.
 __host__ __device__ constexpr int panel_words(int r, int capacity) { return capacity * (row_stride(r) + 1) + capacity % 2; }
+
+// A line, or a piece of one, in the hands of a group: one pass over its entries and N sums, for which there is shared memory.
+template <int N, int R, int threads, bool cut>
+struct Line {
+    const Group<threads> group;
+    const int capacity;
+    const Piece piece;
+    double *sums, *warp_sums, *panel;
+
+    __device__ __forceinline__ Line(double2* memory, const Work& work, int capacity, const int64* start)
+        : capacity(capacity), piece(piece_of<cut>(work, start, group.number)) {
+        constexpr int room = ((Group<threads>::warps + 1) * N + 1) / 2 * 2;
+        sums = reinterpret_cast<double*>(memory) + int64(group.slice) * (room + panel_words(R, capacity));
+        warp_sums = sums + N, panel = sums + room;
+    }
+    // body(k, u, fill(k)) for its entries
+    template <class Fill, class Body>
+    __device__ __forceinline__ void over(const double* A, const int* index, Fill fill, Body body) const {
+        over_entries<R, 4>(group, panel, capacity, A, index + piece.first, piece.count, false, fill, body);
+    }
+    // Whether this group has `sums` of the whole line in the end: of what its threads have found, and those of other pieces.
+    __device__ __forceinline__ bool summed(const double (&found)[N], double* partial, int* tickets) const {
+        group.sync();
+        totals(group, found, warp_sums, sums);
+        if constexpr (cut) return joined(group, piece, N, sums, partial, tickets);
+        return true;
+    }
+};
+
+// Row `line` of a matrix with R columns.
+template <int R>
+__device__ __forceinline__ void own_row(const double* A, int line, double (&v)[R]) {
+#pragma unroll
+    for (int a = 0; a < R; ++a) v[a] = A[int64(line) * R + a];
+}

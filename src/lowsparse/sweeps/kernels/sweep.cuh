@@ -213,43 +213,28 @@ __global__ void __launch_bounds__(threads < least_block ? least_block : threads)
 gradient_rows(const int* lines, const int64* firsts, const int* bases, int many, int length, int capacity,
               const int64* start, const int* index, const T* values, const double* U, const double* both, double gamma,
               double l2, const double* VVt, double* G, double* misfits, double* partial, int* tickets) {
-    constexpr int N = R + 1;
     extern __shared__ double2 memory[];
-    const Group<threads> group;
-    if (group.number >= many) return;
-    constexpr int room = ((Group<threads>::warps + 1) * N + 1) / 2 * 2;
-    double* sums = reinterpret_cast<double*>(memory) + int64(group.slice) * (room + panel_words(2 * R, capacity));
-    double *warp_sums = sums + N, *panel = sums + room;
-
-    const Work work{lines, firsts, bases, many, length};
-    const Piece piece = piece_of<cut>(work, start, group.number);
-    const T* x = values + piece.first;
-    double own[R], found[N];
+    if (Group<threads>().number >= many) return;
+    const Line<R + 1, 2 * R, threads, cut> line(memory, {lines, firsts, bases, many, length}, capacity, start);
+    double own[R], found[R + 1] = {};
+    own_row(U, line.piece.line, own);
+    line.over(both, index, [&](int k) { return double(__ldg(values + line.piece.first + k)); },
+              [&](int, const double(&pair)[2 * R], double value) {
+                  double before[R], after[R];
 #pragma unroll
-    for (int a = 0; a < R; ++a) own[a] = U[int64(piece.line) * R + a];
+                  for (int a = 0; a < R; ++a) before[a] = pair[a], after[a] = pair[R + a];
+                  const double y = value - double(shrunk<T>(value - dot(before, own), gamma));
+                  const double d = dot(after, own) - y, rest = (1.0 - l2) * d - l2 * y;
+                  found[R] += d * d;
 #pragma unroll
-    for (int k = 0; k < N; ++k) found[k] = 0.0;
-    over_entries<2 * R, 4>(group, panel, capacity, both, index + piece.first, piece.count, false,
-                        [&](int k) { return double(__ldg(x + k)); },
-                        [&](int, const double(&pair)[2 * R], double value) {
-                            double before[R], after[R];
-#pragma unroll
-                            for (int a = 0; a < R; ++a) before[a] = pair[a], after[a] = pair[R + a];
-                            const double y = value - double(shrunk<T>(value - dot(before, own), gamma));
-                            const double d = dot(after, own) - y, rest = (1.0 - l2) * d - l2 * y;
-                            found[R] += d * d;
-#pragma unroll
-                            for (int a = 0; a < R; ++a) found[a] = fma(rest, after[a], found[a]);
-                        });
-    group.sync();
-    totals(group, found, warp_sums, sums);
-    if constexpr (cut)
-        if (!joined(group, piece, N, sums, partial, tickets)) return;
-    for (int a = group.rank; a < R; a += threads) {
+                  for (int a = 0; a < R; ++a) found[a] = fma(rest, after[a], found[a]);
+              });
+    if (!line.summed(found, partial, tickets)) return;
+    for (int a = line.group.rank; a < R; a += threads) {
         double g = 0.0;
 #pragma unroll
         for (int b = 0; b < R; ++b) g += own[b] * VVt[a < b ? System<R>::at(a, b) : System<R>::at(b, a)];
-        G[int64(piece.line) * R + a] = sums[a] + l2 * g;
+        G[int64(line.piece.line) * R + a] = line.sums[a] + l2 * g;
     }
-    if (group.rank == 0) misfits[piece.line] = sums[R];
+    if (line.group.rank == 0) misfits[line.piece.line] = line.sums[R];
 }
