@@ -206,6 +206,14 @@ def _take(indptr, rows, values, chosen, start, rows_out, values_out):
         rows_out[here], values_out[here] = rows[there], values[there]
 
 
+def _take_across(indptr, rows, values, place, counts, start, rows_out, values_out):
+    inside = place[rows] >= 0
+    if isinstance(rows_out, np.intp):
+        counts[...] = np.diff(np.concatenate(([0], np.cumsum(inside)))[indptr])
+    else:
+        rows_out[...], values_out[...] = place[rows[inside]], values[inside]
+
+
 def _tall_gram(A, columns, rows, out, partial, ticket):
     half = A.shape[1] * (A.shape[1] + 1) // 2
     out[:half] = (A.T @ A)[np.triu_indices(A.shape[1])]
@@ -235,6 +243,7 @@ KERNELS = {
     "magnitudes": _magnitudes,
     "count_indices": _count,
     "owners": _owners,
+    "take_across": _take_across,
     "take_lines": _take,
     "tall_gram": _tall_gram,
     "tall_times": _tall_times,

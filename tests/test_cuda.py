@@ -140,13 +140,9 @@ def test_short_lines_are_for_warps_and_long_ones_are_cut(on_numpy):
     assert long.many >= 30
 
 
-@pytest.mark.parametrize("chosen", [[0, 3, 4, 17], [5]])
-def test_rows_and_samples_are_those_of_the_matrix(on_numpy, chosen):
+def test_samples_are_those_of_the_matrix(on_numpy):
     M = robust_problem(20, 30, rank=1).M
     there = DeviceMatrix.from_parts(M.indptr, M.rows, M.values, M.shape)
-    rows = np.array(chosen)
-    some = there.take_rows(rows).to_host()
-    np.testing.assert_array_equal(some.to_dense(), M.to_dense()[rows])
     assert there.sample(50).to_host().fingerprint() == M.sample(50).fingerprint()
     held = np.array([0, 7, M.nnz - 1])
     left = M.to_dense()
@@ -207,6 +203,24 @@ def test_a_rank_that_is_too_large_for_a_block_is_refused(noted):
 @pytest.fixture
 def pretended_gpu(monkeypatch):
     return pretended.install(monkeypatch)
+
+
+def assert_rows_are_taken(M, rows):
+    some = DeviceMatrix.from_host(M).take_rows(np.array(rows)).to_host()
+    np.testing.assert_array_equal(some.to_dense(), M.to_dense()[rows])
+
+
+@pytest.mark.parametrize("rows", [[0, 3, 4, 17], [5]])
+def test_some_rows_are_those_of_the_matrix(pretended_gpu, rows):
+    assert_rows_are_taken(robust_problem(20, 30, rank=1).M, rows)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_some_rows_of_long_columns(gpu, dtype):
+    M = robust_problem(900, 40, rank=1, density=0.7, dtype=dtype).M  # columns of more entries than a block has threads
+    for rows in ([0, 255, 256, 899], [5], list(range(0, 900, 2))):
+        assert_rows_are_taken(M, rows)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -14,7 +14,7 @@ from .arrays import host, on_device
 from .compressed import to_float
 from .facts import SAMPLE, Facts
 from .observed import ObservedMatrix
-from .sweeps.launch import block_of, c_type, kernel, need_cupy
+from .sweeps.launch import NULL, block_of, c_type, kernel, need_cupy
 
 __all__ = ["DeviceMatrix", "DeviceOutliers", "held_on_device"]
 
@@ -174,10 +174,16 @@ class DeviceMatrix(Facts):
 
         place = np.full(self.shape[0], -1, np.int32)
         place[rows] = np.arange(rows.size)
-        new = cupy.asarray(place)[self.rows]
-        inside = cupy.flatnonzero(new >= 0)
-        starts = host(cupy.searchsorted(inside, self.indptr))
-        return DeviceMatrix.from_parts(starts, new[inside], self.values[inside], (rows.size, self.shape[1]))
+        n, run = self.shape[1], kernel(f"take_across<{c_type(self.dtype)}>")
+        args = self.indptr, self.rows, self.values, cupy.asarray(place)
+        counts = cupy.empty(n, np.int32)
+        run((n,), (256,), (*args, counts, NULL, NULL, NULL))
+        starts = np.concatenate(([0], np.cumsum(counts.get(), dtype=np.int64)))
+        start, index = cupy.asarray(starts), cupy.empty(int(starts[-1]), np.int32)
+        values = cupy.empty(index.size, self.dtype)
+        if index.size:
+            run((n,), (256,), (*args, NULL, start, index, values))
+        return DeviceMatrix(Places(start, index, starts, rows.size), values, (rows.size, n))
 
     def without(self, held: NDArray[np.intp]) -> DeviceMatrix:
         """All entries but these, given by their places, ascending."""

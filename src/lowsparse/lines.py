@@ -46,7 +46,7 @@ class Lines:
         how = Robust(c=c, turns=turns, bound=bound, unit=self.unit, shrink=shrink, largest=largest)
         return self.sweep.regress(B, C, how)
 
-    def afresh(self, B: Float, c: float, turns: int = 5) -> Float:
+    def afresh(self, B: Float, c: float, turns: int) -> Float:
         """Regress on B without a guess: c comes down from the size of the data."""
         return self.sweep.regress(B, None, Robust(c=c, first_c=6 * self.unit, turns=turns)).V
 
@@ -78,10 +78,10 @@ class Lines:
         share[doubtful[better]] = found[better]
         return C, share, int(np.count_nonzero(better))
 
-    def complete(self, B: Float, known: NDArray[np.intp], C: Float, c: float) -> tuple[Float, bool]:
+    def complete(self, B: Float, known: NDArray[np.intp], C: Float, c: float, turns: int) -> tuple[Float, bool]:
         """Coefficients for all lines: C for those known, the others from scratch; and whether one is in doubt."""
         c = max(c, EXPLAINED * self.unit)
-        guess = self.afresh(B, c)
+        guess = self.afresh(B, c, turns)
         guess[beside(known, guess)] = beside(C, guess)
         fitted = self.again(B, guess, c, 1, usual=_usual_length(C))
         found, share, _ = self.second_look(B, fitted.V, c, self.share(fitted.inside))

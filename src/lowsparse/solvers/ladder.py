@@ -175,7 +175,7 @@ class Ladder(Solver):
         if attempt == 0 and problem.start_given:
             U = problem.start()
             state.U = basis(beside(U[beside(state.bench.sketch(state.data).rows, U)], columns.M.values))[0]
-            state.V = columns.afresh(state.U, EXPLAINED * unit)
+            state.V = columns.afresh(state.U, EXPLAINED * unit, turns=5)
             state.c = self._width(state, columns.sweep.residual(state.U, state.V))
         else:
             state.U = self._leading(state, columns.M.values, 3 * unit, rank)
@@ -198,7 +198,7 @@ class Ladder(Solver):
         M = columns.M
         clipped = M.with_values(np.clip(values, -clip, clip).astype(M.dtype))
         rng = np.random.default_rng([state.attempt, state.U.shape[1], k])
-        return left_singular_vectors(open_sweep(clipped, columns.sweep.name), M.shape[0], k, rng)[0]
+        return left_singular_vectors(open_sweep(clipped, columns.sweep.name), M.shape[0], k, rng, tol=0.1)[0]
 
     def _climb(self, state: LadderState) -> None:
         """One rank more."""
@@ -397,12 +397,12 @@ class Ladder(Solver):
             strip = bench.strip(state.data)
             learnt = strip.M.column_counts
             Q, R = basis(state.V)
-            C, doubtful = strip.complete(Q, sketch.rows, times(state.U, R.T), state.c)
+            C, doubtful = strip.complete(Q, sketch.rows, times(state.U, R.T), state.c, turns=7)  # of few entries each
             state.U, R = basis(C)
             state.V = times(Q, R.T)
         else:
             doubtful = False
-        state.V, _ = bench.columns("whole").complete(state.U, sketch.columns, state.V, state.c)
+        state.V, _ = bench.columns("whole").complete(state.U, sketch.columns, state.V, state.c, turns=5)
         state.U = beside(state.U, state.V)  # the block may have been small enough for the processor
         return doubtful or bool(((learnt < 3 * k) & (problem.M.row_counts > 0)).any())
 

@@ -2,6 +2,22 @@
 #pragma once
 #include "common.cuh"
 
+// How many threads of the block before this one have chosen, and how many have in all; there are 256.
+__device__ inline int chosen_before(bool chosen, int* by_warp, int& all) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const unsigned which = __ballot_sync(0xffffffffu, chosen);
+    if (lane == 0) by_warp[warp] = __popc(which);
+    __syncthreads();
+    int before = __popc(which & ((1u << lane) - 1u));
+    all = 0;
+    for (int w = 0; w < 8; ++w) {
+        before += w < warp ? by_warp[w] : 0;
+        all += by_warp[w];
+    }
+    __syncthreads();
+    return before;
+}
+
 // Some lines, one after the other: a block copies a line.
 template <class T>
 __global__ void take_lines(const int64* start, const int* index, const T* values, const int64* which, const int64* start_out,
@@ -11,6 +27,28 @@ __global__ void take_lines(const int64* start, const int* index, const T* values
         index_out[to + k] = index[from + k];
         values_out[to + k] = values[from + k];
     }
+}
+
+// Of each line the entries whose index has a place, which becomes their index: a block takes a line. If there is nowhere to
+// write them to, they are counted.
+template <class T>
+__global__ void __launch_bounds__(256) take_across(const int64* start, const int* index, const T* values, const int* place,
+                                                   int* counts, const int64* start_out, int* index_out, T* values_out) {
+    __shared__ int by_warp[8];
+    const int64 first = start[blockIdx.x], end = start[blockIdx.x + 1];
+    int64 written = index_out ? start_out[blockIdx.x] : 0;
+    for (int64 tile = first; tile < end; tile += 256) {
+        const int64 k = tile + threadIdx.x;
+        const int to = k < end ? place[index[k]] : -1;
+        int all;
+        const int before = chosen_before(to >= 0, by_warp, all);
+        if (index_out && to >= 0) {
+            index_out[written + before] = to;
+            values_out[written + before] = values[k];
+        }
+        written += all;
+    }
+    if (!index_out && threadIdx.x == 0) counts[blockIdx.x] = int(written);
 }
 
 // The line of each entry.
@@ -53,22 +91,14 @@ template <class T>
 __global__ void __launch_bounds__(256) beyond(const T* numbers, int64 many, double bound, int length, int* counts,
                                               const int64* starts, int64* places) {
     __shared__ int by_warp[8];
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int64 first = int64(blockIdx.x) * length;
     int64 written = places ? starts[blockIdx.x] : 0;
     for (int64 k = first + threadIdx.x; k - threadIdx.x < first + length; k += 256) {
         const bool large = k < many && fabs(double(numbers[k])) > bound;
-        const unsigned which = __ballot_sync(0xffffffffu, large);
-        if (lane == 0) by_warp[warp] = __popc(which);
-        __syncthreads();
-        int before = 0, all = 0;
-        for (int w = 0; w < 8; ++w) {
-            before += w < warp ? by_warp[w] : 0;
-            all += by_warp[w];
-        }
-        if (places && large) places[written + before + __popc(which & ((1u << lane) - 1u))] = k;
+        int all;
+        const int before = chosen_before(large, by_warp, all);
+        if (places && large) places[written + before] = k;
         written += all;
-        __syncthreads();
     }
     if (!places && threadIdx.x == 0) counts[blockIdx.x] = int(written);
 }
