@@ -3,9 +3,11 @@
 The sweep itself is tested with those of the other backends, in test_sweeps.py.
 """
 
+import gc
 import json
 import sys
 import types
+import weakref
 from importlib import resources
 
 import numpy as np
@@ -203,6 +205,21 @@ def test_a_rank_that_is_too_large_for_a_block_is_refused(noted):
 @pytest.fixture
 def pretended_gpu(monkeypatch):
     return pretended.install(monkeypatch)
+
+
+def test_a_matrix_and_its_transposed_one_do_not_keep_each_other(pretended_gpu):
+    M = DeviceMatrix.from_host(robust_problem(20, 30, rank=1).M)
+    turned = M.T
+    assert turned.T is M
+    assert M.T is turned
+    values, gone = M.to_host().to_dense(), weakref.ref(M)
+    gc.disable()
+    try:
+        del M
+        assert gone() is None
+    finally:
+        gc.enable()
+    np.testing.assert_array_equal(turned.T.to_host().to_dense(), values)
 
 
 def assert_rows_are_taken(M, rows):

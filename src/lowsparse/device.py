@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,6 +80,7 @@ class DeviceMatrix(Facts):
 
     def __init__(self, places: Places, values: Any, shape: tuple[int, int]) -> None:
         self.places, self.values, self.shape = places, values, shape
+        self._turned_from: Callable[[], DeviceMatrix | None] = _nobody
 
     @classmethod
     def from_parts(cls, indptr: Any, rows: Any, values: Any, shape: tuple[int, int]) -> DeviceMatrix:
@@ -141,12 +144,16 @@ class DeviceMatrix(Facts):
         """Entries of each row, with the processor."""
         return self.places.counts_across
 
-    @functools.cached_property
+    @property
     def T(self) -> DeviceMatrix:  # noqa: N802
-        """The transposed matrix, sorted by its own columns."""
+        """The transposed matrix, sorted by its own columns: it is made once."""
+        return self._turned_from() or self._turned
+
+    @functools.cached_property
+    def _turned(self) -> DeviceMatrix:
         places, order = self.places.turned
         back = DeviceMatrix(places, self.values[order], (self.shape[1], self.shape[0]))
-        back.__dict__["T"] = self
+        back._turned_from = weakref.ref(self)  # a circle would keep the memory until somebody looks for circles
         return back
 
     def with_values(self, values: Any) -> DeviceMatrix:
@@ -227,6 +234,10 @@ class DeviceMatrix(Facts):
     def columns_of_entries(self) -> Any:
         """The column of each entry."""
         return self.places.owners()
+
+
+def _nobody() -> None:
+    return None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
