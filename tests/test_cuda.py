@@ -20,6 +20,7 @@ from lowsparse.blocks import placing
 from lowsparse.device import DeviceMatrix, Places
 from lowsparse.geometry import retract
 from lowsparse.sweeps import Proximal, Robust, Rule, available, cuda, launch, open_sweep
+from lowsparse.sweeps.cuda import ColumnSweep
 from lowsparse.sweeps.launch import reason_unavailable
 from lowsparse.video import background, separate_video
 from lowsparse.video.frames import Frame
@@ -207,16 +208,19 @@ def pretended_gpu(monkeypatch):
     return pretended.install(monkeypatch)
 
 
-def test_a_matrix_and_its_transposed_one_do_not_keep_each_other(pretended_gpu):
+def test_what_is_no_longer_used_is_gone_at_once(pretended_gpu):
     M = DeviceMatrix.from_host(robust_problem(20, 30, rank=1).M)
     turned = M.T
     assert turned.T is M
     assert M.T is turned
-    values, gone = M.to_host().to_dense(), weakref.ref(M)
+    sweep = ColumnSweep(M)
+    assert sweep.room("sums", 7).size == 7
+    assert sweep.rows.M is turned
+    values, gone = M.to_host().to_dense(), [weakref.ref(M), weakref.ref(sweep)]
     gc.disable()
     try:
-        del M
-        assert gone() is None
+        del M, sweep
+        assert [one() for one in gone] == [None, None]
     finally:
         gc.enable()
     np.testing.assert_array_equal(turned.T.to_host().to_dense(), values)

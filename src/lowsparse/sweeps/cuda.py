@@ -236,7 +236,8 @@ class ColumnSweep:
     @functools.cached_property
     def room(self) -> Callable[[str, int], Any]:
         """Memory by name and size, to be written to and read within one sweep: it is there for the next one too."""
-        return functools.cache(lambda name, size: self.cupy.empty(size))
+        empty = self.cupy.empty  # without the sweep, which holds what is made here
+        return functools.cache(lambda name, size: empty(size))
 
     def _whole(self, A: Any) -> Any:
         """A on the device, row by row."""
