@@ -297,6 +297,26 @@ def test_steps_beyond_the_regressions_take_fewer_passes_to_the_same(monkeypatch)
     assert relative(r.L, plain.L) < 1e-7
 
 
+@pytest.mark.parametrize("hidden", [0, 3])
+def test_the_trace_tells_by_what_a_pass_changes_the_lines_that_are_determined(hidden):
+    """`hidden` rows have one entry each, which determines nothing."""
+    passes = []
+
+    class Watched(Ladder):
+        def advance(self, problem, state):
+            after = super().advance(problem, state)
+            passes.append((state.U @ state.V.T, after.U @ after.V.T, after.row["change"]))
+            return after
+
+    M, *_ = problem(60, 50, 2, 0.6, 0.1, noise=0.05, seed=95)
+    X = M.to_dense()
+    X[:hidden, 1:] = np.nan
+    ls.solve(X, 2, method=Watched(), max_iter=7)
+    for before, after, change in passes[2:]:
+        moved = np.linalg.norm(after[hidden:] - before[hidden:]) / np.linalg.norm(before[hidden:])
+        assert change == pytest.approx(moved, rel=1e-6)
+
+
 @pytest.mark.parametrize("beyond", [0.2, 0.63, 0.999])
 def test_a_step_beyond_a_regression_does_not_increase_the_sum(beyond):
     M, L, _ = problem(90, 70, 3, 0.5, 0.2, noise=0.1, seed=97)

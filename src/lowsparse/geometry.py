@@ -50,8 +50,8 @@ def basis(A: Float) -> tuple[Float, Float]:
     True
     """
     R, inverse = _factored(gram_of(A))
-    pivots = R.diagonal()
-    if inverse.size and pivots.min() > 1e-5 * pivots.max():
+    pivots = R.diagonal().tolist()
+    if inverse.size and min(pivots) > 1e-5 * max(pivots):
         return times(A, inverse).astype(np.float64, copy=False), R
     return _householder(A)
 

@@ -33,7 +33,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import across, beside, host, times
-from ..arrays import gram as gram_of
 from ..geometry import basis, leverages, qr
 from ..lines import EFFICIENT, EXPLAINED, Lines, below_usual
 from ..lowrank import LowRank
@@ -234,10 +233,12 @@ class Ladder(Solver):
         state.recent = (*state.recent, state.noise)[-PATIENCE - 1 :]
         # only lines that are determined come to rest
         sure_rows, sure_columns = (f.inside >= enough(U.shape[1]) for f in (fitted, by_column))
-        if not (sure_rows.any() and sure_columns.any()):
-            sure_rows = sure_columns = np.ones(1, dtype=bool)
-        i, j = (slice(None) if sure.all() else beside(sure, U) for sure in (sure_rows, sure_columns))
-        change = _relative_change(U[i], V[j], dV[j], dC[i], Q[j])
+        if (sure_rows.all() and sure_columns.all()) or not (sure_rows.any() and sure_columns.any()):
+            change = _relative_change(U, V, dV, dC, Q)
+        else:
+            i, j = beside(sure_rows, U), beside(sure_columns, U)
+            (A, R), (B, T) = basis(U[i]), basis(Q[j])
+            change = _relative_change(A, times(V[j], R.T), times(dV[j], R.T), times(dC[i], T.T), B)
         falls = change / state.change if state.change > 0 else 0.0
         relaxed = state.since > 3 and state.noise < GAINING * state.recent[-2]
         state.beyond, state.change = _relaxation(state.beyond, falls) if relaxed else 0.0, change
@@ -466,12 +467,11 @@ def _falling(recent: tuple[float, ...]) -> bool:
 
 
 def _relative_change(U: Float, V: Float, dV: Float, dC: Float, Q: Float) -> float:
-    """‖U dVᵀ + dC Qᵀ‖ / ‖U Vᵀ‖: by what the two halves of a pass change L = U Vᵀ, also where that is little."""
-    gram = gram_of(U)
-    size = float(np.vdot(gram, gram_of(V)))
+    """‖U dVᵀ + dC Qᵀ‖ / ‖U Vᵀ‖, by what a pass changes L = U Vᵀ, also where that is little; U and Q are orthonormal."""
+    size = float(np.vdot(V, V))
     if not size > 0:
         return math.inf if dV.any() or dC.any() else 0.0
-    square = np.vdot(gram, gram_of(dV)) + np.vdot(gram_of(dC), gram_of(Q)) + 2 * np.vdot(across(U, dC), across(dV, Q))
+    square = np.vdot(dV, dV) + np.vdot(dC, dC) + 2 * float(np.vdot(across(U, dC), across(dV, Q)))
     return math.sqrt(max(float(square), 0.0) / size)
 
 
