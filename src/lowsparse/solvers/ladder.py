@@ -197,7 +197,7 @@ class Ladder(Solver):
         M = columns.M
         clipped = M.with_values(np.clip(values, -clip, clip).astype(M.dtype))
         rng = np.random.default_rng([state.attempt, state.U.shape[1], k])
-        return left_singular_vectors(open_sweep(clipped, columns.sweep.name), M.shape[0], k, rng, tol=0.1)[0]
+        return left_singular_vectors(open_sweep(clipped, columns.sweep.name), M.shape[0], k, rng)[0]
 
     def _climb(self, state: LadderState) -> None:
         """One rank more."""
