@@ -94,9 +94,8 @@ def _launches(places: Places, kept: int) -> list[Launch]:
     counts = places.counts
     length = min(max(PIECE[0], int(counts.sum()) // PIECES), PIECE[1])
     most = int(counts.max(initial=0))
-    short = (
-        most if most <= 2 * SHORT and counts.mean() <= SHORT else SHORT
-    )  # all at once: then there is no list to make
+    all_short = most <= 2 * SHORT and counts.mean() <= SHORT  # one launch then, without a list
+    short = most if all_short else SHORT
     bounds = [-1, short, max(min(kept, length), short), length]
     found = []
     for k, (low, high) in enumerate(pairwise(bounds)):
