@@ -718,7 +718,7 @@ def test_sizes_near_the_ends_of_the_numbers_are_refused(c):
 @pytest.mark.skipif(not os.path.exists("/proc/self/clear_refs"), reason="measured through /proc")
 @pytest.mark.parametrize("name", ["amanpgc", "manpgc"])
 def test_a_solve_needs_less_than_three_times_its_input(native, tmp_path, name):
-    M = robust_problem(3000, 3000, rank=5, density=0.2).M
+    M = robust_problem(6000, 6000, rank=5, density=0.2).M
     np.savez(tmp_path / "M.npz", indptr=M.indptr, rows=M.rows, values=M.values)
     code = f"""
 import numpy as np, lowsparse as ls
@@ -730,13 +730,13 @@ def resident(kind):
 ls.solve(robust_problem().M, 5, method={name!r}, max_iter=3)  # what is loaded once
 before = resident("VmRSS")
 with np.load({str(tmp_path / "M.npz")!r}) as file:
-    M = ls.ObservedMatrix(file["indptr"], file["rows"], file["values"], (3000, 3000))
+    M = ls.ObservedMatrix(file["indptr"], file["rows"], file["values"], (6000, 6000))
 open("/proc/self/clear_refs", "w").write("5")
 ls.solve(M, 5, method={name!r}, max_iter=8)
 print(resident("VmHWM") - before, M.values.nbytes + M.rows.nbytes)
 """
     peak, given_bytes = map(int, python(code).stdout.split())
-    assert given_bytes < peak < 3 * given_bytes + 4e6
+    assert given_bytes < peak < 3 * given_bytes
 
 
 # ---------------------------------------------------------------------- solvers as objects

@@ -111,10 +111,8 @@ class ProximalGradient(Solver):
         """(U⁰, S⁰) with the threshold γ; S⁰ is 0 but where an entry exceeds all that an inlier could be."""
         x = problem.M.values
         S = np.zeros_like(x) if np.isinf(problem.clip) else x - np.clip(x, -problem.clip, problem.clip)
-        S, spare = hold(S), hold(np.zeros_like(x))
-        return ProximalState(
-            U=problem.start(), S=S, spare=spare, l1=float(np.sum(np.abs(S), dtype=np.float64)), gamma=gamma
-        )
+        l1 = float(np.sum(np.abs(S), dtype=np.float64))  # while there is no second one beside it
+        return ProximalState(U=problem.start(), S=hold(S), spare=hold(np.zeros_like(x)), l1=l1, gamma=gamma)
 
     def sweep(self, problem: Problem, state: ProximalState, U: Float, rule: Rule, inverse: Float) -> Swept:
         """One pass over the data at (U, S); with V compared to the last, as seen from U."""
