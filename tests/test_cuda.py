@@ -143,6 +143,14 @@ def test_short_lines_are_for_warps_and_long_ones_are_cut(on_numpy):
     assert long.many >= 30
 
 
+def test_lines_of_about_the_length_for_a_warp_go_at_once(on_numpy):
+    counts = np.array([60, cuda.SHORT + 50, 0, 80])
+    starts = np.concatenate(([0], np.cumsum(counts)))
+    (only,) = cuda.launches(Places(starts, starts, starts, 1), kept=1000)
+    assert (only.threads, only.many, only.longest, only.cut) == (32, 4, cuda.SHORT + 50, False)
+    assert isinstance(only.lines, np.intp)  # there is no list
+
+
 def test_samples_are_those_of_the_matrix(on_numpy):
     M = robust_problem(20, 30, rank=1).M
     there = DeviceMatrix.from_parts(M.indptr, M.rows, M.values, M.shape)
@@ -165,18 +173,17 @@ class Launched:
         self.name, self.notes = name, notes
 
     def __call__(self, grid, block, args, shared_mem=0):
-        """Note it; what the pieces leave for each other follows `first` and `last`, whatever they are steps of."""
         self.notes.append((self.name, grid[0], block[0], args))
 
 
 @pytest.fixture
 def noted(monkeypatch):
     """How kernels are launched by the sweep of a GPU, where there is none."""
-    real, notes = cuda.ColumnSweep, []
+    notes = []
     made = pretended.install(monkeypatch)
     monkeypatch.setattr(cuda, "need_cupy", lambda: made)
     monkeypatch.setattr(cuda, "kernel", lambda name: Launched(name, notes))
-    return lambda M: real(DeviceMatrix.from_host(M)), notes
+    return lambda M: ColumnSweep(DeviceMatrix.from_host(M)), notes
 
 
 def test_above_rank_10_long_columns_go_in_pieces_step_by_step(noted):

@@ -102,7 +102,7 @@ def gram(A: Any) -> NDArray[np.float64]:
         upper = np.triu_indices(r)
         G[upper] = G.T[upper] = host(tall_gram(A))
         return G
-    return host(A.T @ A)
+    return across(A, A)
 
 
 def across(A: Any, B: Any) -> NDArray[np.float64]:

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dgesv, dpotrf, dtrtri
 
+from .arrays import across, host, moved, on_device, times
 from .arrays import gram as gram_of
-from .arrays import host, moved, on_device, times
 
 __all__ = ["basis", "leverages", "qf", "qr", "relative_change", "retract"]
 
@@ -138,7 +138,7 @@ def relative_change(U: Float, V: Float, U_new: Float, V_new: Float) -> float:
     if not size > 0:
         return np.inf if V_new.any() else 0.0
     ridge = 1e-12 * float(gram.trace())
-    *_, T, failed = dgesv(gram + ridge * np.eye(len(gram)), host(U.T @ U_new))
+    *_, T, failed = dgesv(gram + ridge * np.eye(len(gram)), across(U, U_new))
     if failed:
         return math.inf
     turned = times(V_new, T.T)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .arrays import beside, host, times
+from .arrays import across, beside, host, times
 from .geometry import Float, qf
 from .lowrank import LowRank
 
@@ -66,7 +66,7 @@ def left_singular_vectors(
     for _ in range(max_passes):
         Y = sweep.gram_product(Q)
         Q = beside(Q, Y)
-        theta, W = np.linalg.eigh(host(Q.T @ Y))
+        theta, W = np.linalg.eigh(across(Q, Y))
         theta, W = theta[::-1][:rank], W[:, ::-1][:, :rank]
         residual = float(np.linalg.norm(times(Y, W) - times(Q, W) * beside(theta, Q)))
         if residual <= tol * np.linalg.norm(theta):

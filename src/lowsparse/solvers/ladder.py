@@ -232,13 +232,7 @@ class Ladder(Solver):
         state.since += 1
         state.recent = (*state.recent, state.noise)[-PATIENCE - 1 :]
         # only lines that are determined come to rest
-        sure_rows, sure_columns = (f.inside >= enough(U.shape[1]) for f in (fitted, by_column))
-        if (sure_rows.all() and sure_columns.all()) or not (sure_rows.any() and sure_columns.any()):
-            change = _relative_change(U, V, dV, dC, Q)
-        else:
-            i, j = beside(sure_rows, U), beside(sure_columns, U)
-            (A, R), (B, T) = basis(U[i]), basis(Q[j])
-            change = _relative_change(A, times(V[j], R.T), times(dV[j], R.T), times(dC[i], T.T), B)
+        change = _relative_change(U, V, dV, dC, Q, *(f.inside >= enough(U.shape[1]) for f in (fitted, by_column)))
         falls = change / state.change if state.change > 0 else 0.0
         relaxed = state.since > 3 and state.noise < GAINING * state.recent[-2]
         state.beyond, state.change = _relaxation(state.beyond, falls) if relaxed else 0.0, change
@@ -466,8 +460,17 @@ def _falling(recent: tuple[float, ...]) -> bool:
     return len(recent) > 1 and recent[-1] < 0.8 * recent[-2]
 
 
-def _relative_change(U: Float, V: Float, dV: Float, dC: Float, Q: Float) -> float:
-    """‖U dVᵀ + dC Qᵀ‖ / ‖U Vᵀ‖, by what a pass changes L = U Vᵀ, also where that is little; U and Q are orthonormal."""
+def _relative_change(
+    U: Float, V: Float, dV: Float, dC: Float, Q: Float, rows: NDArray[np.bool_], columns: NDArray[np.bool_]
+) -> float:
+    """‖U dVᵀ + dC Qᵀ‖ / ‖U Vᵀ‖, by what a pass changes L = U Vᵀ, also where that is little; U and Q are orthonormal.
+
+    Only these rows and columns count, unless there are none.
+    """
+    if rows.any() and columns.any() and not (rows.all() and columns.all()):
+        i, j = beside(rows, U), beside(columns, U)
+        (U, R), (Q, T) = basis(U[i]), basis(Q[j])
+        V, dV, dC = times(V[j], R.T), times(dV[j], R.T), times(dC[i], T.T)
     size = float(np.vdot(V, V))
     if not size > 0:
         return math.inf if dV.any() or dC.any() else 0.0

@@ -37,7 +37,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ..arrays import beside, host, times
+from ..arrays import across, beside, times
 from ..geometry import basis, qf, qr
 from ..losses import Kind, Loss
 from ..lowrank import LowRank
@@ -265,7 +265,7 @@ def retraction(here: Point, d: Float, smallest: float) -> Callable[[float], Poin
     """The curve t -> the best approximation of X + tD of rank r."""
     r, m = len(here.sigma), len(here.U)
     A, B = d[:m], d[m:]
-    C = host(here.U.T @ A)
+    C = across(here.U, A)
     Q, R = basis(A - times(here.U, C))  # [U, U_p] = [U, Q] [I 0; 0 R], as U_p ⊥ U
     Y, T = basis(B)
 
