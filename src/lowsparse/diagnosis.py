@@ -12,15 +12,19 @@ from .arrays import on_device
 from .geometry import leverages
 from .lowrank import LowRank
 from .observed import ObservedMatrix
+from .robust.joint import determination
 from .scale import robust_scale
+from .sweeps import enough
 from .wording import percent
 
 if TYPE_CHECKING:
     from .result import Result
 
-__all__ = ["Diagnosis", "coherence", "counted", "examine", "largest_rank", "standard_errors"]
+__all__ = ["Certainty", "Diagnosis", "coherence", "counted", "examine", "largest_rank"]
 
 FEW = 3  # entries of a line, in multiples of the rank
+TRUSTED = 0.3  # of the entries of a line: so many must be right for L to be determined there
+AT_LEAST = 0.6  # of a deviation that a few draws tell: chance makes it larger or smaller by a third
 
 
 @dataclass(frozen=True)
@@ -191,23 +195,50 @@ def _advice(
     return tuple(found) or ("nothing speaks against this result",)
 
 
-def standard_errors(
-    M: ObservedMatrix, L: LowRank, wrong: NDArray[np.bool_], noise: float, i: ArrayLike, j: ArrayLike
-) -> NDArray[np.float64]:
-    """Standard errors of L at (i, j) under normal noise on the entries that are not `wrong`.
+class Certainty:
+    """What the entries of M that are not `wrong` say of L: where they determine it, and how closely."""
 
-    To first order in the noise the errors of the i-th row of U and of the j-th column of V add up:
-    σ² (v_jᵀ (Σ v vᵀ)⁻¹ v_j + u_iᵀ (Σ u uᵀ)⁻¹ u_i), summed over the good entries of the row, and of the column.
-    """
-    m, n = M.shape
-    at_row, at_column = np.broadcast_arrays(np.arange(m)[np.asarray(i)], np.arange(n)[np.asarray(j)])
-    present = np.linalg.norm(L.V, axis=1) > 0
-    U, V = L.U[:, present], np.ascontiguousarray(L.V[present].T)
-    rows, columns = M.rows[~wrong], M.columns_of_entries()[~wrong]
-    row, column = at_row.ravel(), at_column.ravel()
-    by_row = _leverage(rows, V[columns], row, V[column], m)
-    by_column = _leverage(columns, U[rows], column, U[row], n)
-    return np.asarray(noise * np.sqrt(by_row + by_column)).reshape(at_row.shape)
+    def __init__(
+        self, M: ObservedMatrix, L: LowRank, wrong: NDArray[np.bool_], noise: float, backend: str = "auto"
+    ) -> None:
+        self.M, self.noise = M, noise
+        present = np.linalg.norm(L.V, axis=1) > 0
+        self.U, self.V = L.U[:, present], np.ascontiguousarray(L.V[present].T)
+        self.rows, self.columns = M.rows[~wrong], M.columns_of_entries()[~wrong]
+        self.joint = determination(M, self.U, self.V, ~wrong, noise, backend)
+        least = enough(self.U.shape[1])
+        self.telling = tuple(
+            np.bincount(line, minlength=counts.size) >= np.maximum(least, TRUSTED * counts)
+            for line, counts in ((self.rows, M.row_counts), (self.columns, M.column_counts))
+        )
+
+    def places(self, i: ArrayLike, j: ArrayLike) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Rows and columns, broadcast; negative numbers count from the end."""
+        m, n = self.M.shape
+        row, column = np.broadcast_arrays(np.arange(m)[np.asarray(i)], np.arange(n)[np.asarray(j)])
+        return row, column
+
+    def determined(self, i: ArrayLike, j: ArrayLike) -> NDArray[np.bool_]:
+        """Whether L is determined at (i, j)."""
+        row, column = self.places(i, j)
+        return np.asarray(self.telling[0][row] & self.telling[1][column] & self.joint.determined(row, column))
+
+    def standard_errors(self, i: ArrayLike, j: ArrayLike) -> NDArray[np.float64]:
+        """Standard errors of L at (i, j) under normal noise; infinite where it is not determined.
+
+        To first order in the noise the errors of the i-th row of U and of the j-th column of V add up:
+        σ² (v_jᵀ (Σ v vᵀ)⁻¹ v_j + u_iᵀ (Σ u uᵀ)⁻¹ u_i), summed over the good entries of the row, and of the column.
+        Where parts of the data hang together loosely their common error is larger, which draws of it tell.
+        """
+        m, n = self.M.shape
+        at_row, at_column = self.places(i, j)
+        row, column = at_row.ravel(), at_column.ravel()
+        by_row = _leverage(self.rows, self.V[self.columns], row, self.V[column], m)
+        by_column = _leverage(self.columns, self.U[self.rows], column, self.U[row], n)
+        alone = self.noise * np.sqrt(by_row + by_column)
+        errors = np.maximum(alone, AT_LEAST * self.joint.deviation(row, column) if self.noise else 0.0)
+        errors[~self.determined(row, column)] = np.inf
+        return np.asarray(errors).reshape(at_row.shape)
 
 
 def _leverage(

@@ -12,18 +12,23 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import beside, host
+from .arrays import beside, gram, host, times
 from .losses import Kind
 from .observed import ObservedMatrix
+from .robust.subsets import regress_by_subsets
 from .sketch import near
 from .sweeps import Float, Regressed, Robust, Sweep, enough, open_sweep
 
-__all__ = ["EFFICIENT", "EXPLAINED", "WILD", "Lines", "Placement", "below_usual"]
+__all__ = ["EFFICIENT", "EXPLAINED", "WILD", "Lines", "Placement", "Prior", "below_usual"]
 
 EFFICIENT = 2.385  # c / scale: 95 % of the efficiency of least squares
 SHRINK = 0.01  # of lines that do not determine their coefficients, while the subspace is learnt
 WILD = 10.0  # times the usual size: such coefficients are not believed
 ANNEALING = 12  # steps in which the scale of the loss comes down
+EASY = 0.75  # share of its entries that are explained, from which on a line is not looked at again
+SHRINKAGE = 2.0  # times the variance of the noise: the tails of what is left over are heavier than normal
+UNFELT = 1e-3  # a prior that takes less than this share off every coefficient is left out
+WEAKEST = 1e-3  # size of a component against the largest, at least, that its prior has
 EXPLAINED = 1e-5  # of the unit: an entry this close is explained, however small the noise
 
 
@@ -33,22 +38,42 @@ class Lines:
     def __init__(self, M: ObservedMatrix, sweep: Sweep, unit: float, *, learning: bool) -> None:
         self.M, self.sweep, self.unit, self.learning = M, sweep, unit, learning
 
-    def again(self, B: Float, C: Float, c: float, turns: int, *, usual: float | None = None) -> Regressed:
+    def again(
+        self, B: Float, C: Float, c: float, turns: int, *, usual: float | None = None, noise: float = 0.0
+    ) -> Regressed:
         """Regress on B, with the weights of the coefficients C at first; `usual` is their length, if it is known.
 
         Lines that do not determine their coefficients must not lead the others astray while the subspace is learnt;
-        in the end they get what fits them, unless it is wild.
+        in the end they get what fits them, unless it is wild. With `noise`, coefficients are shrunk by as much as noise
+        of this standard deviation calls for (see `Prior`).
         """
         shrink, largest = SHRINK, np.inf
         if not self.learning:
             shrink, largest = 0.0, WILD * (_usual_length(C) if usual is None else usual) or np.inf
         bound = 3 * max(c, EXPLAINED * self.unit)
         how = Robust(c=c, turns=turns, bound=bound, unit=self.unit, shrink=shrink, largest=largest)
-        return self.sweep.regress(B, C, how)
+        prior = Prior.of(C, noise, self.M.nnz / (len(B) * len(C))) if noise > 0 else None
+        if prior is None:
+            return self.sweep.regress(B, C, how)
+        found = self.sweep.regress(prior.scaled(B), prior.whitened(C), replace(how, ridge=prior.ridge))
+        return replace(found, V=prior.coloured(found.V))
 
     def afresh(self, B: Float, c: float, turns: int) -> Float:
         """Regress on B without a guess: c comes down from the size of the data."""
         return self.sweep.regress(B, None, Robust(c=c, first_c=6 * self.unit, turns=turns)).V
+
+    def from_scratch(self, B: Float, c: float) -> tuple[Float, NDArray[np.int64]]:
+        """Regress on B without a guess, with subsets of the entries where many are not explained; how many are."""
+        V = self.afresh(B, c, turns=15)
+        inside = self.again(B, V, c, 1).inside
+        counts = self.M.column_counts
+        doubtful = np.flatnonzero((inside < EASY * counts) & (counts > B.shape[1] + 1))
+        few = self.M.take_columns(doubtful) if doubtful.size and isinstance(self.M, ObservedMatrix) else None
+        if few is None:
+            return V, inside
+        rng = np.random.default_rng(0x737562)
+        V[doubtful] = regress_by_subsets(few, open_sweep(few, self.sweep.name), B, V[doubtful], c, rng)
+        return V, self.again(B, V, c, 1).inside
 
     def share(self, inside: NDArray[np.int64]) -> Float:
         """Of the entries of each line; 1 where there are none."""
@@ -66,8 +91,8 @@ class Lines:
         if few is None:
             return C, share, 0
         B = beside(B, few.M.values)
-        new = few.afresh(B, c, turns=15)
-        found = few.share(few.again(B, new, c, 1).inside)
+        new, inside = few.from_scratch(B, c)
+        found = few.share(inside)
         counts = few.M.column_counts
         many, before, wanted = found * counts, share[doubtful] * counts, enough(B.shape[1])
         better = (many > 1.1 * before + 1) & (many >= wanted)
@@ -93,6 +118,49 @@ class Lines:
             return None
         M = near(M)
         return Lines(M, open_sweep(M, self.sweep.name), self.unit, learning=self.learning)
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What coefficients are likely to be: normal, with the covariance that those of all lines have.
+
+    Noise of variance σ² then asks for the ridge σ² / s_k² on the k-th principal component of the coefficients, if s_k²
+    is their mean square there. Of singular values d of the data, with every entry observed and both sides regressed in
+    turn, this leaves d - (m + n) σ² / d: the best there is in the long run, and nothing of those that are noise. Where
+    the noise is nothing beside the components, so is what is taken off.
+    """
+
+    axes: Float  # r x r: the principal axes of the coefficients,
+    sizes: Float  # r: s, against the largest
+    ridge: float
+
+    @classmethod
+    def of(cls, C: Float, noise: float, density: float) -> Prior | None:
+        """The prior of coefficients such as C, or None if it would not be felt; `density` is the share observed."""
+        squares, axes = np.linalg.eigh(gram(C))
+        largest = float(squares[-1])
+        if not largest > 0 or not math.isfinite(noise):
+            return None
+        ridge = SHRINKAGE * noise**2 * len(C) / largest
+        sizes = np.maximum(np.sqrt(np.maximum(squares / largest, 0.0)), WEAKEST)
+        if ridge < UNFELT * density * float(sizes.min()) ** 2:
+            return None
+        return cls(axes, sizes, ridge)
+
+    def scaled(self, B: Float) -> Float:
+        """B, so that the coefficients on it are alike in size."""
+        found: Float = times(B, self.axes * self.sizes)
+        return found
+
+    def whitened(self, C: Float) -> Float:
+        """Coefficients on B as those on `scaled(B)`."""
+        found: Float = times(C, self.axes / self.sizes)
+        return found
+
+    def coloured(self, C: Float) -> Float:
+        """Coefficients on `scaled(B)` as those on B."""
+        found: Float = times(C, (self.axes * self.sizes).T)
+        return found
 
 
 def below_usual(share: Float, part: float) -> NDArray[np.intp]:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from .arrays import host, on_device
-from .diagnosis import Diagnosis, examine, standard_errors
+from .diagnosis import Certainty, Diagnosis, examine
 from .lowrank import LowRank
 from .observed import ObservedMatrix
 
@@ -116,6 +116,7 @@ class Result:
     noise: float  # standard deviation of the inliers, estimated
     held_out: float | None  # robust scale of the residuals of entries kept aside, if the method keeps some
     trace: Trace
+    next_noise: float | None = None  # the noise that one rank more would leave, if the method found it far less
     notes: tuple[str, ...] = ()  # what the data lacks: lines too empty to determine
 
     @property
@@ -165,10 +166,29 @@ class Result:
         >>> bool(0.01 < r.standard_error(3, 4) < 0.1)
         True
         """
+        return self._certainty.standard_errors(i, j)[()]
+
+    def determined(self, i: ArrayLike, j: ArrayLike) -> Any:
+        """Whether the entries that pass for right determine the entries (i, j) of L; where not, do not trust them.
+
+        Not determined are rows and columns in which too few entries are right, what two parts of the data say of each
+        other that hang together too loosely, and what noise drowns. Each entry is judged to first order around L.
+
+        >>> import numpy as np, lowsparse as ls
+        >>> X = np.outer(np.arange(1.0, 21.0), np.arange(1.0, 31.0))
+        >>> X[:10, 15:] = X[10:, :15] = np.nan  # two blocks that share no row and no column
+        >>> r = ls.solve(X, rank=1)
+        >>> bool(r.determined(3, 4)), bool(r.determined(3, 20))
+        (True, False)
+        """
+        return self._certainty.determined(i, j)[()]
+
+    @functools.cached_property
+    def _certainty(self) -> Certainty:
         if not isinstance(self.M, ObservedMatrix):
-            raise TypeError("standard errors are for data in memory: solve a part of the columns there")
-        found = standard_errors(self.M, self.L, self.is_outlier, self.noise, i, j)
-        return found[()]
+            raise TypeError("what is determined is told of data in memory: solve a part of the columns there")
+        result = self.to_host()
+        return Certainty(result.M, result.L, result.is_outlier, result.noise)
 
     def __repr__(self) -> str:
         m, n = self.L.shape

@@ -13,7 +13,7 @@ from .device import DeviceMatrix
 from .observed import ObservedMatrix
 from .sweeps import Float, native, open_sweep
 
-__all__ = ["Sample", "Sketch", "draw", "near"]
+__all__ = ["Sample", "Sketch", "draw", "near", "rows_of"]
 
 PER_LINE = (25, 10)  # entries left in a row or column that has as many, and for each rank as many again
 HELD_OUT = (0.03, 0.1)  # least and largest share of the entries kept aside,
@@ -60,11 +60,15 @@ def draw(
     rows = np.arange(m) if everything else _choose(m, strip.column_counts, rank, rng)
     if isinstance(strip, DeviceMatrix):
         return _on_device(strip, rows, columns, rng, at_least)
-    return _put_aside(strip if len(rows) == m else _rows_of(strip, rows), rows, columns, strip, rng, at_least)
+    return _put_aside(strip if len(rows) == m else rows_of(strip, rows), rows, columns, strip, rng, at_least)
 
 
-def _rows_of(M: ObservedMatrix, rows: NDArray[np.intp]) -> ObservedMatrix:
-    """Some rows, ascending."""
+def rows_of(M: ObservedMatrix, rows: NDArray[np.intp]) -> ObservedMatrix:
+    """Some rows, ascending.
+
+    >>> rows_of(ObservedMatrix.from_dense([[1.0, 2.0], [3.0, np.nan], [5.0, 6.0]]), np.array([0, 2])).values.tolist()
+    [1.0, 5.0, 2.0, 6.0]
+    """
     place = np.full(M.shape[0], -1, np.int32)
     place[rows] = np.arange(len(rows))
     inside = np.flatnonzero(place[M.rows] >= 0)

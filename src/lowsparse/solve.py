@@ -32,6 +32,7 @@ from .sketch import Sample
 from .solvers import Ladder, Problem, Solver, State, from_name
 from .start import generator, starting_subspace
 from .sweeps import enough, open_sweep
+from .wording import percent
 
 __all__ = ["Progress", "solve"]
 
@@ -236,8 +237,9 @@ def solve(
         flagged=flagged,
         noise=_noise(data, L, sweep.name) if outcome.noise is None else outcome.noise,
         held_out=outcome.held_out,
+        next_noise=outcome.next_noise,
         trace=loop.trace,
-        notes=_notes(data, L.rank, flagged),
+        notes=_notes(data, L.rank, flagged, outcome.undetermined),
     )
     return result.to_host() if there is None else result
 
@@ -400,8 +402,8 @@ def _advice(status: Status, solver: Solver) -> str:
     return ADVICE[status]
 
 
-def _notes(M: ObservedMatrix, rank: int, flagged: NDArray[np.intp]) -> tuple[str, ...]:
-    """What the data lacks to determine L: lines with few entries, or with few that are not outliers."""
+def _notes(M: ObservedMatrix, rank: int, flagged: NDArray[np.intp], undetermined: float) -> tuple[str, ...]:
+    """What the data lacks to determine L: lines with few entries, or with few that are not outliers; and elsewhere."""
     said = []
     for lines, counts, wrong in zip(
         ("rows", "columns"), (M.row_counts, M.column_counts), counted(M, flagged), strict=True
@@ -412,4 +414,11 @@ def _notes(M: ObservedMatrix, rank: int, flagged: NDArray[np.intp]) -> tuple[str
         left = ~few & (counts >= enough(rank)) & (counts - wrong < enough(rank))
         if left.any():
             said.append(f"{left.sum()} of {left.size} {lines} have too few entries that are not outliers")
-    return tuple(f"{line}: L is not determined there" for line in said)
+    notes = [f"{line}: L is not determined there" for line in said]
+    if undetermined > 0.001:
+        notes.append(
+            f"about {percent(undetermined)} of the entries of L in the other rows and columns are not determined by "
+            "the entries that pass for right: parts of the data hang together too loosely; result.determined(i, j) "
+            "says where"
+        )
+    return tuple(notes)

@@ -201,7 +201,7 @@ class RobustPCA(SubspaceTransformer):
 
     def _take(self, result: Result) -> None:
         """Set the attributes."""
-        if not result.converged:
+        if not result.converged and result.next_noise is None:  # fewer components than the data have are no failure
             warnings.warn(f"RobustPCA: {result.status.value}: {result.message}", ConvergenceWarning, stacklevel=3)
         M = result.M
         scores, self.singular_values_, self.components_ = principal_axes(result.L)

@@ -70,6 +70,8 @@ class Outcome:
     stationarity: Stationarity | None = None
     noise: float | None = None  # standard deviation of the inliers, if the method estimates it
     held_out: float | None = None  # robust scale of the residuals of entries kept aside
+    next_noise: float | None = None  # the noise that one rank more leaves, if that is far less
+    undetermined: float = 0.0  # share of the entries of L, rows and columns with few entries left out
 
 
 def _is_a(*types: type) -> Callable[[Any], bool]:

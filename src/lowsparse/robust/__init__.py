@@ -1,0 +1,1 @@
+"""What robust fits are made of: regression by random subsets, growth from dense blocks, joint steps in both factors."""

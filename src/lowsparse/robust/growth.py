@@ -1,0 +1,164 @@
+"""Growth: from a dense block of rows and columns outwards, in the order in which what is known determines the rest.
+
+Where holes have structure (a corner that was never measured, columns that begin late, blocks that overlap), singular
+vectors of the data with zeros in the holes are those of the holes. In a dense block they are those of L. Its rows and
+columns determine others, which have entries in common with it, and these others again: the lines with the most entries
+in the known part come first, and only those that it explains are taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..geometry import basis
+from ..lines import EXPLAINED, Lines
+from ..observed import ObservedMatrix
+from ..sketch import rows_of
+from ..sweeps import Float, enough, open_sweep
+
+__all__ = ["NEAR", "SCATTERED", "Part", "grown", "seed_block", "take_block"]
+
+Index = NDArray[np.intp]
+
+# lines of a block, as a multiple of the rank and on top of that, in turn: of one whose lines are neighbours, so that
+# errors in runs and patches are all in or all out, and of one whose lines are not
+NEAR = ((2, 6), (3, 8), (2, 6), (5, 14), (2, 6), (3, 8))
+SCATTERED = ((3, 8), (6, 20), (3, 8), (4, 12))
+LIKED = 0.5  # of the largest number of entries in the known part that a line must have to be tried at once
+
+
+@dataclass(frozen=True)
+class Part:
+    """The part of L that is known: its rows and columns, ascending, and L = U Vᵀ there."""
+
+    rows: Index
+    columns: Index
+    U: Float
+    V: Float
+
+
+def take_block(M: ObservedMatrix, rows: Index, columns: Index) -> ObservedMatrix:
+    """Some rows and columns, both ascending.
+
+    >>> M = ObservedMatrix.from_dense(np.arange(12.0).reshape(3, 4))
+    >>> take_block(M, np.array([0, 2]), np.array([1, 3])).to_dense().tolist()
+    [[1.0, 3.0], [9.0, 11.0]]
+    """
+    some = M.take_columns(columns)
+    if some is None:
+        return ObservedMatrix.trusted(
+            np.zeros(columns.size + 1, np.int64), M.rows[:0], M.values[:0], (rows.size, columns.size)
+        )
+    return some if rows.size == M.shape[0] else rows_of(some, rows)
+
+
+def seed_block(
+    M: ObservedMatrix, rank: int, rng: np.random.Generator, size: tuple[int, int], *, near: bool
+) -> tuple[Index, Index]:
+    """Rows and columns of a block with many entries: `near` a random one, or as dense as can be had from there.
+
+    >>> X = np.full((60, 60), np.nan)
+    >>> X[:40, :40] = X[30:, 30:] = 1.0
+    >>> M = ObservedMatrix.from_dense(X)
+    >>> rows, columns = seed_block(M, 1, np.random.default_rng(1), SCATTERED[0], near=False)
+    >>> take_block(M, rows, columns).density > 0.9
+    True
+    """
+    lines = size[0] * rank + size[1]
+    entry = int(rng.integers(M.nnz))
+    i, j = int(M.rows[entry]), int(np.searchsorted(M.indptr, entry, side="right")) - 1
+    rows, columns = _window(M, i, j, lines) if near else _dense(M, j, lines, rng)
+    block = take_block(M, rows, columns)
+    in_row, in_column = block.row_counts, block.column_counts
+    least = min(rank + 1, int(in_row.max()), int(in_column.max()))
+    return rows[in_row >= least], columns[in_column >= least]
+
+
+def _window(M: ObservedMatrix, i: int, j: int, size: int) -> tuple[Index, Index]:
+    """Neighbouring rows and columns around (i, j), as many as leave about `size` entries in each of them."""
+    (m, n), wanted = M.shape, 0.8 * size
+    height, width = min(size, m), min(size, n)
+    while True:
+        rows, columns = _around(i, height, m), _around(j, width, n)
+        block = take_block(M, rows, columns)
+        in_row, in_column = float(np.median(block.row_counts)), float(np.median(block.column_counts))
+        wider, taller = in_row < wanted and width < n, in_column < wanted and height < m
+        if not (wider or taller):
+            return rows, columns
+        if wider:
+            width = min(n, max(width + 1, int(width * min(2.0, wanted / max(in_row, 1.0)))))
+        if taller:
+            height = min(m, max(height + 1, int(height * min(2.0, wanted / max(in_column, 1.0)))))
+
+
+def _around(k: int, size: int, total: int) -> Index:
+    first = min(max(0, k - size // 2), total - size)
+    return np.arange(first, first + size)
+
+
+def _dense(M: ObservedMatrix, j: int, size: int, rng: np.random.Generator) -> tuple[Index, Index]:
+    """The rows with the most entries in common with column j, the columns with the most in these, and so on."""
+    columns, rows = np.array([j]), np.empty(0, np.intp)
+    wanted = size
+    for _ in range(4):
+        some = M.take_columns(columns)
+        assert some is not None  # column j has an entry, and the others share one with it
+        rows = _most(some.row_counts, wanted, rng)
+        columns = _most(rows_of(M, rows).column_counts, wanted, rng)
+        density = take_block(M, rows, columns).density
+        wanted = int(size / max(density, 0.05))
+    return rows, columns
+
+
+def _most(counts: NDArray[np.int64], size: int, rng: np.random.Generator) -> Index:
+    """About those with the largest counts, with some chance; none without an entry."""
+    shuffled = counts + 0.2 * counts.max() * rng.random(counts.size)
+    best = np.argsort(-shuffled, kind="stable")[: min(size, int(np.count_nonzero(counts)))]
+    return np.sort(best)
+
+
+def grown(M: ObservedMatrix, turned: ObservedMatrix, part: Part, c: float, unit: float, careful: int) -> Part | None:
+    """The part with the rows, then the columns, that it determines and explains; None if there are none.
+
+    `turned` is M.T. The more `careful` (2, 1 or 0), the more entries of a line must be in the known part.
+    """
+    rank = part.U.shape[1]
+    need = (rank + 2, enough(rank) + 2, 2 * rank + 4)[careful]
+    share = 0.5 if careful else 0.9  # of these entries that must be explained
+    c = max(c, EXPLAINED * unit)
+    rows, coefficients = _joining(turned, part.rows, part.columns, part.V, c, unit, need, share)
+    more_rows, U = _merged(part.rows, part.U, rows, coefficients)
+    columns, coefficients = _joining(M, part.columns, more_rows, U, c, unit, need, share)
+    more_columns, V = _merged(part.columns, part.V, columns, coefficients)
+    return Part(more_rows, more_columns, U, V) if rows.size or columns.size else None
+
+
+def _joining(
+    M: ObservedMatrix, known: Index, across: Index, F: Float, c: float, unit: float, need: float, share: float
+) -> tuple[Index, Float]:
+    """Columns of M, other than those known, that the known rows `across` determine by F: which, and coefficients."""
+    r = F.shape[1]
+    nobody = np.empty(0, np.intp), np.empty((0, r))
+    there = rows_of(M, across)
+    counts = there.column_counts
+    counts[known] = 0
+    which = np.flatnonzero(counts >= max(need, LIKED * counts.max()))
+    some = there.take_columns(which) if which.size else None
+    if some is None:
+        return nobody
+    lines = Lines(some, open_sweep(some), unit, learning=False)
+    Q, R = basis(F)
+    found, inside = lines.from_scratch(Q, c)
+    good = (inside >= need) & (inside >= share * counts[which])
+    coefficients: Float = np.linalg.lstsq(R, found[good].T, rcond=1e-12)[0].T.astype(np.float64, copy=False)
+    return which[good], coefficients
+
+
+def _merged(known: Index, F: Float, new: Index, coefficients: Float) -> tuple[Index, Float]:
+    """Both, in ascending order."""
+    lines = np.concatenate([known, new])
+    order = np.argsort(lines, kind="stable")
+    return lines[order], np.vstack([F, coefficients])[order]
