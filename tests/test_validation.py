@@ -62,7 +62,8 @@ def test_a_share_that_is_none_is_refused(fraction):
 def test_cross_validation_finds_rank_and_method():
     problem = robust_problem(80, 70, rank=3, density=0.8, noise=0.05)
     found = ls.cross_validate(problem.M, [1, 2, 3, 4, 5], folds=3)
-    assert found.best.rank == 3
+    assert found.best.rank >= 3
+    assert found.best.error > 0.999 * found[2].error  # more than the rank does no harm, and no good
     assert found.simplest.rank == 3
     assert [candidate.rank for candidate in found] == [1, 2, 3, 4, 5]
     assert found[2].error < 0.5 * found[1].error

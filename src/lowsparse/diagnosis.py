@@ -119,7 +119,8 @@ def examine(result: Result) -> Diagnosis:
     result = result.to_host()
     M, L = result.M, result.L
     m, n = M.shape
-    k = max(1, int(np.count_nonzero(np.linalg.norm(L.V, axis=1) > 0)))
+    found = max(1, int(np.count_nonzero(np.linalg.norm(L.V, axis=1) > 0)))
+    k = found if result.converged else L.rank  # components that were given up may be there all the same
     good_in_row, good_in_column = (
         counts - wrong
         for counts, wrong in zip((M.row_counts, M.column_counts), counted(M, result.flagged), strict=True)

@@ -79,9 +79,14 @@ class Imputation:
         converged = result.converged
         if result.noise < NEARLY_EXACT and result.L.V.any():
             exact = solve(rest, "auto", max_rank=result.L.rank, **how)  # type: ignore[arg-type]
-            better = exact.held_out is not None and exact.held_out < 0.5 * result.noise
-            if better and (exact.converged or agree(exact, result)):
+            if _closer(exact, result) and (exact.converged or agree(exact, result)):
                 result, converged = exact, True
+        if most is not None:  # which the table may have as it is, while without its levels it has one component more
+            plain = preparation.without_levels()
+            as_it_is = rewritten(M, plain.rest(M))
+            exact = solve(as_it_is, "auto", max_rank=most, **how)  # type: ignore[arg-type]
+            if exact.converged and _closer(exact, result):
+                preparation, rest, result, converged = plain, as_it_is, exact, True
         return cls(preparation, result, EFFICIENT * robust_scale(rest.values.astype(np.float64)), converged)
 
     @property
@@ -176,6 +181,11 @@ class Prediction:
 
     def _place(self, B: Float, c: float, ridge: float) -> Placement:
         return Placement(B, c, self.unit, largest=USUAL * math.sqrt(B.shape[1]), ridge=ridge)
+
+
+def _closer(exact: Result, shrunk: Result) -> bool:
+    """Whether entries kept aside are predicted far better by the first."""
+    return exact.held_out is not None and exact.held_out < 0.5 * shrunk.noise
 
 
 def without_dust(M: ObservedMatrix) -> ObservedMatrix:

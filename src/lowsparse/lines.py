@@ -26,7 +26,7 @@ SHRINK = 0.01  # of lines that do not determine their coefficients, while the su
 WILD = 10.0  # times the usual size: such coefficients are not believed
 ANNEALING = 12  # steps in which the scale of the loss comes down
 EASY = 0.75  # share of its entries that are explained, from which on a line is not looked at again
-SHRINKAGE = 2.0  # times the variance of the noise: the tails of what is left over are heavier than normal
+SHRINKAGE = 1.5  # λ in variances of the noise (see `Prior`)
 UNFELT = 1e-3  # a prior that takes less than this share off every coefficient is left out
 WEAKEST = 1e-3  # size of a component against the largest, at least, that its prior has
 EXPLAINED = 1e-5  # of the unit: an entry this close is explained, however small the noise
@@ -124,10 +124,11 @@ class Lines:
 class Prior:
     """What coefficients are likely to be: normal, with the covariance that those of all lines have.
 
-    Noise of variance σ² then asks for the ridge σ² / s_k² on the k-th principal component of the coefficients, if s_k²
-    is their mean square there. Of singular values d of the data, with every entry observed and both sides regressed in
-    turn, this leaves d - (m + n) σ² / d: the best there is in the long run, and nothing of those that are noise. Where
-    the noise is nothing beside the components, so is what is taken off.
+    Noise of variance σ² then asks for the ridge λ / s_k², λ = σ², on the k-th principal component of the coefficients,
+    whose mean square is s_k². Where every entry is observed, and both sides are regressed in turn, the rows last, this
+    leaves about d - m λ / d of a singular value d of the data, and nothing of those that are noise. The best there is in
+    the long run is d - (m + n) σ² / d, so λ = 1.5 σ² suits. Where the noise is nothing beside the components, so is what
+    is taken off.
     """
 
     axes: Float  # r x r: the principal axes of the coefficients,

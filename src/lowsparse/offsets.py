@@ -36,6 +36,8 @@ __all__ = ["Preparation"]
 
 CLIP = 6.0  # a deviation counts up to so many of the column's median deviation
 FEW = 20  # entries; a column with fewer has the usual scale
+FAR = 10.0  # scales: a column whose median is so far from that of the others starts from there,
+KNOWN = 5  # if it has as many entries
 ROUNDS = 30
 SETTLED = 0.01  # of the noise: offsets that change less, root mean square over the entries, are done
 SAMPLE = 20_000  # entries the scale of the noise is taken from
@@ -61,8 +63,17 @@ class Preparation:
     @classmethod
     def fit(cls, M: ObservedMatrix, *, rows: bool, backend: str = "auto") -> Self:
         """Scales and offsets of M, with offsets of the rows or without."""
-        scale = _scales(M, backend)
-        return cls(scale, *_offsets(M.with_values(M.values / along_columns(M, scale)), rows))
+        scale, middle = _scales(M, backend)
+        # a column far from all the others would be an outlier to them as a whole
+        usual = _weighted_median(middle / scale, np.maximum(M.column_counts, 0))
+        far = np.where((np.abs(middle / scale - usual) > FAR) & (M.column_counts >= KNOWN), middle / scale, 0.0)
+        near = M.with_values(M.values / along_columns(M, scale) - along_columns(M, far))
+        level, offset, damping = _offsets(near, rows)
+        return cls(scale, far + level, offset, damping)
+
+    def without_levels(self) -> Preparation:
+        """The scales alone."""
+        return Preparation(self.scale, np.zeros_like(self.level), np.zeros_like(self.offset), math.inf)
 
     def apply(self, M: ObservedMatrix) -> ObservedMatrix:
         """What is left of M, which has the rows the offsets are of: y_ij = x_ij / s_j - b_j - a_i."""
@@ -74,8 +85,11 @@ class Preparation:
         return M.values / along_columns(M, self.scale) - along_columns(M, self.level) - along_rows(M, self.offset)
 
 
-def _scales(M: ObservedMatrix, backend: str) -> Float:
-    """Of each column: the mean of |x - median|, each up to six medians of it, shrunk towards that of all columns."""
+def _scales(M: ObservedMatrix, backend: str) -> tuple[Float, Float]:
+    """Of each column: the mean of |x - median|, each up to six medians of it, shrunk towards that of all columns.
+
+    And the medians.
+    """
     n, counts = M.shape[1], M.column_counts
     sweep = open_sweep(M, backend)
     half = (counts + 1) // 2
@@ -91,17 +105,17 @@ def _scales(M: ObservedMatrix, backend: str) -> Float:
     own /= np.maximum(counts, 1)
     there = own > 0
     if not there.any():
-        return np.ones(n)
+        return np.ones(n), middle
     known = there & (counts >= FEW)
     if not known.any():
-        return np.full(n, float(np.exp(_weighted_median(np.log(own[there]), counts[there]))))
+        return np.full(n, float(np.exp(_weighted_median(np.log(own[there]), counts[there])))), middle
     size, weight = np.log(own[known]), counts[known]
     usual = _weighted_median(size, weight)
     # the mean over the entries of (log s - usual)² - 1/n
     between = max(float(np.sum(weight * (size - usual) ** 2 - 1) / np.sum(weight)), 0.0)
     shrunk = np.full(n, usual)
     shrunk[known] += between / (between + 1 / weight) * (size - usual)
-    return np.asarray(np.exp(shrunk), dtype=np.float64)
+    return np.asarray(np.exp(shrunk), dtype=np.float64), middle
 
 
 def _weighted_median(x: Float, weight: NDArray[np.int64]) -> float:

@@ -40,12 +40,12 @@ class Sketch:
 
 
 def draw(
-    M: ObservedMatrix, rank: int, rng: np.random.Generator, *, everything: bool = False, at_least: int = 500
+    M: ObservedMatrix, rank: int, rng: np.random.Generator, *, at_least: int = 500, generous: float = 1.0
 ) -> Sketch:
     """Draw a block from which a matrix of this rank can be learnt.
 
-    Every line of it but the poorest is left with `PER_LINE` entries, or with all it has. It has all rows
-    and columns if `everything` is asked for. If it has fewer than `at_least` entries, none is kept aside.
+    Every line of it but the poorest is left with `PER_LINE` entries, times `generous`, or with all it has. If it has
+    fewer than `at_least` entries, none is kept aside.
 
     >>> M = ObservedMatrix.from_dense(np.random.default_rng(1).standard_normal((300, 1000)))
     >>> sketch = draw(M, 1, np.random.default_rng(2))
@@ -53,11 +53,11 @@ def draw(
     (True, True)
     """
     m, n = M.shape
-    columns = np.arange(n) if everything else _choose(n, M.row_counts, rank, rng)
-    columns = _that_fit(M, columns, rng)
+    wanted = generous * (PER_LINE[0] + PER_LINE[1] * rank)
+    columns = _that_fit(M, _choose(n, M.row_counts, rank, wanted, rng), rng)
     strip = M if len(columns) == n and isinstance(M, ObservedMatrix | DeviceMatrix) else M.take_columns(columns)
     assert strip is not None  # there are enough of them
-    rows = np.arange(m) if everything else _choose(m, strip.column_counts, rank, rng)
+    rows = _choose(m, strip.column_counts, rank, wanted, rng)
     if isinstance(strip, DeviceMatrix):
         return _on_device(strip, rows, columns, rng, at_least)
     return _put_aside(strip if len(rows) == m else rows_of(strip, rows), rows, columns, strip, rng, at_least)
@@ -84,10 +84,9 @@ def _put_aside(
     rng: np.random.Generator,
     at_least: int,
 ) -> Sketch:
-    aside = _how_many(A.nnz, at_least)
+    held = np.sort(rng.choice(A.nnz, size=_how_many(A.nnz, at_least), replace=False))
     kept = np.ones(A.nnz, dtype=bool)
-    kept[rng.choice(A.nnz, size=aside, replace=False)] = False
-    held = np.flatnonzero(~kept)
+    kept[held] = False
     owner = (np.searchsorted(A.indptr, held, side="right") - 1).astype(np.int32)
     indptr = A.indptr - np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=A.shape[1]))))
     block = ObservedMatrix.trusted(indptr, A.rows[kept], A.values[kept], A.shape)
@@ -126,10 +125,12 @@ def near(M: ObservedMatrix | DeviceMatrix | Any) -> Any:
     return M
 
 
-def _choose(lines: int, across: NDArray[np.int64], rank: int, rng: np.random.Generator) -> NDArray[np.intp]:
+def _choose(
+    lines: int, across: NDArray[np.int64], rank: int, wanted: float, rng: np.random.Generator
+) -> NDArray[np.intp]:
     """So many of the lines that those across them, which have these counts of entries, keep enough; or all of them."""
     poor = _low_quantile(across)
-    share = (PER_LINE[0] + PER_LINE[1] * rank) / poor if poor > 0 else 1.0
+    share = wanted / poor if poor > 0 else 1.0
     if share > 0.7 or lines * share < 8 * rank:
         return np.arange(lines)
     return np.sort(rng.permutation(lines)[: int(np.ceil(share * lines))])

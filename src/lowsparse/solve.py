@@ -297,7 +297,10 @@ class _Loop:
         if tol > 0 and state.finished:
             return Status.CONVERGED, state.finished
         if tol > 0 and state.accuracy <= tol:
-            return Status.CONVERGED, f"the accuracy {state.accuracy:.2g} is at most tol = {tol:g}"
+            return Status.CONVERGED, (
+                f"came to rest: the accuracy {state.accuracy:.2g} is at most tol = {tol:g}; whether another L explains "
+                "more of the entries was not tested"
+            )
         if state.iteration >= self.max_iter:
             return Status.MAX_ITER, "" if tol else f"ran {state.iteration} iterations, as tol = 0 asks"
         if self.max_time is not None and time.perf_counter() - self.began >= self.max_time:

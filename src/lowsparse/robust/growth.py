@@ -25,8 +25,8 @@ Index = NDArray[np.intp]
 
 # lines of a block, as a multiple of the rank and on top of that, in turn: of one whose lines are neighbours, so that
 # errors in runs and patches are all in or all out, and of one whose lines are not
-NEAR = ((2, 6), (3, 8), (2, 6), (5, 14), (2, 6), (3, 8))
-SCATTERED = ((3, 8), (6, 20), (3, 8), (4, 12))
+NEAR = ((2, 6), (3, 8), (2, 6), (5, 14), (2, 6))
+SCATTERED = ((3, 8), (6, 20), (3, 8))
 LIKED = 0.5  # of the largest number of entries in the known part that a line must have to be tried at once
 
 
@@ -38,6 +38,12 @@ class Part:
     columns: Index
     U: Float
     V: Float
+
+    def joined(self, other: Part) -> Part:
+        """Both parts, which have no row and no column in common; what they say of each other is left open."""
+        rows, U = _merged(self.rows, self.U, other.rows, other.U)
+        columns, V = _merged(self.columns, self.V, other.columns, other.V)
+        return Part(rows, columns, U, V)
 
 
 def take_block(M: ObservedMatrix, rows: Index, columns: Index) -> ObservedMatrix:

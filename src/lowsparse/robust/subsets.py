@@ -19,8 +19,8 @@ __all__ = ["regress_by_subsets"]
 
 RIGHT = 0.6  # share of the entries of a line that are right, at which a good draw is likely
 GOOD = 5.0  # expected number of good draws
-DRAWS = (20, 500)  # least and most for a line,
-WORK = 2e7  # as long as entries times draws times rank are fewer
+DRAWS = (20, 200)  # least and most for a line,
+WORK = 2e7  # as long as draws times (entries times rank + lines times rank³) are fewer
 TURNS = 8  # reweighted regressions that refine
 
 
@@ -40,13 +40,13 @@ def regress_by_subsets(
     """
     r, counts = B.shape[1], M.column_counts
     draws = int(np.clip(math.ceil(GOOD / RIGHT**r), *DRAWS))
-    draws = max(DRAWS[0], min(draws, int(WORK / (M.nnz * r))))
     owner = M.columns_of_entries()
     lines = np.flatnonzero(counts > r)
+    draws = max(DRAWS[0], min(draws, int(WORK / (M.nnz * r + lines.size * r**3))))
     best, least = C.copy(), np.full(len(C), np.inf)
     for _ in range(draws):
         V = C.copy()
-        V[lines] = _through_some(M, B, lines, owner, rng)
+        V[lines] = _through_some(M, B, lines, rng)
         loss = _loss(sweep.residual(B, V), c, owner, len(C))
         better = loss < least
         best[better], least[better] = V[better], loss[better]
@@ -55,13 +55,13 @@ def regress_by_subsets(
     return np.where((refined < at_first)[:, None], best, C)
 
 
-def _through_some(
-    M: ObservedMatrix, B: Float, lines: NDArray[np.intp], owner: NDArray[np.int32], rng: np.random.Generator
-) -> Float:
-    """Coefficients that fit r entries of each of these lines, drawn at random."""
-    r = B.shape[1]
-    shuffled = np.lexsort((rng.random(M.nnz), owner))  # within each line
-    drawn = shuffled[M.indptr[:-1][lines, None] + np.arange(r)]
+def _through_some(M: ObservedMatrix, B: Float, lines: NDArray[np.intp], rng: np.random.Generator) -> Float:
+    """Coefficients that fit r entries of each of these lines: from a random one on, at random but equal distances."""
+    r, counts = B.shape[1], M.column_counts[lines]
+    first = rng.integers(counts)
+    step = rng.integers(1, np.maximum((counts - 1) // max(r - 1, 1), 1) + 1)
+    place = (first[:, None] + step[:, None] * np.arange(r)) % counts[:, None]
+    drawn = M.indptr[:-1][lines, None] + place
     F, x = B[M.rows[drawn]], M.values[drawn].astype(np.float64)
     Ft = np.swapaxes(F, 1, 2)
     gram = Ft @ F

@@ -35,7 +35,7 @@ from ..arrays import across, beside, host, times
 from ..geometry import basis, leverages, qr, relative_change
 from ..lines import EFFICIENT, EXPLAINED, Lines, below_usual
 from ..lowrank import LowRank
-from ..robust.growth import NEAR, SCATTERED, Part, grown, seed_block
+from ..robust.growth import NEAR, SCATTERED, Part, grown, seed_block, take_block
 from ..robust.joint import coupling, determination, joint_step
 from ..scale import CONSISTENT, OUTLIER, outlying, robust_scale, trimmed_deviation
 from ..sketch import rows_of
@@ -46,21 +46,23 @@ from .views import Views
 
 __all__ = ["Ladder", "LadderState"]
 
-ON_ALL = 2  # the attempt that climbs slowly, with all rows and columns; those after it grow
+SLOW = 2  # the attempt that climbs slowly; those after it grow
 PACE = (0.3, 0.6)  # c / its previous value, at least, and slowly; a scale that collapses throws inliers away
-GROWN_FROM = 500_000  # entries: if there are more, L always grows within a block of rows and columns
+GENEROUS = 3.0  # how much larger the block is made if the first attempts do not agree
 GROWN = 2  # attempts that grew L must have been made before what two attempts agree on is taken
 ROUNDS = 15  # of growth; what is not known by then is taken as it is
 BETWEEN = 4  # passes between two rounds of growth
-JOINT = (25, 40)  # joint steps in an attempt, and iterations of each
+JOINT = (25, 40)  # joint steps, and iterations of each
+WIDE = (0.03, 0.3)  # c at which they begin, in units; the second if the first were not enough
 FEW = 4  # entries for each parameter, below which the slow attempt ends in joint steps
 TIGHT = 0.7  # coupling below which the entries that are explained hold everything together
 IGNORED = 0.005  # share of entries that pass for outliers where L is not determined
 SPIKE = 0.6  # leverage of a row or column that has a component almost alone
+CLOSE = 6  # entries for each parameter, below which residuals are too small to tell the noise by
 LESS = 1 / 3  # noise with one rank more, as a share: the fit lacks a component
 TELLING = 200  # entries kept aside by which attempts are compared
 REST = 0.1  # of the error that the noise makes: passes that would change L by less in all to come are not made;
-UNSEEN = 0.05  # of the noise: nor are those that change L by less each,
+UNSEEN = 0.04  # of the noise: nor are those that change L by less each,
 CREEPING = 6  # after so many
 LOW, CONSISTENT_LOW = 0.35, 2.2036  # the share of entries that are right, at least, of a block that L grows from
 STEPS = 4  # passes on each rank of the climb but the last
@@ -90,6 +92,7 @@ class LadderState(State):
     target: int = 0  # rank
     attempt: int = 0
     made: tuple[int, ...] = ()  # attempts so far, and this one
+    generous: float = 1.0  # how much larger the block is than it need be
     since: int = 0  # passes on this rank
     looks: int = 0
     changed: float = np.inf  # lines by the last look
@@ -99,20 +102,18 @@ class LadderState(State):
     falls: float = 0.0  # that change / the one before
     recent: tuple[float, ...] = ()  # the noise after the last passes
     # where L grows from a part of the data
-    source: str = ""  # the data that it is a part of
     part_rows: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
     part_columns: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
     rounds: int = 0  # of growth
     careful: int = 2  # how many entries a line must have in the part to be taken (see `grown`)
     # joint steps
     joint: int = 0  # so many are left
-    joined: bool = False  # there were some in this attempt
+    joined: int = 0  # how often there were some in this attempt
     damping: float = 0.0
     open: float = 0.0  # share of the entries of L, rows and columns with few left out, that are not determined
     # the best attempt so far
     best_U: Float = field(default_factory=nothing)
     best_V: Float = field(default_factory=nothing)
-    best_data: str = ""
     best_noise: float = np.inf
     best_open: float = 0.0
     best_fine: bool = False  # it predicts what was kept aside, and ignores nothing
@@ -161,16 +162,16 @@ class Ladder(Solver):
     def _begin(self, problem: Problem, state: LadderState, attempt: int) -> None:
         """Start an attempt: at the full rank, or with rank 1; on a block, on all rows and columns, or growing."""
         state.attempt, state.made = attempt, (*state.made, attempt)
-        state.looks, state.changed, state.joint, state.joined = 0, np.inf, 0, False
+        state.looks, state.changed, state.joint, state.joined = 0, np.inf, 0, 0
         state.held = nothing()
-        state.shrinks = attempt not in (0, ON_ALL)
-        state.data = "all" if attempt == ON_ALL else "some"
-        if attempt > ON_ALL and self._sow(problem, state):
+        state.shrinks = attempt not in (0, SLOW)
+        state.data = "some"
+        if attempt > SLOW and self._sow(problem, state):
             return
         if attempt == 0 and problem.start_given:
             columns, unit = state.views.columns(state.data), state.views.unit
             U = problem.start()
-            state.U = basis(beside(U[beside(state.views.sketch(state.data).rows, U)], columns.M.values))[0]
+            state.U = basis(beside(U[beside(state.views.sketch.rows, U)], columns.M.values))[0]
             state.V = columns.afresh(state.U, EXPLAINED * unit, turns=5)
             state.c = self._width(state, columns.sweep.residual(state.U, state.V))
             self._anew(state)
@@ -178,20 +179,34 @@ class Ladder(Solver):
             self._climb_from(state, state.target if attempt == 0 else 1)
 
     def _sow(self, problem: Problem, state: LadderState) -> bool:
-        """Climb on several small blocks, and begin with the best of them; False if there is none."""
-        state.source = "all" if state.grown >= GROWN and problem.M.nnz <= GROWN_FROM else "some"
-        M = state.views.in_memory(state.source)
+        """Begin with the best of several small blocks; False if there is none."""
+        M = state.views.block
         if M is None:
             return False
+        best = self._best_block(problem, state, np.arange(M.shape[0]), np.arange(M.shape[1]))
+        if best is None:
+            return False
+        best.rounds, best.careful = 0, 2
+        vars(state).update(vars(best))
+        return True
+
+    def _best_block(
+        self, problem: Problem, state: LadderState, rows: NDArray[np.intp], columns: NDArray[np.intp]
+    ) -> LadderState | None:
+        """Climb on several small blocks of these rows and columns; what came of the best of them."""
+        assert state.views.block is not None  # or there would be no part
+        M = take_block(state.views.block, rows, columns)
         near = state.grown % 2 == 0
-        rng = np.random.default_rng([0x736F77, state.attempt])
+        rng = np.random.default_rng([0x736F77, state.attempt, rows.size])
         best: LadderState | None = None
         for size in NEAR if near else SCATTERED:
-            rows, columns = seed_block(M, state.target, rng, size, near=near)
-            if min(rows.size, columns.size) <= state.target:
+            if not M.nnz:
+                break
+            some_rows, some_columns = seed_block(M, state.target, rng, size, near=near)
+            if min(some_rows.size, some_columns.size) <= state.target:
                 continue
             trial = copy(state)
-            trial.data, trial.part_rows, trial.part_columns = "part", rows, columns
+            trial.data, trial.part_rows, trial.part_columns = "part", rows[some_rows], columns[some_columns]
             self._climb_from(trial, 1)
             while trial.U.shape[1] < trial.target or self._moving(trial):
                 self._pass(trial)
@@ -201,11 +216,7 @@ class Ladder(Solver):
                     self._climb(trial)
             if best is None or self._promise(trial) < self._promise(best):
                 best = trial
-        if best is None:
-            return False
-        best.rounds, best.careful = 0, 2
-        vars(state).update(vars(best))
-        return True
+        return best
 
     def _promise(self, state: LadderState) -> tuple[bool, float]:
         """By which blocks are compared: whether the rank is needed to explain it, and how well it is explained."""
@@ -222,7 +233,7 @@ class Ladder(Solver):
     def _lines(self, state: LadderState) -> tuple[Lines, Lines]:
         """The columns and rows that passes run over."""
         if state.data == "part":
-            return state.views.part(state.source, state.part_rows, state.part_columns)
+            return state.views.part(state.part_rows, state.part_columns)
         return state.views.columns(state.data), state.views.rows(state.data)
 
     def _width(self, state: LadderState, e: Float) -> float:
@@ -257,6 +268,7 @@ class Ladder(Solver):
         Of a part of the data, as many passes as there are entries of the whole for.
         """
         state = copy(state)  # an interruption leaves the one before as it was
+        state.views.enlarge(state.generous)  # if it was resumed
         done, attempt = 0, state.attempt
         while True:
             done += self._lines(state)[0].M.nnz
@@ -299,7 +311,7 @@ class Ladder(Solver):
         """Regress the columns, then the rows, shrunk as the noise asks for; go on beyond where that helps."""
         columns, rows = self._lines(state)
         turns = 2 if state.since < 3 and state.data != "whole" else 1
-        noise = state.noise if state.shrinks and state.since else 0.0  # a component that is new has no size yet
+        noise = self._noise_to_shrink_by(state)
         U, V = state.U, state.V
         by_column = columns.again(U, V, state.c, turns, noise=noise)
         dV = (1 + state.beyond) * (by_column.V - V)
@@ -312,7 +324,7 @@ class Ladder(Solver):
         state.noise = CONSISTENT * fitted.before.quantile(0.5)
         if state.data == "part":  # more than half of its entries may be wrong
             state.noise = min(state.noise, CONSISTENT_LOW * fitted.before.quantile(LOW))
-        pace = PACE[1 if state.attempt == ON_ALL else 0]
+        pace = PACE[1 if state.attempt == SLOW else 0]
         state.c = max(EFFICIENT * state.noise, pace * state.c, SMALLEST * state.views.unit)
         state.since += 1
         state.recent = (*state.recent, state.noise)[-PATIENCE - 1 :]
@@ -322,6 +334,21 @@ class Ladder(Solver):
         relaxed = state.since > 3 and (state.data == "whole" or state.noise < GAINING * state.recent[-2])
         state.beyond = _relaxation(state.beyond, state.falls) if relaxed else 0.0
         state.change = change
+
+    def _noise_to_shrink_by(self, state: LadderState) -> float:
+        """The noise; where there are few entries for each parameter, more by those kept aside: fits are too close.
+
+        A component that is new has no size yet, and nothing is shrunk.
+        """
+        if not (state.shrinks and state.since):
+            return 0.0
+        M = self._lines(state)[0].M
+        if state.data == "part" or M.nnz > CLOSE * state.U.shape[1] * sum(M.shape):
+            return state.noise
+        if state.data == "whole":
+            return max(state.noise, state.held_out) if math.isfinite(state.held_out) else state.noise
+        held = state.views.sketch.held_residual(state.U, state.V)
+        return state.noise if held.size < TELLING else max(state.noise, math.sqrt(state.noise * robust_scale(held)))
 
     def _exact(self, problem: Problem, state: LadderState) -> bool:
         return state.noise <= max(0.2 * problem.tol, 1e-12) * state.views.unit
@@ -334,7 +361,7 @@ class Ladder(Solver):
     def _next_rank(self, state: LadderState) -> None:
         """Climb; where the rank is to be chosen, only as long as there is hope for a better one."""
         if state.choosing:
-            held = state.views.sketch(state.data).held_residual(state.U, state.V)
+            held = state.views.sketch.held_residual(state.U, state.V)
             if held.size:
                 sizes = np.log(np.abs(held) / state.views.unit + 1e-7)
                 state.held = np.vstack([state.held.reshape(-1, held.size), sizes])
@@ -364,13 +391,15 @@ class Ladder(Solver):
 
     def _grow(self, problem: Problem, state: LadderState) -> None:
         """The part with what it determines; when nothing more is determined, all rows and columns there are."""
-        M, turned = state.views.both_ways(state.source)
+        M, turned = state.views.block, state.views.block_by_row
+        assert M is not None  # or there would be no part
         state.c = max(state.c, EXPLAINED * state.views.unit)
         part = Part(state.part_rows, state.part_columns, state.U, state.V)
         larger = None
         while larger is None and state.careful >= 0 and state.rounds < ROUNDS:
             larger = grown(M, turned, part, state.c, state.views.unit, state.careful)
             state.careful -= larger is None
+        larger = larger or self._another_part(problem, state)
         if larger is not None:
             state.part_rows, state.part_columns = larger.rows, larger.columns
             state.U, R = basis(larger.U)
@@ -381,9 +410,29 @@ class Ladder(Solver):
         state.c *= 3
         self._anew(state)
 
+    def _another_part(self, problem: Problem, state: LadderState) -> Part | None:
+        """The part with one of the rows and columns that are left, which share too little with it or nothing at all."""
+        M = state.views.block
+        assert M is not None  # or there would be no part
+        rows, columns = (
+            np.setdiff1d(np.arange(total), known)
+            for total, known in zip(M.shape, (state.part_rows, state.part_columns), strict=True)
+        )
+        k = state.U.shape[1]
+        left = take_block(M, rows, columns).nnz if rows.size > 2 * k and columns.size > 2 * k else 0
+        if state.rounds >= ROUNDS or left < 2 * k * (rows.size + columns.size):
+            return None
+        other = self._best_block(problem, state, rows, columns)
+        if other is None or other.U.shape[1] != k or other.noise > 3 * max(state.noise, EXPLAINED * state.views.unit):
+            return None
+        state.careful = 2
+        part = Part(state.part_rows, state.part_columns, state.U, state.V)
+        return part.joined(Part(other.part_rows, other.part_columns, other.U, other.V))
+
     def _adopt_the_rest(self, state: LadderState) -> None:
-        """From the part to all rows and columns of its source."""
-        M, turned = state.views.both_ways(state.source)
+        """From the part to all rows and columns of the block."""
+        M, turned = state.views.block, state.views.block_by_row
+        assert M is not None  # or there would be no part
         backend, unit = state.views.problem.sweep.name, state.views.unit
         across = rows_of(turned, state.part_columns)
         Q, R = basis(state.V)
@@ -392,13 +441,13 @@ class Ladder(Solver):
         state.U, R = basis(C)
         lines = Lines(M, open_sweep(M, backend), unit, learning=False)
         state.V, _ = lines.complete(state.U, state.part_columns, times(Q, R.T), state.c, turns=15)
-        state.data = state.source
+        state.data = "some"
 
     # -- joint steps
 
     def _joint_step(self, state: LadderState) -> None:
         """One Gauss-Newton step in both factors."""
-        M = state.views.in_memory(state.data)
+        M = state.views.block
         assert M is not None  # or there would be no joint steps
         sweep = open_sweep(M, state.views.problem.sweep.name)
         U, V, c = host(state.U), host(state.V), state.c
@@ -413,8 +462,8 @@ class Ladder(Solver):
         state.joint -= 1
 
     def _begin_joint_steps(self, state: LadderState) -> None:
-        state.joint, state.joined, state.damping = JOINT[0], True, 1e-3
-        state.c = max(10 * EFFICIENT * state.noise, 0.03 * state.views.unit)
+        state.c = max(10 * EFFICIENT * state.noise, WIDE[state.joined] * state.views.unit)
+        state.joint, state.joined, state.damping = JOINT[0], state.joined + 1, 1e-3
         self._anew(state)
 
     def _after_joint_step(self, state: LadderState) -> None:
@@ -430,7 +479,11 @@ class Ladder(Solver):
         if state.data == "part":
             self._grow(problem, state)
             return
-        if not (state.shrinks or self._exact(problem, state)):
+        exact = self._exact(problem, state)
+        if state.attempt == SLOW and not (exact or state.joined) and self._few_entries(state):
+            self._begin_joint_steps(state)
+            return
+        if not (state.shrinks or exact):
             state.shrinks = True
             self._anew(state)
             return
@@ -438,20 +491,18 @@ class Ladder(Solver):
         shares, state.changed = self._second_look(state)
         if 0 < state.changed < before and state.looks < (LOOKS if state.attempt else 2):
             state.looks += 1
-            exact = self._exact(problem, state)
             state.c = max(10 * state.c, 1e-3 * state.views.unit) if exact else 2 * state.c
             self._anew(state)
             return
         ignored = self._examine(state)
-        creeps = state.attempt == ON_ALL and not self._exact(problem, state) and self._few_entries(state)
-        if (ignored > IGNORED or creeps) and not state.joined:
+        if ignored > IGNORED and state.joined < len(WIDE):
             self._begin_joint_steps(state)
             return
         self._judge(problem, state, shares, ignored)
 
     def _few_entries(self, state: LadderState) -> bool:
         """Whether there are hardly more than parameters: alternating regressions come to rest slowly then."""
-        M = state.views.in_memory(state.data)
+        M = state.views.block
         return M is not None and M.nnz < FEW * state.U.shape[1] * sum(M.shape)
 
     def _examine(self, state: LadderState) -> float:
@@ -461,7 +512,7 @@ class Ladder(Solver):
         that is explained do not count.
         """
         state.open = 0.0
-        M = state.views.in_memory(state.data)
+        M = state.views.block
         if M is None:
             return 0.0
         U, V, backend = host(state.U), host(state.V), state.views.problem.sweep.name
@@ -487,16 +538,16 @@ class Ladder(Solver):
         exact = self._exact(problem, state)
         if not exact:
             self._drop_spikes(state)
-        held = state.views.sketch(state.data).held_residual(state.U, state.V)
+        held = state.views.sketch.held_residual(state.U, state.V)
         score = self._score(state)
         given_up = max(below_usual(share, 0.5).size / share.size for share in shares)
         fine = ignored <= IGNORED and self._predicts(state, held)
         sure = exact and fine and given_up <= 0.01 and not self._spiky(state)
         if score < min(state.scores, default=np.inf):
             state.best_U, state.best_V, state.best_noise = state.U, state.V, state.noise
-            state.best_data, state.best_fine, state.best_open = state.data, fine, state.open
+            state.best_fine, state.best_open = fine, state.open
         state.scores = (*state.scores, score)
-        state.grown += state.attempt > ON_ALL
+        state.grown += state.attempt > SLOW
         agree = sum(score <= min(state.scores) + AGREE for score in state.scores) > 1
         if sure:
             self._to_whole(problem, state, determined=not below_usual(shares[1], 0.5).size)
@@ -506,6 +557,8 @@ class Ladder(Solver):
         if accepted or following is None:
             state.next_noise = self._lacks_a_rank(state)
         if following is not None and (not accepted or state.next_noise):
+            if following == SLOW and not state.views.everything:
+                self._ask_for_more(state)
             self._begin(problem, state, following)
             return
         self._take_best(state)
@@ -522,11 +575,17 @@ class Ladder(Solver):
             )
         self._to_whole(problem, state, determined=False)
 
+    def _ask_for_more(self, state: LadderState) -> None:
+        """A larger block, on which attempts are counted anew: what was kept aside is not the same."""
+        state.generous = GENEROUS
+        state.views.enlarge(state.generous)
+        state.scores, state.grown, state.best_fine = (), 0, False
+
     def _following(self, state: LadderState, agree: bool) -> int | None:
         """The attempt to make next; the slow one is left for later while the quick ones agree."""
         left = [k for k in range(1, self.attempts) if k not in state.made]
         later = agree and state.grown < GROWN and len(left) > 1
-        return next((k for k in left if not (later and k == ON_ALL)), None)
+        return next((k for k in left if not (later and k == SLOW)), None)
 
     def _lacks_a_rank(self, state: LadderState) -> float:
         """The noise that one rank more than that of the best attempt leaves, if it is far less; else 0.
@@ -542,7 +601,7 @@ class Ladder(Solver):
         def noise_of(noise: float, rank: int) -> float:
             return noise / math.sqrt(max(1 - rank * (m + n - rank) / M.nnz, 0.01))
 
-        if 2 * k > min(m, n) or 2 * k * (m + n - k) > M.nnz or state.best_noise < EXPLAINED * state.views.unit:
+        if 2 * k > min(m, n) or 1.5 * k * (m + n - k) > M.nnz or state.best_noise < EXPLAINED * state.views.unit:
             return 0.0  # with so many parameters anything fits, and what fits closely lacks nothing
         self._climb(trial)
         while trial.since < 15 and (trial.since < PATIENCE or trial.recent[-1] < SETTLED * trial.recent[-3]):
@@ -594,7 +653,7 @@ class Ladder(Solver):
 
     def _score(self, state: LadderState) -> float:
         """The mean logarithm of the residuals of what was kept aside; of all, and for components, if too little was."""
-        e, unit = state.views.sketch(state.data).held_residual(state.U, state.V), state.views.unit
+        e, unit = state.views.sketch.held_residual(state.U, state.V), state.views.unit
         if e.size >= TELLING:
             return float(np.mean(np.log(np.abs(e) / unit + 1e-7)))
         columns, _ = self._lines(state)
@@ -623,7 +682,7 @@ class Ladder(Solver):
         share_seen, share_held = float(np.mean(seen <= bound)), float(np.mean(held <= bound))
         deviation = math.sqrt(max(share_seen * (1 - share_seen), 0.01) / held.size)
         as_well = share_held >= share_seen - 0.05 - 3 * deviation
-        x = np.abs(state.views.sketch(state.data).held_values)
+        x = np.abs(state.views.sketch.held_values)
         gain = np.log(x + close) - np.log(held + close)  # over L = 0
         return as_well and float(np.mean(gain)) > max(0.05, 3 * float(np.std(gain)) / math.sqrt(gain.size))
 
@@ -631,7 +690,7 @@ class Ladder(Solver):
 
     def _to_whole(self, problem: Problem, state: LadderState, determined: bool) -> None:
         """L for all rows and columns; passes over the whole follow unless the block has determined it for good."""
-        held = state.views.sketch(state.data).held_residual(state.U, state.V)
+        held = state.views.sketch.held_residual(state.U, state.V)
         if held.size:
             state.held_out = robust_scale(held)
         poor = self._extend(problem, state)
@@ -643,10 +702,10 @@ class Ladder(Solver):
 
     def _extend(self, problem: Problem, state: LadderState) -> bool:
         """From the block to all rows of its columns, then to all columns; whether a row was left undetermined."""
-        views, sketch, k = state.views, state.views.sketch(state.data), state.U.shape[1]
+        views, sketch, k = state.views, state.views.sketch, state.U.shape[1]
         learnt = views.rows(state.data).M.column_counts
         if len(sketch.rows) < problem.M.shape[0]:
-            strip = views.strip(state.data)
+            strip = views.strip()
             learnt = strip.M.column_counts
             Q, R = basis(state.V)
             C, doubtful = strip.complete(Q, sketch.rows, times(state.U, R.T), state.c, turns=7)  # of few entries each
@@ -705,7 +764,7 @@ class Ladder(Solver):
 
     def _take_best(self, state: LadderState) -> None:
         state.U, state.V, state.noise = state.best_U, state.best_V, state.best_noise
-        state.data, state.open = state.best_data, state.best_open
+        state.data, state.open = "some", state.best_open
 
     def finish(self, problem: Problem, state: LadderState) -> Outcome:
         """L, and S = M - L where that is more than four times the noise."""

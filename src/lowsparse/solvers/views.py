@@ -1,12 +1,13 @@
 """The data in the forms that passes of the default method run on. What is not needed is not made.
 
-"some": a block of rows and columns; "all": all of them; both with entries kept aside. "part": some rows and columns of
-one of these, that grow. "whole": everything.
+"some": a block of rows and columns, with entries kept aside; "part": rows and columns of it, that grow; "whole":
+everything.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,57 +30,65 @@ class Views:
 
     def __init__(self, problem: Problem, at_least: int) -> None:
         self.problem, self.at_least, self.unit = problem, at_least, problem.unit
-        self.sketches: dict[str, Sketch] = {}
         self.lines: dict[tuple[str, str], Lines] = {}
-        self.turned: dict[str, ObservedMatrix] = {}
-        self.at: tuple[str, bytes, bytes] = ("", b"", b"")  # the part that the lines of "part" are of
+        self.at = b"", b""  # the part that the lines of "part" are of
+        self.generous = 1.0
 
-    def sketch(self, data: str) -> Sketch:
-        """What passes over `data` see, and what is kept aside."""
-        if data not in self.sketches:
-            rng = np.random.default_rng(0x6C6164)
-            self.sketches[data] = draw(
-                self.problem.M, self.problem.rank, rng, everything=data == "all", at_least=self.at_least
-            )
-        return self.sketches[data]
+    def enlarge(self, generous: float) -> None:
+        """From now on the block is so much larger than it need be."""
+        if generous != self.generous:
+            self.generous, self.at = generous, (b"", b"")
+            for name in ("sketch", "block", "block_by_row"):
+                self.__dict__.pop(name, None)
+            self.lines = {key: lines for key, lines in self.lines.items() if key[1] == "whole"}
 
-    def columns(self, data: str) -> Lines:
-        """The columns of `data`."""
-        if data == "whole":
-            return self._lines("columns", data, lambda: self.problem.M, learning=False)
-        return self._lines("columns", data, lambda: self.sketch(data).M, learning=True)
+    @property
+    def everything(self) -> bool:
+        """Whether the block has all rows and columns."""
+        return (self.sketch.rows.size, self.sketch.columns.size) == self.problem.M.shape
 
-    def rows(self, data: str) -> Lines:
-        """The rows of `data`."""
-        return self._lines("rows", data, lambda: self.columns(data).M.T, learning=data != "whole")
+    @cached_property
+    def sketch(self) -> Sketch:
+        """What passes over "some" see, and what is kept aside."""
+        rng = np.random.default_rng(0x6C6164)
+        return draw(self.problem.M, self.problem.rank, rng, at_least=self.at_least, generous=self.generous)
 
-    def strip(self, data: str) -> Lines:
-        """The rows of the whole matrix, as far as they lie in the columns of the block."""
-        return self._lines("strip", data, lambda: self.sketch(data).strip.T, learning=False)
-
-    def in_memory(self, data: str) -> ObservedMatrix | None:
-        """The matrix of a sketch, if the processor has it or can have it."""
-        M: Any = self.sketch(data).M
+    @cached_property
+    def block(self) -> ObservedMatrix | None:
+        """The matrix of the sketch, if the processor has it or can have it."""
+        M: Any = self.sketch.M
         if M.nnz > IN_MEMORY:
             return None
         return M if isinstance(M, ObservedMatrix) else M.to_host()
 
-    def both_ways(self, data: str) -> tuple[ObservedMatrix, ObservedMatrix]:
-        """A sketch in memory, and its transpose."""
-        M = self.in_memory(data)
-        assert M is not None  # it was asked for before
-        if data not in self.turned:
-            self.turned[data] = M.T
-        return M, self.turned[data]
+    @cached_property
+    def block_by_row(self) -> ObservedMatrix:
+        """Its transpose."""
+        assert self.block is not None  # it was asked for before
+        return self.block.T
 
-    def part(self, source: str, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> tuple[Lines, Lines]:
-        """The columns and the rows of a part of a sketch."""
-        at = source, rows.tobytes(), columns.tobytes()
+    def columns(self, data: str) -> Lines:
+        """The columns of "some" or "whole"."""
+        whole = data == "whole"
+        return self._lines("columns", data, lambda: self.problem.M if whole else self.sketch.M, learning=not whole)
+
+    def rows(self, data: str) -> Lines:
+        """The rows of "some" or "whole"."""
+        return self._lines("rows", data, lambda: self.columns(data).M.T, learning=data != "whole")
+
+    def strip(self) -> Lines:
+        """The rows of the whole matrix, as far as they lie in the columns of the block."""
+        return self._lines("strip", "some", lambda: self.sketch.strip.T, learning=False)
+
+    def part(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> tuple[Lines, Lines]:
+        """The columns and the rows of a part of the block."""
+        at = rows.tobytes(), columns.tobytes()
         if at != self.at:
-            M = take_block(self.both_ways(source)[0], rows, columns)
-            backend = self.problem.sweep.name
+            assert self.block is not None  # it was asked for before
+            M = take_block(self.block, rows, columns)
             for which, A in (("columns", M), ("rows", M.T)):
-                self.lines[which, "part"] = Lines(A, open_sweep(A, backend), self.unit, learning=True)
+                sweep = open_sweep(A, self.problem.sweep.name)
+                self.lines[which, "part"] = Lines(A, sweep, self.unit, learning=True)
             self.at = at
         return self.lines["columns", "part"], self.lines["rows", "part"]
 

@@ -1,0 +1,303 @@
+"""Holes and errors with structure: the default finds L, or does not say that it has.
+
+No constant of the method was chosen on these seeds.
+"""
+
+import importlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lowsparse as ls
+from conftest import conditioned, relative
+from lowsparse.lines import Prior
+from lowsparse.observed import ObservedMatrix
+from lowsparse.robust.growth import NEAR, SCATTERED, Part, grown, seed_block, take_block
+from lowsparse.robust.joint import JointSystem, balanced_factors, coupling, determination, joint_step
+from lowsparse.robust.subsets import regress_by_subsets
+from lowsparse.sweeps import open_sweep
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def structure(monkeypatch):
+    """The benchmark."""
+    monkeypatch.syspath_prepend(ROOT)
+    return importlib.import_module("benchmarks.structure")
+
+
+def cornered(seed, m, n, rank, rows, columns):
+    rng = np.random.default_rng([seed, 5])
+    L = ls.LowRank(rng.standard_normal((m, rank)), rng.standard_normal((rank, n)))
+    X = L.to_dense()
+    X[:rows, :columns] = np.nan
+    return X, L
+
+
+# ---------------------------------------------------------------------- the whole
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_corner_that_is_unknown_is_found(seed):
+    X, L = cornered(seed, 30, 50, 1, 23, 38)
+    r = ls.solve(X, 1)
+    assert r.converged
+    assert relative(r.L, L) < 1e-8
+    assert r.S.nnz == 0
+
+
+@pytest.mark.parametrize("seed", [11, 12])
+def test_a_large_corner_with_errors_is_found(seed):
+    X, L = cornered(seed, 220, 260, 3, 150, 160)
+    rng = np.random.default_rng([seed, 6])
+    X[rng.random(X.shape) < 0.1] += 5.0
+    r = ls.solve(X, 3)
+    assert r.converged
+    assert relative(r.L, L) < 1e-6
+
+
+def test_what_is_called_converged_is_right(structure):
+    """A small version of `python -m benchmarks.structure`."""
+    kinds = [(hole, error) for hole in ("corner", "chain", "late", "band") for error in ("scattered", "rows", "stuck")]
+    answers = structure.run(24, ["ladder"], 1, 120, kinds)
+    assert len(answers) >= 20
+    assert sum(a.wrong for a in answers) == 0
+    assert sum(a.outcome == "found" for a in answers) >= 0.8 * len(answers)
+    assert sum(a.converged for a in answers) >= 0.8 * len(answers)
+
+
+def test_a_wrong_answer_is_seen_as_one(structure, monkeypatch):
+    problem = structure.draw_problem([3, 3], "none", "scattered", largest=60)
+    nothing = ls.LowRank(np.zeros((problem.M.shape[0], 1)), np.zeros((1, problem.M.shape[1])))
+    result = ls.solve(problem.M, problem.rank)
+    outcome, behind, off = structure.judge(problem, result)
+    assert (outcome, behind) == ("found", False)
+    assert off < 0.1
+    monkeypatch.setattr(type(result), "L", nothing, raising=False)
+    object.__setattr__(result, "L", nothing)
+    outcome, behind, off = structure.judge(problem, result)
+    assert (outcome, behind, off) == ("missed", True, 1.0)
+
+
+@pytest.mark.parametrize("asked", [4, 5, 7])
+@pytest.mark.parametrize("seed", [21, 22, 23])
+def test_a_rank_that_is_too_high_does_no_harm_with_noise(asked, seed):
+    M, L, _ = conditioned([seed], 300, 90, 4, 0.7, 0.1, noise=0.5, size=5.0)
+    right, more = ls.solve(M, 4), ls.solve(M, asked)
+    assert more.converged
+    assert more.L.error(L) < 1.05 * right.L.error(L)
+    assert more.L.U.shape[1] == asked
+
+
+def test_a_rank_that_is_too_low_is_said():
+    M, *_ = conditioned([24], 120, 100, 3, 0.8, 0.1)
+    r = ls.solve(M, 2)
+    assert not r.converged
+    assert "rank=3" in r.message
+    assert r.next_noise < 0.1 * r.noise
+
+
+def test_noise_is_predicted_to_be_zero():
+    r = ls.solve(np.random.default_rng(25).standard_normal((60, 50)), 5)
+    assert not r.converged
+    assert np.sqrt(np.mean(r.L.to_dense() ** 2)) < 0.4  # plain least squares leave 0.6 of it in L
+
+
+# ---------------------------------------------------------------------- what is determined
+
+
+def test_blocks_that_share_nothing_do_not_determine_each_other():
+    rng = np.random.default_rng(31)
+    X = rng.standard_normal((40, 2)) @ rng.standard_normal((2, 50))
+    X[:20, 25:] = X[20:, :25] = np.nan
+    r = ls.solve(X, 2)
+    i, j = np.indices(X.shape)
+    assert np.mean(r.determined(i, j) == ~np.isnan(X)) > 0.98
+    assert np.isinf(r.standard_error(3, 40))
+    assert np.isfinite(r.standard_error(3, 4))
+    assert any("not determined" in note and "determined(i, j)" in note for note in r.notes)
+
+
+def test_a_row_with_too_few_right_entries_is_not_determined():
+    M, *_ = conditioned([32], 60, 50, 3, 1.0, 0.0, noise=0.01)
+    X = M.to_dense()
+    X[7] = np.random.default_rng(33).standard_normal(50)
+    X[8, 2:] = np.nan
+    r = ls.solve(X, 3)
+    assert not r.determined(7, 3)
+    assert not r.determined(8, 3)
+    assert r.determined(9, 3)
+    assert r.determined([7, 9], 3).tolist() == [False, True]
+    assert r.determined(-1, -1)
+
+
+def test_every_method_says_what_is_determined():
+    X, _ = cornered(34, 40, 50, 1, 40, 20)  # twenty columns without an entry
+    X[:, :20] = np.nan
+    X[0, :20] = 1.0
+    r = ls.solve(X, 1, method="amanpgc")
+    assert not r.determined(5, 3)
+    assert r.determined(5, 30)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.05])
+def test_draws_have_the_deviation_of_the_errors(noise):
+    """Against refits of the same data with other noise: a chain of two blocks that share a few rows and columns."""
+    rng = np.random.default_rng(35)
+    truth = rng.standard_normal((60, 1)) @ rng.standard_normal((1, 60))
+    X = truth.copy()
+    X[:30, 31:] = X[31:, :30] = np.nan
+    M = ObservedMatrix.from_dense(X)
+    U, V = np.linalg.qr(truth[:, :1])[0], (np.linalg.qr(truth[:, :1])[0].T @ truth).T
+    found = determination(M, U, V, np.ones(M.nnz, bool), noise)
+    i, j = np.indices(truth.shape)
+    if not noise:
+        assert found.determined(i, j).all()
+        return
+    fits = []
+    for _ in range(40):
+        noisy = M.with_values(M.values + noise * rng.standard_normal(M.nnz))
+        A, B, damping = U, V, 1e-6
+        for _ in range(4):
+            A, B, damping = joint_step(noisy, open_sweep(noisy), A, B, 1e6, 0.0, damping, 100)
+        fits.append(A @ B.T - truth)
+    measured = np.sqrt(np.mean(np.square(fits), axis=0))
+    ratio = found.deviation(i, j) / measured
+    assert 0.7 < np.median(ratio) < 1.4
+    apart = np.isnan(X)  # where only the few shared entries tie the blocks together
+    assert measured[apart].mean() > 1.05 * measured[~apart].mean()
+    assert 0.6 < np.median(ratio[apart]) < 1.6
+
+
+# ---------------------------------------------------------------------- its parts
+
+
+def test_the_joint_system_is_that_of_the_jacobian():
+    M, L, _ = conditioned([41], 7, 6, 2, 0.8, 0.0)
+    rng = np.random.default_rng(42)
+    A, B, _ = balanced_factors(L.U, L.V.T)
+    w = rng.random(M.nnz)
+    system = JointSystem(M, open_sweep(M), A, B, w, np.full(2, 0.3), np.full(2, 0.2))
+    rows, columns = M.rows, M.columns_of_entries()
+    J = np.zeros((M.nnz, 7 * 2 + 6 * 2))
+    for k in range(M.nnz):
+        J[k, 2 * rows[k] : 2 * rows[k] + 2] = B[columns[k]]
+        J[k, 14 + 2 * columns[k] : 14 + 2 * columns[k] + 2] = A[rows[k]]
+    H = J.T @ (w[:, None] * J) + np.diag([0.3] * 14 + [0.2] * 12)
+    ga, gb = rng.standard_normal((7, 2)), rng.standard_normal((6, 2))
+    xa, xb, _ = system.solve(ga, gb, 1e-12, 500)
+    expected = np.linalg.solve(H, np.concatenate([ga.ravel(), gb.ravel()]))
+    np.testing.assert_allclose(np.concatenate([xa.ravel(), xb.ravel()]), expected, rtol=1e-6, atol=1e-8)
+
+
+def test_joint_steps_do_not_increase_the_sum():
+    M, *_ = conditioned([43], 60, 50, 3, 0.6, 0.2, noise=0.1)
+    rng = np.random.default_rng(44)
+    U, V, damping = rng.standard_normal((60, 3)), rng.standard_normal((50, 3)), 1e-3
+    sweep = open_sweep(M)
+    for c in (3.0, 1.0, 0.3):
+        for _ in range(4):
+            before = np.log1p((sweep.residual(U, V) / c) ** 2).sum()
+            U, V, damping = joint_step(M, sweep, U, V, c, 0.0, damping, 40)
+            assert np.log1p((sweep.residual(U, V) / c) ** 2).sum() <= before * (1 + 1e-12)
+
+
+def test_joint_steps_join_what_was_fitted_apart():
+    X, L = cornered(45, 30, 40, 2, 20, 28)
+    U, V = L.U.copy(), L.V.T.copy()
+    G = np.array([[1.3, 0.2], [-0.1, 0.8]])
+    U[20:], V[:28] = U[20:] @ G, V[:28] @ np.linalg.inv(G).T  # one arm and the other fit; what they share does not
+    M = ObservedMatrix.from_dense(X)
+    e = open_sweep(M).residual(U, V)
+    assert 0 < np.mean(np.abs(e) > 1e-9) < 0.3
+    damping = 1e-3
+    for c in np.geomspace(0.5, 1e-6, 25):
+        U, V, damping = joint_step(M, open_sweep(M), U, V, c, 0.0, damping, 60)
+    np.testing.assert_allclose(U @ V.T, L.to_dense(), atol=1e-6)
+
+
+def test_coupling_tells_what_hangs_together():
+    rng = np.random.default_rng(46)
+    M = ObservedMatrix.from_dense(np.where(rng.random((80, 90)) < 0.4, 1.0, np.nan))
+    everything = np.ones(M.nnz, bool)
+    assert coupling(M, everything) < 0.5
+    apart = (M.rows < 40) == (M.columns_of_entries() < 45)
+    assert coupling(M, apart) > 0.99
+
+
+@pytest.mark.parametrize("share", [0.2, 0.4])
+def test_subsets_see_past_errors_that_agree_with_each_other(share):
+    rng = np.random.default_rng(47)
+    B = np.linalg.qr(rng.standard_normal((40, 3)))[0]
+    V = 5 * rng.standard_normal((20, 3))
+    X = B @ V.T
+    X[: int(share * 40)] = 3.0  # stuck
+    M = ObservedMatrix.from_dense(X)
+    found = regress_by_subsets(M, open_sweep(M), B, np.zeros((20, 3)), 1e-3, rng)
+    assert np.mean(np.abs(found - V).max(axis=1) < 1e-3) > 0.9
+
+
+def test_blocks_to_grow_from_are_dense():
+    rng = np.random.default_rng(48)
+    seen = np.zeros((150, 160), bool)
+    seen[:60, :70] = seen[50:110, 60:120] = seen[100:, 110:] = True
+    M = ObservedMatrix.from_dense(np.where(seen, 1.0, np.nan))
+    for size in SCATTERED:
+        rows, columns = seed_block(M, 2, rng, size, near=False)
+        assert take_block(M, rows, columns).density > 0.9
+    for size in NEAR:
+        rows, columns = seed_block(M, 2, rng, size, near=True)
+        assert min(take_block(M, rows, columns).row_counts) >= 3
+        assert min(rows.size, columns.size) > 2
+
+
+def test_growth_takes_what_it_determines_and_no_more():
+    rng = np.random.default_rng(49)
+    truth = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 60))
+    X = truth.copy()
+    X[:30, 36:] = X[36:, :30] = np.nan
+    X[40:45] = rng.standard_normal((5, 60))  # rows that nothing explains
+    M = ObservedMatrix.from_dense(X)
+    left, sizes, right = np.linalg.svd(truth[:20, :20])
+    part = Part(np.arange(20), np.arange(20), left[:, :2] * sizes[:2], right[:2].T)
+    for _ in range(10):
+        larger = grown(M, M.T, part, 1e-6, 1.0, careful=1)
+        if larger is None:
+            break
+        part = larger
+    assert set(range(60)) - set(part.rows.tolist()) == set(range(40, 45))
+    assert part.columns.size == 60
+    np.testing.assert_allclose(part.U @ part.V.T, truth[part.rows][:, part.columns], atol=1e-4)
+
+
+def test_the_prior_shrinks_components_as_the_noise_asks_for():
+    """Regressing both sides in turn under it leaves d - m λ / d of a singular value d, and nothing of noise."""
+    rng = np.random.default_rng(50)
+    m, n, noise = 300, 200, 0.1
+    left, right = (np.linalg.qr(rng.standard_normal((k, 3)))[0] for k in (m, n))
+    strong = np.array([60.0, 30.0])
+    X = (left[:, :2] * strong) @ right[:, :2].T + noise * rng.standard_normal((m, n))
+    U, sizes, Vt = np.linalg.svd(X, full_matrices=False)
+    U, V = U[:, :3], (sizes[:3, None] * Vt[:3]).T
+    from lowsparse.lines import SHRINKAGE, Lines
+
+    M = ObservedMatrix.from_dense(X)
+    columns, rows = (Lines(A, open_sweep(A), 1.0, learning=False) for A in (M, M.T))
+    for _ in range(60):
+        V = columns.again(U, V, 1e6, 1, noise=noise).V
+        Q, R = np.linalg.qr(V)
+        U, R = np.linalg.qr(rows.again(Q, U @ R.T, 1e6, 1, noise=noise).V)
+        V = Q @ R.T
+    found = np.linalg.svd(V, compute_uv=False)
+    expected = sizes[:2] - SHRINKAGE * m * noise**2 / sizes[:2]  # the rows were the last
+    np.testing.assert_allclose(found[:2], expected, rtol=2e-3)
+    assert found[2] < 0.02 * sizes[2]
+
+
+def test_there_is_no_prior_where_it_would_not_be_felt():
+    C = np.random.default_rng(51).standard_normal((100, 2))
+    assert Prior.of(C, 1e-9, 1.0) is None
+    assert Prior.of(C, 0.5, 1.0) is not None
+    assert Prior.of(np.zeros((5, 2)), 0.5, 1.0) is None
