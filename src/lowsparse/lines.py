@@ -126,9 +126,9 @@ class Prior:
 
     Noise of variance σ² then asks for the ridge λ / s_k², λ = σ², on the k-th principal component of the coefficients,
     whose mean square is s_k². Where every entry is observed, and both sides are regressed in turn, the rows last, this
-    leaves about d - m λ / d of a singular value d of the data, and nothing of those that are noise. The best there is in
-    the long run is d - (m + n) σ² / d, so λ = 1.5 σ² suits. Where the noise is nothing beside the components, so is what
-    is taken off.
+    leaves about d - m λ / d of a singular value d of the data, and nothing of those that are noise. The best there is
+    in the long run is d - (m + n) σ² / d, so λ = 1.5 σ² suits. Where the noise is nothing beside the components, so is
+    what is taken off.
     """
 
     axes: Float  # r x r: the principal axes of the coefficients,
