@@ -56,7 +56,7 @@ class Lines:
         if prior is None:
             return self.sweep.regress(B, C, how)
         found = self.sweep.regress(prior.scaled(B), prior.whitened(C), replace(how, ridge=prior.ridge))
-        return replace(found, V=prior.coloured(found.V))
+        return found.with_coefficients(prior.coloured(found.V))
 
     def afresh(self, B: Float, c: float, turns: int) -> Float:
         """Regress on B without a guess: c comes down from the size of the data."""

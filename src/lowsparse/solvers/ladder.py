@@ -8,122 +8,88 @@ loss, so a stationary point for a fixed c is one of
 and c follows the residuals: 2.385 times their robust scale (1.4826 times the median of |e|), from which the estimate is
 95 % efficient under normal noise. For a fixed c no half-step increases the sum, even one that goes beyond the
 regression by less than its length: the loss lies below a parabola that is symmetric about where the regression ends.
-So steps are over-relaxed, as far as the rate at which L comes to rest asks for. That the whole finds the truth is not
-proved, only measured (`python -m benchmarks.phase`), so the answer is tested: some entries are kept aside while the
-subspace is learnt, and it is accepted if it predicts them as well as those it has seen, and either fits exactly or has
-been found twice, in different ways.
+So steps are over-relaxed, as far as the rate at which L comes to rest asks for. Where noise is left, coefficients are
+shrunk by the prior that their own covariance is (`lines.Prior`), which is felt as little as the noise is.
 
-L is learnt on a sketch, a block of as many rows and columns as are needed to determine it, and extended from there.
-The first attempt starts at the full rank from the singular vectors of the clipped data. Others climb: rank 1, then
-the leading singular vector of the clipped residuals is added, and so on. Small components are not taken for outliers
-then, nor outliers for small components: all that is larger has been removed before. At the end of an attempt lines that
-explain few of their entries are regressed anew, from scratch. Of fewer than 500 entries none is kept aside, and the
-other tests remain.
+L is learnt on a sketch, a block of as many rows and columns as are needed to determine it, and extended from there. The
+problem is not convex, so there are several attempts, which differ in kind:
+
+- straight: at the full rank, from the singular vectors of the clipped data;
+- climbing: rank 1, then the leading singular vector of the clipped residuals is added, and so on. Small components are
+  not taken for outliers then, nor outliers for small components: all that is larger has been removed before;
+- growing (`robust.growth`): climbing on small blocks, of neighbours or of lines that have much in common; the best of
+  them grows, line by line, in the order in which what is known determines the rest.
+
+At the end of an attempt lines that explain few of their entries are regressed anew, from scratch and by random subsets
+(`robust.subsets`). Where what is left of the entries does not hold the matrix together, though some that pass for
+outliers would, Gauss-Newton steps in both factors follow (`robust.joint`), from a wider c.
+
+That the whole finds the truth is not proved, only measured (`python -m benchmarks.phase`, `benchmarks.structure`), so
+the answer is tested. Some entries are kept aside while the subspace is learnt. An attempt is taken at once if it fits
+exactly, predicts these entries as well as those it has seen, gives up hardly a line, and no entry passes for an outlier
+where L is not determined. Otherwise the best is taken only if two attempts agree on it, two that grew were among them,
+and one rank more does not leave far less noise. Of fewer than 500 entries none is kept aside, and the other tests
+remain.
 """
 
 from __future__ import annotations
 
 import math
 from copy import copy
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..arrays import across, beside, host, times
-from ..geometry import basis, leverages, qr, relative_change
-from ..lines import EFFICIENT, EXPLAINED, Lines, below_usual
+from ..arrays import beside, host, times
+from ..geometry import basis, leverages, qr
+from ..lines import EXPLAINED, below_usual
 from ..lowrank import LowRank
-from ..robust.growth import NEAR, SCATTERED, Part, grown, seed_block, take_block
-from ..robust.joint import coupling, determination, joint_step
-from ..scale import CONSISTENT, OUTLIER, outlying, robust_scale, trimmed_deviation
-from ..sketch import rows_of
-from ..start import left_singular_vectors
+from ..robust.joint import coupling, determination
+from ..scale import OUTLIER, outlying, robust_scale, trimmed_deviation
 from ..sweeps import Float, enough, open_sweep
-from .base import Outcome, Problem, Solver, State, nothing, require, require_count
+from .base import Outcome, Problem, Solver, nothing, require, require_count
+from .climbing import (
+    BETWEEN,
+    PATIENCE,
+    SETTLED,
+    SLOW,
+    SLOWEST,
+    TELLING,
+    WIDE,
+    LadderState,
+    after_joint_step,
+    begin_anew,
+    begin_joint_steps,
+    climb,
+    climb_from,
+    is_exact,
+    is_falling,
+    is_moving,
+    lines_of,
+    run_joint_step,
+    run_pass,
+    width_for,
+)
+from .growing import STEPS, adopt_the_rest, grow, sow
 from .views import Views
 
 __all__ = ["Ladder", "LadderState"]
 
-SLOW = 2  # the attempt that climbs slowly; those after it grow
-PACE = (0.3, 0.6)  # c / its previous value, at least, and slowly; a scale that collapses throws inliers away
 GENEROUS = 3.0  # how much larger the block is made if the first attempts do not agree
 GROWN = 2  # attempts that grew L must have been made before what two attempts agree on is taken
-ROUNDS = 15  # of growth; what is not known by then is taken as it is
-BETWEEN = 4  # passes between two rounds of growth
-JOINT = (25, 40)  # joint steps, and iterations of each
-WIDE = (0.03, 0.3)  # c at which they begin, in units; the second if the first were not enough
 FEW = 4  # entries for each parameter, below which the slow attempt ends in joint steps
 TIGHT = 0.7  # coupling below which the entries that are explained hold everything together
 IGNORED = 0.005  # share of entries that pass for outliers where L is not determined
 SPIKE = 0.6  # leverage of a row or column that has a component almost alone
-CLOSE = 6  # entries for each parameter, below which residuals are too small to tell the noise by
 LESS = 1 / 3  # noise with one rank more, as a share: the fit lacks a component
-TELLING = 200  # entries kept aside by which attempts are compared
 REST = 0.1  # of the error that the noise makes: passes that would change L by less in all to come are not made;
 UNSEEN = 0.04  # of the noise: nor are those that change L by less each,
 CREEPING = 6  # after so many
-LOW, CONSISTENT_LOW = 0.35, 2.2036  # the share of entries that are right, at least, of a block that L grows from
-STEPS = 4  # passes on each rank of the climb but the last
-PATIENCE = 5  # passes in which the scale must fall by the factor SETTLED
-SETTLED = 0.98
 LOOKS = 3  # second looks in an attempt, 2 in the first
 GAIN = 0.01  # logarithm by which residuals must be smaller for a rank to be better
 HOPE = 3  # ranks beyond the best that are tried where the rank is to be chosen
-GAINING = 0.97  # the scale after a pass / that before, at most, where steps go beyond the regressions
 AGREE = 0.1  # difference of the scores of two attempts that found the same
-SLOWEST = 0.95  # factor by which the error is taken to fall in a pass: steps beyond a regression are at most 0.63 of it
-SMALLEST = 1e-8  # c, in units: far above rounding, and outliers of any size have no weight any more
-
-
-@dataclass(kw_only=True)
-class LadderState(State):
-    """L = U Vᵀ on `data` (see `Views`), and what earlier attempts have found."""
-
-    scratch: ClassVar[tuple[str, ...]] = ("views",)
-
-    views: Views
-    data: str = "some"
-    U: Float = field(default_factory=nothing)  # a row for each row of the data
-    V: Float = field(default_factory=nothing)  # a row for each column
-    c: float = 0.0
-    noise: float = np.inf  # the robust scale of the residuals
-    target: int = 0  # rank
-    attempt: int = 0
-    made: tuple[int, ...] = ()  # attempts so far, and this one
-    generous: float = 1.0  # how much larger the block is than it need be
-    since: int = 0  # passes on this rank
-    looks: int = 0
-    changed: float = np.inf  # lines by the last look
-    shrinks: bool = False  # whether passes shrink as the noise asks for, be it the noise or what is still to be fitted
-    beyond: float = 0.0  # how far the next steps go beyond where the regressions end, in steps
-    change: float = np.inf  # of L by the last pass, relatively
-    falls: float = 0.0  # that change / the one before
-    recent: tuple[float, ...] = ()  # the noise after the last passes
-    # where L grows from a part of the data
-    part_rows: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
-    part_columns: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
-    rounds: int = 0  # of growth
-    careful: int = 2  # how many entries a line must have in the part to be taken (see `grown`)
-    # joint steps
-    joint: int = 0  # so many are left
-    joined: int = 0  # how often there were some in this attempt
-    damping: float = 0.0
-    open: float = 0.0  # share of the entries of L, rows and columns with few left out, that are not determined
-    # the best attempt so far
-    best_U: Float = field(default_factory=nothing)
-    best_V: Float = field(default_factory=nothing)
-    best_noise: float = np.inf
-    best_open: float = 0.0
-    best_fine: bool = False  # it predicts what was kept aside, and ignores nothing
-    grown: int = 0  # attempts that grew L
-    scores: tuple[float, ...] = ()  # of all attempts that have ended
-    held_out: float = np.inf  # robust scale of the residuals of what was kept aside, in the end
-    next_noise: float = 0.0  # the noise with one rank more, if that is far less
-    # where the rank is to be chosen
-    choosing: bool = False
-    held: Float = field(default_factory=nothing)  # log |e| of what was kept aside, a row for each rank so far
 
 
 @dataclass(kw_only=True)
@@ -166,99 +132,17 @@ class Ladder(Solver):
         state.held = nothing()
         state.shrinks = attempt not in (0, SLOW)
         state.data = "some"
-        if attempt > SLOW and self._sow(problem, state):
+        if attempt > SLOW and sow(problem, state):
             return
         if attempt == 0 and problem.start_given:
             columns, unit = state.views.columns(state.data), state.views.unit
             U = problem.start()
             state.U = basis(beside(U[beside(state.views.sketch.rows, U)], columns.M.values))[0]
             state.V = columns.afresh(state.U, EXPLAINED * unit, turns=5)
-            state.c = self._width(state, columns.sweep.residual(state.U, state.V))
-            self._anew(state)
+            state.c = width_for(state, columns.sweep.residual(state.U, state.V))
+            begin_anew(state)
         else:
-            self._climb_from(state, state.target if attempt == 0 else 1)
-
-    def _sow(self, problem: Problem, state: LadderState) -> bool:
-        """Begin with the best of several small blocks; False if there is none."""
-        M = state.views.block
-        if M is None:
-            return False
-        best = self._best_block(problem, state, np.arange(M.shape[0]), np.arange(M.shape[1]))
-        if best is None:
-            return False
-        best.rounds, best.careful = 0, 2
-        vars(state).update(vars(best))
-        return True
-
-    def _best_block(
-        self, problem: Problem, state: LadderState, rows: NDArray[np.intp], columns: NDArray[np.intp]
-    ) -> LadderState | None:
-        """Climb on several small blocks of these rows and columns; what came of the best of them."""
-        assert state.views.block is not None  # or there would be no part
-        M = take_block(state.views.block, rows, columns)
-        near = state.grown % 2 == 0
-        rng = np.random.default_rng([0x736F77, state.attempt, rows.size])
-        best: LadderState | None = None
-        for size in NEAR if near else SCATTERED:
-            if not M.nnz:
-                break
-            some_rows, some_columns = seed_block(M, state.target, rng, size, near=near)
-            if min(some_rows.size, some_columns.size) <= state.target:
-                continue
-            trial = copy(state)
-            trial.data, trial.part_rows, trial.part_columns = "part", rows[some_rows], columns[some_columns]
-            self._climb_from(trial, 1)
-            while trial.U.shape[1] < trial.target or self._moving(trial):
-                self._pass(trial)
-                if self._exact(problem, trial):
-                    break
-                if trial.U.shape[1] < trial.target and trial.since >= STEPS and not _falling(trial.recent):
-                    self._climb(trial)
-            if best is None or self._promise(trial) < self._promise(best):
-                best = trial
-        return best
-
-    def _promise(self, state: LadderState) -> tuple[bool, float]:
-        """By which blocks are compared: whether the rank is needed to explain it, and how well it is explained."""
-        return state.U.shape[1] < state.target, state.noise
-
-    def _climb_from(self, state: LadderState, rank: int) -> None:
-        """Begin with the leading singular vectors of the data, clipped."""
-        columns, _ = self._lines(state)
-        state.U = self._leading(state, columns.M.values, 3 * state.views.unit, rank)
-        state.V = beside(np.zeros((columns.M.shape[1], rank)), state.U)
-        state.c = 3 * state.views.unit
-        self._anew(state)
-
-    def _lines(self, state: LadderState) -> tuple[Lines, Lines]:
-        """The columns and rows that passes run over."""
-        if state.data == "part":
-            return state.views.part(state.part_rows, state.part_columns)
-        return state.views.columns(state.data), state.views.rows(state.data)
-
-    def _width(self, state: LadderState, e: Float) -> float:
-        """c for these residuals."""
-        return max(EFFICIENT * robust_scale(e), SMALLEST * state.views.unit)
-
-    def _anew(self, state: LadderState) -> None:
-        state.since, state.recent, state.beyond = 0, (), 0.0
-
-    def _leading(self, state: LadderState, values: NDArray[Any], clip: float, k: int) -> Float:
-        """The k leading left singular vectors of the data with these values, clipped."""
-        columns, _ = self._lines(state)
-        M = columns.M
-        clipped = M.with_values(np.clip(values, -clip, clip).astype(M.dtype))
-        rng = np.random.default_rng([state.attempt, state.U.shape[1], k])
-        return left_singular_vectors(open_sweep(clipped, columns.sweep.name), M.shape[0], k, rng)[0]
-
-    def _climb(self, state: LadderState) -> None:
-        """One rank more."""
-        e = self._lines(state)[0].sweep.residual(state.U, state.V)
-        state.c = self._width(state, e)
-        u = self._leading(state, -e, state.c / EFFICIENT, 1)
-        state.U = basis(np.hstack([state.U, u - state.U @ (state.U.T @ u)]))[0]
-        state.V = np.hstack([state.V, np.zeros_like(state.V[:, :1])])
-        self._anew(state)
+            climb_from(state, state.target if attempt == 0 else 1)
 
     # -- one pass
 
@@ -271,7 +155,7 @@ class Ladder(Solver):
         state.views.enlarge(state.generous)  # if it was resumed
         done, attempt = 0, state.attempt
         while True:
-            done += self._lines(state)[0].M.nnz
+            done += lines_of(state)[0].M.nnz
             self._advance(problem, state)
             if state.data != "part" or state.attempt != attempt or done >= problem.M.nnz or state.failure:
                 state.iteration += 1
@@ -279,9 +163,9 @@ class Ladder(Solver):
 
     def _advance(self, problem: Problem, state: LadderState) -> None:
         if state.joint:
-            self._joint_step(state)
+            run_joint_step(state)
         else:
-            self._pass(state)
+            run_pass(state)
         state.row = {
             "objective": state.noise,
             "gamma": state.c,
@@ -289,74 +173,23 @@ class Ladder(Solver):
             "dU": math.nan,
             "change": state.change,
             "rank": state.U.shape[1],
-            "entries": self._lines(state)[0].M.nnz,
+            "entries": lines_of(state)[0].M.nnz,
         }
         if not math.isfinite(state.noise):
             state.failure = "diverged"
         elif state.joint:
-            self._after_joint_step(state)
+            after_joint_step(state)
         elif state.data == "whole":
             self._watch(problem, state)
-        elif self._exact(problem, state) and state.change <= max(problem.tol, 1e-12):
+        elif is_exact(problem, state) and state.change <= max(problem.tol, 1e-12):
             if state.data != "part":  # of which others may need more
                 state.target, state.choosing = state.U.shape[1], False  # nothing is left to fit
             self._conclude(problem, state)
         elif state.choosing or state.U.shape[1] < state.target:
-            if state.since >= STEPS and not _falling(state.recent):
+            if state.since >= STEPS and not is_falling(state.recent):
                 self._next_rank(state)
-        elif not self._moving(state):
+        elif not is_moving(state):
             self._conclude(problem, state)
-
-    def _pass(self, state: LadderState) -> None:
-        """Regress the columns, then the rows, shrunk as the noise asks for; go on beyond where that helps."""
-        columns, rows = self._lines(state)
-        turns = 2 if state.since < 3 and state.data != "whole" else 1
-        noise = self._noise_to_shrink_by(state)
-        U, V = state.U, state.V
-        by_column = columns.again(U, V, state.c, turns, noise=noise)
-        dV = (1 + state.beyond) * (by_column.V - V)
-        Q, R = basis(V + dV)
-        C = times(U, R.T)
-        fitted = rows.again(Q, C, state.c, turns, noise=noise)
-        dC = (1 + state.beyond) * (fitted.V - C)
-        state.U, R = basis(C + dC)
-        state.V = times(Q, R.T)
-        state.noise = CONSISTENT * fitted.before.quantile(0.5)
-        if state.data == "part":  # more than half of its entries may be wrong
-            state.noise = min(state.noise, CONSISTENT_LOW * fitted.before.quantile(LOW))
-        pace = PACE[1 if state.attempt == SLOW else 0]
-        state.c = max(EFFICIENT * state.noise, pace * state.c, SMALLEST * state.views.unit)
-        state.since += 1
-        state.recent = (*state.recent, state.noise)[-PATIENCE - 1 :]
-        # only lines that are determined come to rest
-        change = _relative_change(U, V, dV, dC, Q, *(f.inside >= enough(U.shape[1]) for f in (fitted, by_column)))
-        state.falls = change / state.change if state.change > 0 else 0.0
-        relaxed = state.since > 3 and (state.data == "whole" or state.noise < GAINING * state.recent[-2])
-        state.beyond = _relaxation(state.beyond, state.falls) if relaxed else 0.0
-        state.change = change
-
-    def _noise_to_shrink_by(self, state: LadderState) -> float:
-        """The noise; where there are few entries for each parameter, more by those kept aside: fits are too close.
-
-        A component that is new has no size yet, and nothing is shrunk.
-        """
-        if not (state.shrinks and state.since):
-            return 0.0
-        M = self._lines(state)[0].M
-        if state.data == "part" or M.nnz > CLOSE * state.U.shape[1] * sum(M.shape):
-            return state.noise
-        if state.data == "whole":
-            return max(state.noise, state.held_out) if math.isfinite(state.held_out) else state.noise
-        held = state.views.sketch.held_residual(state.U, state.V)
-        return state.noise if held.size < TELLING else max(state.noise, math.sqrt(state.noise * robust_scale(held)))
-
-    def _exact(self, problem: Problem, state: LadderState) -> bool:
-        return state.noise <= max(0.2 * problem.tol, 1e-12) * state.views.unit
-
-    def _moving(self, state: LadderState) -> bool:
-        if state.data == "part" and state.rounds and state.since >= BETWEEN:
-            return False
-        return state.since < 60 and (len(state.recent) <= PATIENCE or state.recent[-1] < SETTLED * max(state.recent))
 
     def _next_rank(self, state: LadderState) -> None:
         """Climb; where the rank is to be chosen, only as long as there is hope for a better one."""
@@ -373,7 +206,7 @@ class Ladder(Solver):
                     return
             state.choosing = held.size > 0  # if nothing was kept aside, only an exact fit ends the climb
         if state.U.shape[1] < state.target:
-            self._climb(state)
+            climb(state)
 
     def _go_back(self, state: LadderState, best: int) -> None:
         """Settle for the smallest rank that predicts what was kept aside as well as the best, but for chance."""
@@ -385,118 +218,37 @@ class Ladder(Solver):
         state.U = left[:, : state.target]
         state.V = Q @ (sizes[: state.target, None] * right[: state.target]).T
         state.choosing = False
-        self._anew(state)
+        begin_anew(state)
 
     # -- growth
 
-    def _grow(self, problem: Problem, state: LadderState) -> None:
-        """The part with what it determines; when nothing more is determined, all rows and columns there are."""
-        M, turned = state.views.block, state.views.block_by_row
-        assert M is not None  # or there would be no part
-        state.c = max(state.c, EXPLAINED * state.views.unit)
-        part = Part(state.part_rows, state.part_columns, state.U, state.V)
-        larger = None
-        while larger is None and state.careful >= 0 and state.rounds < ROUNDS:
-            larger = grown(M, turned, part, state.c, state.views.unit, state.careful)
-            state.careful -= larger is None
-        larger = larger or self._another_part(problem, state)
-        if larger is not None:
-            state.part_rows, state.part_columns = larger.rows, larger.columns
-            state.U, R = basis(larger.U)
-            state.V = times(larger.V, R.T)
-            state.rounds += 1
-        else:
-            self._adopt_the_rest(state)
-        state.c *= 3
-        self._anew(state)
-
-    def _another_part(self, problem: Problem, state: LadderState) -> Part | None:
-        """The part with one of the rows and columns that are left, which share too little with it or nothing at all."""
-        M = state.views.block
-        assert M is not None  # or there would be no part
-        rows, columns = (
-            np.setdiff1d(np.arange(total), known)
-            for total, known in zip(M.shape, (state.part_rows, state.part_columns), strict=True)
-        )
-        k = state.U.shape[1]
-        left = take_block(M, rows, columns).nnz if rows.size > 2 * k and columns.size > 2 * k else 0
-        if state.rounds >= ROUNDS or left < 2 * k * (rows.size + columns.size):
-            return None
-        other = self._best_block(problem, state, rows, columns)
-        if other is None or other.U.shape[1] != k or other.noise > 3 * max(state.noise, EXPLAINED * state.views.unit):
-            return None
-        state.careful = 2
-        part = Part(state.part_rows, state.part_columns, state.U, state.V)
-        return part.joined(Part(other.part_rows, other.part_columns, other.U, other.V))
-
-    def _adopt_the_rest(self, state: LadderState) -> None:
-        """From the part to all rows and columns of the block."""
-        M, turned = state.views.block, state.views.block_by_row
-        assert M is not None  # or there would be no part
-        backend, unit = state.views.problem.sweep.name, state.views.unit
-        across = rows_of(turned, state.part_columns)
-        Q, R = basis(state.V)
-        lines = Lines(across, open_sweep(across, backend), unit, learning=False)
-        C, _ = lines.complete(Q, state.part_rows, times(state.U, R.T), state.c, turns=15)
-        state.U, R = basis(C)
-        lines = Lines(M, open_sweep(M, backend), unit, learning=False)
-        state.V, _ = lines.complete(state.U, state.part_columns, times(Q, R.T), state.c, turns=15)
-        state.data = "some"
-
     # -- joint steps
-
-    def _joint_step(self, state: LadderState) -> None:
-        """One Gauss-Newton step in both factors."""
-        M = state.views.block
-        assert M is not None  # or there would be no joint steps
-        sweep = open_sweep(M, state.views.problem.sweep.name)
-        U, V, c = host(state.U), host(state.V), state.c
-        A, B, state.damping = joint_step(M, sweep, U, V, c, min(state.noise, c / EFFICIENT), state.damping, JOINT[1])
-        before = np.linalg.norm(V)  # U is orthonormal
-        state.change = relative_change(U, V, A, B) if before > 0 else math.inf
-        Q, R = basis(A)
-        state.U, state.V = beside(Q, state.U), beside(B @ R.T, state.U)
-        state.noise = robust_scale(sweep.residual(A, B))
-        if state.change < 0.05:  # what couples the parts has come to rest
-            state.c = max(EFFICIENT * state.noise, 0.5 * c, SMALLEST * state.views.unit)
-        state.joint -= 1
-
-    def _begin_joint_steps(self, state: LadderState) -> None:
-        state.c = max(10 * EFFICIENT * state.noise, WIDE[state.joined] * state.views.unit)
-        state.joint, state.joined, state.damping = JOINT[0], state.joined + 1, 1e-3
-        self._anew(state)
-
-    def _after_joint_step(self, state: LadderState) -> None:
-        """They end when L has come to rest at the scale of its residuals; passes go on from there."""
-        if state.change < 1e-3 and state.c <= max(1.1 * EFFICIENT * state.noise, 2 * SMALLEST * state.views.unit):
-            state.joint = 0
-            self._anew(state)
 
     # -- the end of an attempt
 
     def _conclude(self, problem: Problem, state: LadderState) -> None:
         """A part grows; else a second look at doubtful lines, joint steps if need be, and the attempt is judged."""
         if state.data == "part":
-            self._grow(problem, state)
+            grow(problem, state)
             return
-        exact = self._exact(problem, state)
+        exact = is_exact(problem, state)
         if state.attempt == SLOW and not (exact or state.joined) and self._few_entries(state):
-            self._begin_joint_steps(state)
+            begin_joint_steps(state)
             return
         if not (state.shrinks or exact):
             state.shrinks = True
-            self._anew(state)
+            begin_anew(state)
             return
         before = state.changed
         shares, state.changed = self._second_look(state)
         if 0 < state.changed < before and state.looks < (LOOKS if state.attempt else 2):
             state.looks += 1
             state.c = max(10 * state.c, 1e-3 * state.views.unit) if exact else 2 * state.c
-            self._anew(state)
+            begin_anew(state)
             return
         ignored = self._examine(state)
         if ignored > IGNORED and state.joined < len(WIDE):
-            self._begin_joint_steps(state)
+            begin_joint_steps(state)
             return
         self._judge(problem, state, shares, ignored)
 
@@ -535,7 +287,7 @@ class Ladder(Solver):
 
     def _judge(self, problem: Problem, state: LadderState, shares: tuple[Float, Float], ignored: float) -> None:
         """The attempt is taken, or the best one of several that found the same, or another begins."""
-        exact = self._exact(problem, state)
+        exact = is_exact(problem, state)
         if not exact:
             self._drop_spikes(state)
         held = state.views.sketch.held_residual(state.U, state.V)
@@ -594,7 +346,7 @@ class Ladder(Solver):
         """
         trial = copy(state)
         self._take_best(trial)
-        M = self._lines(trial)[0].M
+        M = lines_of(trial)[0].M
         m, n = M.shape
         k = trial.U.shape[1] + 1
 
@@ -603,15 +355,15 @@ class Ladder(Solver):
 
         if 2 * k > min(m, n) or 1.5 * k * (m + n - k) > M.nnz or state.best_noise < EXPLAINED * state.views.unit:
             return 0.0  # with so many parameters anything fits, and what fits closely lacks nothing
-        self._climb(trial)
+        climb(trial)
         while trial.since < 15 and (trial.since < PATIENCE or trial.recent[-1] < SETTLED * trial.recent[-3]):
-            self._pass(trial)
+            run_pass(trial)
         less = noise_of(trial.noise, k)
         return less if less < LESS * noise_of(state.best_noise, k - 1) else 0.0
 
     def _drop_spikes(self, state: LadderState) -> None:
         """Leave out components that a single row or column has almost alone, if what is left predicts better."""
-        M = self._lines(state)[0].M
+        M = lines_of(state)[0].M
         while 1 < state.U.shape[1] <= min(M.shape) / 5 and 2 * state.U.shape[1] * sum(M.shape) <= M.nnz:
             better = None
             for side in ("U", "V"):
@@ -628,9 +380,9 @@ class Ladder(Solver):
                     W, R = basis(state.V)
                     trial.U, R = basis(times(state.U, R.T @ rest))
                     trial.V = times(times(W, rest), R.T)
-                self._anew(trial)
+                begin_anew(trial)
                 for _ in range(BETWEEN + 2):
-                    self._pass(trial)
+                    run_pass(trial)
                 if self._score(trial) < self._score(state if better is None else better):
                     better = trial
             if better is None:
@@ -639,7 +391,7 @@ class Ladder(Solver):
 
     def _second_look(self, state: LadderState) -> tuple[tuple[Float, Float], int]:
         """The shares of the entries that columns and rows explain, and how many lines were changed for the better."""
-        columns, rows = self._lines(state)
+        columns, rows = lines_of(state)
         by_column = columns.share(columns.again(state.U, state.V, state.c, 1).inside)
         state.V, _, some = columns.second_look(state.U, state.V, state.c, by_column)
         Q, R = basis(state.V)
@@ -656,7 +408,7 @@ class Ladder(Solver):
         e, unit = state.views.sketch.held_residual(state.U, state.V), state.views.unit
         if e.size >= TELLING:
             return float(np.mean(np.log(np.abs(e) / unit + 1e-7)))
-        columns, _ = self._lines(state)
+        columns, _ = lines_of(state)
         (m, n), entries = columns.M.shape, columns.M.nnz
         e = columns.sweep.residual(state.U, state.V)
         sizes = np.linalg.svd(host(state.V), compute_uv=False) / (robust_scale(e) + 1e-7 * unit)
@@ -696,7 +448,7 @@ class Ladder(Solver):
         poor = self._extend(problem, state)
         state.data, state.looks, state.shrinks = "whole", 0, True
         state.c = max(state.c, EXPLAINED * state.views.unit)
-        self._anew(state)
+        begin_anew(state)
         if determined and not poor:
             state.finished = "an exact fit" + (", confirmed by entries kept aside" if held.size else "")
 
@@ -758,7 +510,7 @@ class Ladder(Solver):
             if state.scores:
                 self._take_best(state)
             elif state.data == "part":
-                self._adopt_the_rest(state)
+                adopt_the_rest(state)
             self._extend(problem, state)
         return state.U, state.V
 
@@ -790,40 +542,3 @@ class Ladder(Solver):
             next_noise=state.next_noise or None,
             undetermined=state.open,
         )
-
-
-def _falling(recent: tuple[float, ...]) -> bool:
-    return len(recent) > 1 and recent[-1] < 0.8 * recent[-2]
-
-
-def _relative_change(
-    U: Float, V: Float, dV: Float, dC: Float, Q: Float, rows: NDArray[np.bool_], columns: NDArray[np.bool_]
-) -> float:
-    """‖U dVᵀ + dC Qᵀ‖ / ‖U Vᵀ‖, by what a pass changes L = U Vᵀ, also where that is little; U and Q are orthonormal.
-
-    Only these rows and columns count, unless there are none.
-    """
-    if rows.any() and columns.any() and not (rows.all() and columns.all()):
-        i, j = beside(rows, U), beside(columns, U)
-        (U, R), (Q, T) = basis(U[i]), basis(Q[j])
-        V, dV, dC = times(V[j], R.T), times(dV[j], R.T), times(dC[i], T.T)
-    size = float(np.vdot(V, V))
-    if not size > 0:
-        return math.inf if dV.any() or dC.any() else 0.0
-    square = np.vdot(dV, dV) + np.vdot(dC, dC) + 2 * float(np.vdot(across(U, dC), across(dV, Q)))
-    return math.sqrt(max(float(square), 0.0) / size)
-
-
-def _relaxation(beyond: float, falls: float) -> float:
-    """How far to go beyond the regressions, ω - 1, given how far it was and by what factor the change of L falls then.
-
-    λ = ω - 1 at best, for ω = 2 / (1 + √(1 - ρ)), where ρ is the factor without; with too large an ω it is ω - 1 too,
-    and says no more than that. Otherwise (λ + ω - 1)² = λ ω² ρ.
-
-    >>> round(_relaxation(0.0, 0.5), 3), round(_relaxation(0.1, 0.25), 3), round(_relaxation(0.4, 0.4), 3)
-    (0.172, 0.129, 0.28)
-    """
-    if not 1.1 * beyond < falls < 1:
-        return 0.7 * beyond
-    rate = (falls + beyond) ** 2 / (falls * (1 + beyond) ** 2)
-    return 2 / (1 + math.sqrt(1 - min(rate, SLOWEST))) - 1

@@ -170,6 +170,10 @@ class Regressed:
     ]  # n: of the residuals at the V it started from, how many of each column are within `bound`
     before: Magnitudes  # of those residuals, or of a sample
 
+    def with_coefficients(self, V: Float) -> Regressed:
+        """The same with other coefficients, such as those on another basis."""
+        return Regressed(V, self.inside, self.before)
+
 
 @dataclass(frozen=True)
 class Gradient:

@@ -498,6 +498,10 @@ class LateRegressed(Regressed):
     def __init__(self, V: Any, counted: Any, unit: float) -> None:
         self.__dict__.update(V=V, later=(counted, unit))
 
+    def with_coefficients(self, V: Any) -> Regressed:
+        """The same with other coefficients; nothing is waited for."""
+        return LateRegressed(V, *self.__dict__["later"])
+
     def __getattr__(self, name: str) -> Any:
         if name not in ("inside", "before"):
             raise AttributeError(name)
