@@ -11,8 +11,8 @@ get the same ones with the true rank, and none of them the seed of the data. Of 
 - other: it is farther off, and explains more of them than the truth: the errors are as good a matrix of this rank;
 - wrong: it says "converged" although it is farther off and the truth explains at least 1 % more of the entries.
 
-Only problems count whose truth explains more than half of the entries. Constants of the default method were chosen by
-looking at the kinds that are marked with a star; the others were only reported on.
+Only problems count whose truth explains more than half of the entries. Constants of the default method were chosen on
+problems of the kinds that are marked with a star, with other seeds.
 """
 
 from __future__ import annotations

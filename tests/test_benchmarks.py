@@ -255,3 +255,13 @@ def test_video_masks_are_compared_with_the_median(module, tmp_path):
     assert 0.9 < video.of_lowsparse(path, tmp_path / "out")["best_f1"] < 1  # corners are smoothed away
     assert "MISSED" in video.masks(iter([path]), tmp_path / "again")
     assert video.measured([sys.executable, "-c", "x = bytearray(200_000_000)"])[1] > 200
+
+
+def test_structure_counts_and_draws(tmp_path):
+    done = run("structure", "--quick", "--methods", "irls", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "by kind of hole" in done.stdout
+    rows = rows_of(tmp_path / "structure.csv")
+    assert {row["method"] for row in rows} == {"ladder", "irls"}
+    assert {row["outcome"] for row in rows} <= {"found", "missed", "other"}
+    assert (tmp_path / "structure.png").stat().st_size > 20_000

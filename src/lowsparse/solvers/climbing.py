@@ -62,6 +62,7 @@ class LadderState(State):
     part_rows: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
     part_columns: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
     rounds: int = 0  # of growth
+    part_noise: float = np.inf  # the least that a part with enough entries was left with
     careful: int = 2  # how many entries a line must have in the part to be taken (see `grown`)
     # joint steps
     joint: int = 0  # so many are left
@@ -75,6 +76,8 @@ class LadderState(State):
     best_open: float = 0.0
     best_fine: bool = False  # it predicts what was kept aside, and ignores nothing
     grown: int = 0  # attempts that grew L
+    seen: Float = field(default_factory=lambda: np.zeros(0))  # what the best attempt leaves of what it is judged by
+    agreed: bool = False  # another attempt found the same as the best
     scores: tuple[float, ...] = ()  # of all attempts that have ended
     held_out: float = np.inf  # robust scale of the residuals of what was kept aside, in the end
     next_noise: float = 0.0  # the noise with one rank more, if that is far less

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from copy import copy
 
 import numpy as np
@@ -14,7 +15,7 @@ from ..robust.growth import NEAR, SCATTERED, Part, grown, seed_block, take_block
 from ..sketch import rows_of
 from ..sweeps import open_sweep
 from .base import Problem
-from .climbing import LadderState, begin_anew, climb, climb_from, is_exact, is_falling, is_moving, run_pass
+from .climbing import LadderState, begin_anew, climb, climb_from, is_exact, is_falling, is_moving, lines_of, run_pass
 
 ROUNDS = 15  # of growth; what is not known by then is taken as it is
 STEPS = 4  # passes on each rank of the climb but the last
@@ -111,6 +112,10 @@ def another_part(problem: Problem, state: LadderState) -> Part | None:
 
 def adopt_the_rest(state: LadderState) -> None:
     """From the part to all rows and columns of the block."""
+    part, k = lines_of(state)[0].M, state.U.shape[1]
+    free = 1 - k * (sum(part.shape) - k) / part.nnz  # of what the fit leaves to the residuals
+    if free >= 0.5:
+        state.part_noise = min(state.part_noise, state.noise / math.sqrt(free))
     M, turned = state.views.block, state.views.block_by_row
     assert M is not None  # or there would be no part
     backend, unit = state.views.problem.sweep.name, state.views.unit

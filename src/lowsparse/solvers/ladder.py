@@ -77,7 +77,9 @@ from .views import Views
 __all__ = ["Ladder", "LadderState"]
 
 GENEROUS = 3.0  # how much larger the block is made if the first attempts do not agree
-GROWN = 2  # attempts that grew L must have been made before what two attempts agree on is taken
+GROWN = (2, 4)  # attempts that grew L before what two attempts agree on is taken; the second if much noise is left,
+NOISY = 0.08  # against the size of the entries
+PARTLY = 0.2  # noise of a part that L grew from, as a share: the whole could be explained far better
 FEW = 4  # entries for each parameter, below which the slow attempt ends in joint steps
 TIGHT = 0.7  # coupling below which the entries that are explained hold everything together
 IGNORED = 0.005  # share of entries that pass for outliers where L is not determined
@@ -89,6 +91,7 @@ CREEPING = 6  # after so many
 LOOKS = 3  # second looks in an attempt, 2 in the first
 GAIN = 0.01  # logarithm by which residuals must be smaller for a rank to be better
 HOPE = 3  # ranks beyond the best that are tried where the rank is to be chosen
+ALIKE = (1.0, 0.7)  # of the noise: two attempts that found the same differ by less; the second if much of it is left
 AGREE = 0.1  # difference of the scores of two attempts that found the same
 
 
@@ -295,16 +298,26 @@ class Ladder(Solver):
         given_up = max(below_usual(share, 0.5).size / share.size for share in shares)
         fine = ignored <= IGNORED and self._predicts(state, held)
         sure = exact and fine and given_up <= 0.01 and not self._spiky(state)
+        seen = self._predicted(state)
+        alike = self._alike(state, seen)
         if score < min(state.scores, default=np.inf):
+            state.seen = seen
             state.best_U, state.best_V, state.best_noise = state.U, state.V, state.noise
             state.best_fine, state.best_open = fine, state.open
         state.scores = (*state.scores, score)
         state.grown += state.attempt > SLOW
-        agree = sum(score <= min(state.scores) + AGREE for score in state.scores) > 1
+        before = min(state.scores[:-1], default=np.inf)
+        if score < before - AGREE:
+            state.agreed = False  # what was agreed on before is not the best any more
+        elif alike and score <= before + AGREE:
+            state.agreed = True
+        agree = state.agreed
         if sure:
             self._to_whole(problem, state, determined=not below_usual(shares[1], 0.5).size)
             return
-        accepted = agree and state.best_fine and state.grown >= min(GROWN, self.attempts - 2)
+        doubtful = state.best_noise > NOISY * state.views.unit  # be it noise or what an attempt has missed
+        accepted = agree and state.best_fine and state.grown >= min(GROWN[doubtful], self.attempts - 2)
+        accepted = accepted and not self._partly(state)
         following = self._following(state, agree)
         if accepted or following is None:
             state.next_noise = self._lacks_a_rank(state)
@@ -320,6 +333,12 @@ class Ladder(Solver):
                 f"with one rank more the noise is {less:.2g} instead of {state.noise:.2g}: the rank is too low, or "
                 f"errors that have structure take the place of a component; try rank={state.U.shape[1] + 1}, or 'auto'"
             )
+        elif self._partly(state):
+            state.advice = (
+                f"a part of the data is explained up to a noise of {state.part_noise:.2g}, but all of it only to "
+                f"{state.noise:.2g}: errors that have structure may hide a better L; leave out what they are in, "
+                "or give a start"
+            )
         elif not accepted:
             state.advice = (
                 "no two of the attempts agree, or what they found does not predict entries kept aside: the data may "
@@ -327,16 +346,36 @@ class Ladder(Solver):
             )
         self._to_whole(problem, state, determined=False)
 
+    def _predicted(self, state: LadderState) -> Float:
+        """L where entries were kept aside, or at some entries of the block if too few were; up to their values."""
+        held = state.views.sketch.held_residual(state.U, state.V)
+        if held.size >= TELLING:
+            return held
+        columns, _ = lines_of(state)
+        e = columns.sweep.residual(state.U, state.V)
+        return np.asarray(host(e[:: max(1, e.size // 2000)]), dtype=np.float64)
+
+    def _alike(self, state: LadderState, seen: Float) -> bool:
+        """Whether the best attempt so far says the same, but for a part of the noise."""
+        if not state.scores or seen.shape != state.seen.shape:
+            return False
+        unit = state.views.unit
+        return robust_scale(seen - state.seen) <= ALIKE[state.noise > NOISY * unit] * state.noise + EXPLAINED * unit
+
+    def _partly(self, state: LadderState) -> bool:
+        """Whether a part of the data is explained far better than the best attempt explains all of it."""
+        return state.part_noise + EXPLAINED * state.views.unit < PARTLY * state.best_noise
+
     def _ask_for_more(self, state: LadderState) -> None:
         """A larger block, on which attempts are counted anew: what was kept aside is not the same."""
         state.generous = GENEROUS
         state.views.enlarge(state.generous)
-        state.scores, state.grown, state.best_fine = (), 0, False
+        state.scores, state.grown, state.best_fine, state.agreed = (), 0, False, False
 
     def _following(self, state: LadderState, agree: bool) -> int | None:
         """The attempt to make next; the slow one is left for later while the quick ones agree."""
         left = [k for k in range(1, self.attempts) if k not in state.made]
-        later = agree and state.grown < GROWN and len(left) > 1
+        later = agree and state.grown < GROWN[1] and len(left) > 1
         return next((k for k in left if not (later and k == SLOW)), None)
 
     def _lacks_a_rank(self, state: LadderState) -> float:
@@ -512,6 +551,10 @@ class Ladder(Solver):
             elif state.data == "part":
                 adopt_the_rest(state)
             self._extend(problem, state)
+            if not is_exact(problem, state):  # lines with few entries have what fits them, however wild
+                state.data, state.shrinks, state.since = "whole", True, 3
+                for _ in range(2):
+                    run_pass(state)
         return state.U, state.V
 
     def _take_best(self, state: LadderState) -> None:
