@@ -157,7 +157,7 @@ def parameters_of(solver: type[Solver]) -> list[Parameter]:
 
     >>> first = parameters_of(solvers.Ladder)[0]
     >>> first.name, first.default, first.what
-    ('attempts', 7, 'the first straight at the rank, the others by climbing, most of these from dense blocks')
+    ('attempts', 9, 'the first straight at the rank, the others by climbing, most of these from dense blocks')
     """
     comments: dict[str, str] = {}
     for cls in solver.__mro__:

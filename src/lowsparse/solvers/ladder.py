@@ -108,7 +108,7 @@ class Ladder(Solver):
 
     name: ClassVar[str] = "ladder"
 
-    attempts: int = 7  # the first straight at the rank, the others by climbing, most of these from dense blocks
+    attempts: int = 9  # the first straight at the rank, the others by climbing, most of these from dense blocks
     choose_rank: bool = False  # climb at most to the rank, while entries kept aside are predicted better and better
 
     def check(self, problem: Problem) -> None:
