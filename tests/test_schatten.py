@@ -103,7 +103,8 @@ def test_it_predicts_better_than_a_fit_of_any_rank():
     r = ls.solve(M, None, method="schatten")
     assert r.converged
     best = min(rms(ls.solve(M, k).L, L) for k in range(2, 8))
-    assert rms(r.L, L) < 0.97 * best
+    assert rms(r.L, L) < 0.7
+    assert rms(r.L, L) < 0.97 * best  # the default shrinks too
 
 
 @pytest.mark.parametrize("noise", [0.1, 1.0])

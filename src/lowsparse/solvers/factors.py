@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..geometry import relative_change
 from ..lowrank import LowRank
+from ..robust.joint import balanced_factors
 from ..scale import OUTLIER, outlying, robust_scale
 from ..start import left_singular_vectors
 from ..sweeps import Float, open_sweep
@@ -127,11 +128,8 @@ def balanced(U: Float, V: Float) -> tuple[Float, Float]:
     >>> np.abs(U).round(12).tolist(), np.abs(V).round(12).tolist()
     ([[4.0], [0.0]], [[0.0], [4.0]])
     """
-    left, R = np.linalg.qr(U)
-    right, T = np.linalg.qr(V)
-    P, sigma, Qt = np.linalg.svd(R @ T.T)
-    root = np.sqrt(sigma)
-    return (left @ P) * root, (right @ Qt.T) * root
+    A, B, _ = balanced_factors(U, V)
+    return A, B
 
 
 def trace_row(
