@@ -33,6 +33,7 @@ namespace {
 
 using Input64 = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Input32 = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Draws = nb::ndarray<const int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Entries = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using EntriesOut = nb::ndarray<nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Values = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
@@ -618,6 +619,33 @@ class ColumnSweep {
         return out;
     }
 
+    // Of each column the best fit to r of its entries; a column without one keeps its V.
+    Array subsets(Matrix U, Matrix V_in, Draws first, Draws step, double c, double bound, double good, int threads) {
+        check_rows(U);
+        const int64_t r = int64_t(U.shape(1)), draws = int64_t(first.shape(0)), n = columns_.n;
+        check_columns(V_in, r);
+        if (int64_t(first.shape(1)) != n || step.shape(0) != first.shape(0) || step.shape(1) != first.shape(1))
+            throw std::invalid_argument("draws must have one number per column");
+        for (int64_t k = 0; k < draws * n; ++k)
+            if (first.data()[k] < 0 || step.data()[k] < 0) throw std::invalid_argument("draws must not be negative");
+        if (!(c > 0)) throw std::invalid_argument("c must be positive");
+        Array V = new_array(size_t(n), size_t(r));
+        std::copy_n(V_in.data(), n * r, V.data());
+        const SubsetArgs args{columns_, int(r), U.data(), first.data(), step.data(), draws, c, bound, good, V.data()};
+        int64_t longest = 0;
+        for (int64_t j = 0; j < n; ++j) longest = std::max(longest, columns_.indptr[j + 1] - columns_.indptr[j]);
+        const auto bounds = pieces();
+        const int64_t count = int64_t(bounds.size()) - 1, memory = whole_lines(kernels_.subset_memory(int(r), longest));
+        threads = int(std::min<int64_t>(threads, count));
+        double* scratch = workers_.at_least(size_t(memory * threads));
+        Stop stop(signalled);
+        run({{count, [&](int worker, int64_t b) {
+                  kernels_.subsets(args, bounds[size_t(b)], bounds[size_t(b) + 1], scratch + worker * memory);
+              }}},
+            threads, stop);
+        return V;
+    }
+
     // The k-th largest |y| of each column
     Array kth_largest(Values y, Input64 k, int threads) {
         check_values(y);
@@ -790,6 +818,8 @@ NB_MODULE(_core, module) {
         .def("ascend", &ColumnSweep::ascend, nb::arg("U"), nb::arg("C"), nb::arg("multiplier"), nb::arg("w"),
              nb::arg("multiplier_out"), nb::arg("w_out"), nb::arg("beta"), nb::arg("next_beta"), nb::arg("threads"))
         .def("grams", &ColumnSweep::grams, nb::arg("U"), nb::arg("threads"))
+        .def("subsets", &ColumnSweep::subsets, nb::arg("U"), nb::arg("V"), nb::arg("first"), nb::arg("step"), nb::arg("c"),
+             nb::arg("bound"), nb::arg("good"), nb::arg("threads"))
         .def("kth_largest", &ColumnSweep::kth_largest, nb::arg("y"), nb::arg("k"), nb::arg("threads"))
         .def("gram_product", &ColumnSweep::gram_product, nb::arg("Q"), nb::arg("threads"));
 }

@@ -5,6 +5,7 @@
 #include "gradient.hpp"
 #include "regress.hpp"
 #include "rowwise.hpp"
+#include "subsets.hpp"
 #include "track.hpp"
 
 namespace lowsparse {
@@ -38,6 +39,10 @@ double curvature(const CurvatureArgs& args, int64_t begin, int64_t end) {
 
 void ascend(const AscendArgs& args, int64_t begin, int64_t end, double* G, AscendSums& sums) {
     by_type(args.columns, [&](auto number) { ascend_columns<decltype(number)>(args, begin, end, G, sums); });
+}
+
+void subsets(const SubsetArgs& args, int64_t begin, int64_t end, double* memory) {
+    by_type(args.columns, [&](auto number) { subset_columns<decltype(number)>(args, begin, end, memory); });
 }
 
 void track(const TrackArgs& args, const int64_t* order, int64_t count, TrackState& state, double* W, int64_t longest,
@@ -96,6 +101,8 @@ extern const Kernels kernels = {LS_TEXT(LOWSPARSE_ISA),
                                 curvature,
                                 ascend,
                                 grams_columns,
+                                subset_memory,
+                                subsets,
                                 track,
                                 nonzero_bits,
                                 finish_gradient};

@@ -135,6 +135,20 @@ struct GramsArgs {
     double* out;      // n x r x r
 };
 
+// Of each column, fits to r of its entries at a time (see subsets.hpp).
+struct SubsetArgs {
+    Columns columns;
+    int r;
+    const double* U;  // m x r
+    const int32_t* first;  // draws x n: with which of its entries a draw begins, counted within the column,
+    const int32_t* step;   // draws x n: and how many entries it is from one to the next
+    int64_t draws;
+    double c;
+    double bound;  // residuals up to this are those of entries that are right
+    double good;   // draws end when so many can be expected to have had none but right ones
+    double* V;     // n x r: the best; columns without one keep what they have
+};
+
 struct TrackArgs {
     Columns columns;
     int r;
@@ -186,6 +200,9 @@ struct Kernels {
     double (*curvature)(const CurvatureArgs&, int64_t begin, int64_t end);
     void (*ascend)(const AscendArgs&, int64_t begin, int64_t end, double* G, AscendSums&);
     void (*grams)(const GramsArgs&, int64_t begin, int64_t end);
+    int64_t (*subset_memory)(int r, int64_t longest);  // doubles of scratch memory for one thread
+    // Columns begin..end-1 of V.
+    void (*subsets)(const SubsetArgs&, int64_t begin, int64_t end, double* memory);
     // The columns order[0..count-1], one after the other; W (count x r) gets their coefficients on U as it was before each.
     void (*track)(const TrackArgs&, const int64_t* order, int64_t count, TrackState&, double* W, int64_t longest,
                   double* memory);

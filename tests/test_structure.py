@@ -14,10 +14,12 @@ import lowsparse as ls
 from conftest import conditioned, relative
 from lowsparse.lines import Prior
 from lowsparse.observed import ObservedMatrix
-from lowsparse.robust.growth import NEAR, SCATTERED, Part, grown, seed_block, take_block
+from lowsparse.robust.blocks import climb_blocks
+from lowsparse.robust.growth import SEEDS, Part, beyond, grown, seed_block, take_block
 from lowsparse.robust.joint import JointSystem, balanced_factors, coupling, determination, joint_step
-from lowsparse.robust.subsets import regress_by_subsets
-from lowsparse.sweeps import open_sweep
+from lowsparse.robust.subsets import regress_by_subsets, sparsest_direction
+from lowsparse.robust.ties import Ties
+from lowsparse.sweeps import Draws, open_sweep
 
 ROOT = Path(__file__).parents[1]
 
@@ -234,7 +236,7 @@ def test_subsets_see_past_errors_that_agree_with_each_other(share):
     X = B @ V.T
     X[: int(share * 40)] = 3.0  # stuck
     M = ObservedMatrix.from_dense(X)
-    found = regress_by_subsets(M, open_sweep(M), B, np.zeros((20, 3)), 1e-3, rng)
+    found = regress_by_subsets(M, B, np.zeros((20, 3)), 1e-3, rng)
     assert np.mean(np.abs(found - V).max(axis=1) < 1e-3) > 0.9
 
 
@@ -243,13 +245,144 @@ def test_blocks_to_grow_from_are_dense():
     seen = np.zeros((150, 160), bool)
     seen[:60, :70] = seen[50:110, 60:120] = seen[100:, 110:] = True
     M = ObservedMatrix.from_dense(np.where(seen, 1.0, np.nan))
-    for size in SCATTERED:
-        rows, columns = seed_block(M, 2, rng, size, near=False)
-        assert take_block(M, rows, columns).density > 0.9
-    for size in NEAR:
-        rows, columns = seed_block(M, 2, rng, size, near=True)
-        assert min(take_block(M, rows, columns).row_counts) >= 3
+    for near, size in (*SEEDS[0], *SEEDS[1]):
+        rows, columns = seed_block(M, 2, rng, size, near=near)
+        block = take_block(M, rows, columns)
+        assert near or block.density > 0.9
+        assert min(block.row_counts) >= 3
         assert min(rows.size, columns.size) > 2
+
+
+def apart(found, truth):
+    return np.linalg.norm(found - truth) / np.linalg.norm(truth)
+
+
+def damaged_blocks(rng, noise):
+    """Blocks of one matrix of rank 2, each with some entries wrong and some missing."""
+    truth = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 50))
+    X = truth + noise * rng.standard_normal(truth.shape)
+    wrong, missing = rng.random(X.shape) < 0.15, rng.random(X.shape) < 0.1
+    X[wrong] += 4 * rng.standard_normal(int(wrong.sum()))
+    X[missing] = np.nan
+    places = [(slice(0, 20), slice(0, 25)), (slice(10, 40), slice(20, 45)), (slice(30, 60), slice(5, 30))]
+    return [(ObservedMatrix.from_dense(X[place]), truth[place]) for place in places]
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.01])
+def test_blocks_fitted_at_once_are_each_fitted(noise):
+    found = damaged_blocks(np.random.default_rng(51), noise)
+    fits = climb_blocks([M for M, _ in found], 2, 1.0, np.random.default_rng(0))
+    for (_, truth), fit in zip(found, fits, strict=True):
+        assert np.median(np.abs(fit.U @ fit.V.T - truth)) < 2 * noise + 1e-8  # a line may be lost
+        assert fit.noise <= 2 * noise + 1e-9
+
+
+def test_a_block_is_fitted_the_same_with_others_beside_it():
+    found = damaged_blocks(np.random.default_rng(52), 0.0)
+    alone = climb_blocks([found[0][0]], 2, 1.0, np.random.default_rng(0))[0]
+    beside = climb_blocks([M for M, _ in found], 2, 1.0, np.random.default_rng(0))[0]
+    assert apart(alone.U @ alone.V.T, beside.U @ beside.V.T) < 1e-8
+
+
+def test_a_block_of_lower_rank_keeps_it():
+    rng = np.random.default_rng(53)
+    X = np.outer(rng.standard_normal(20), rng.standard_normal(22))
+    X[3, 4] += 5.0
+    fit = climb_blocks([ObservedMatrix.from_dense(X)], 3, 1.0, rng)[0]
+    assert fit.U.shape == (20, 1)
+
+
+def test_a_block_that_is_right_explains_others_better_than_one_that_is_not():
+    rng = np.random.default_rng(54)
+    truth = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 60))
+    X = truth.copy()
+    X[:12, :12] = 3.0  # a patch, of lower rank than L
+    M = ObservedMatrix.from_dense(X)
+    left = {}
+    for first in (0, 30):
+        some = np.arange(first, first + 12)
+        fit = climb_blocks([take_block(M, some, some)], 2, 1.0, rng)[0]
+        left[first] = beyond(M, M.T, Part(some, some, fit.U, fit.V), fit.noise, 1.0, "auto")
+    assert left[30] < 1e-6 < 0.1 < left[0]
+
+
+@pytest.mark.parametrize("rank", [1, 2, 5, 12])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_core_draws_subsets_as_the_oracle_does(rank, dtype):
+    rng = np.random.default_rng([55, rank])
+    B = np.linalg.qr(rng.standard_normal((50, rank)))[0]
+    X = B @ rng.standard_normal((rank, 30))
+    wrong = rng.random(X.shape) < 0.3
+    X[wrong] += 3 * rng.standard_normal(int(wrong.sum()))
+    X[rng.random(X.shape) < 0.2] = np.nan
+    X[rank:, 0] = np.nan  # a column with no more entries than the rank keeps what it has
+    M = ObservedMatrix.from_dense(X.astype(dtype))
+    first = rng.integers(20, size=(40, 30), dtype=np.int32)
+    step = rng.integers(1, 4, size=(40, 30), dtype=np.int32)
+    C = rng.standard_normal((30, rank))
+    found = [open_sweep(M, name).subsets(B, C, Draws(first, step, 1e-2, 3e-2, 5.0)) for name in ("numpy", "native")]
+    np.testing.assert_allclose(*found, rtol=1e-6, atol=1e-9)
+    np.testing.assert_array_equal(found[1][0], C[0])
+
+
+def test_a_direction_that_most_rows_do_not_have_is_found():
+    rng = np.random.default_rng(56)
+    F = rng.standard_normal((80, 5)) @ np.diag([1.0, 1.0, 1.0, 1.0, 0.0])
+    F[:20, 4] = rng.standard_normal(20)
+    turn = np.linalg.qr(rng.standard_normal((5, 5)))[0]
+    direction, size = sparsest_direction(F @ turn, rng)
+    assert size < 1e-9
+    assert abs(abs(direction @ turn[4]) - 1) < 1e-9
+    assert sparsest_direction(rng.standard_normal((80, 5)), rng)[1] > 0.05
+
+
+@pytest.mark.parametrize("error", ["patch", "stuck", "copies", "clipped"])
+def test_numbers_that_are_repeated_are_seen(error, structure):
+    errors = importlib.import_module("benchmarks.structured").ERRORS
+    rng = np.random.default_rng([57, len(error)])
+    X = rng.standard_normal((60, 50))
+    before = X.copy()
+    errors[error](X, 0.2, rng)
+    changed = before != X
+    M = ObservedMatrix.from_dense(X)
+    ties = Ties(M, M.T)
+    assert ties.suspicious
+    tied = np.zeros(X.shape, bool)
+    tied[M.rows[ties.tied], M.columns_of_entries()[ties.tied]] = True
+    assert np.mean(tied[changed]) > 0.9
+    assert not tied[~changed & ~np.isin(X, X[changed])].any()
+    assert ties.left_out().nnz == M.nnz - np.count_nonzero(ties.tied)
+
+
+def test_round_numbers_are_not_suspicious():
+    rng = np.random.default_rng(58)
+    for X in (rng.integers(1, 6, (40, 50)), np.round(rng.standard_normal((80, 50)), 1), rng.standard_normal((40, 50))):
+        M = ObservedMatrix.from_dense(X.astype(float))
+        assert not Ties(M, M.T).suspicious
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_clipped_table_is_found(seed):
+    rng = np.random.default_rng([59, seed])
+    L = ls.LowRank(rng.standard_normal((90, 2)), rng.standard_normal((2, 70)))
+    X = L.to_dense()
+    r = ls.solve(np.minimum(X, np.quantile(X, 0.8)), 2)
+    assert r.converged
+    assert r.L.error(L, relative=True) < 1e-6
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_wrong_rows_with_many_entries_do_not_hide_those_with_few(seed):
+    rng = np.random.default_rng([60, seed])
+    L = ls.LowRank(rng.standard_normal((120, 3)), rng.standard_normal((3, 100)))
+    X = L.to_dense()
+    X[:70, 60:] = X[70:, :45] = np.nan  # two parts that share 15 columns
+    wrong = rng.permutation(120)[:20]
+    X[wrong] = np.where(np.isnan(X[wrong]), np.nan, 2 * rng.standard_normal((20, 100)))
+    r = ls.solve(X, 3)
+    right = np.setdiff1d(np.arange(120), wrong)
+    assert r.converged
+    assert apart(r.L.to_dense()[right], L.to_dense()[right]) < 1e-6
 
 
 def test_growth_takes_what_it_determines_and_no_more():

@@ -100,5 +100,16 @@ class ColumnSweep:
         threads: int,
     ) -> tuple[Float, Float, float, float]: ...
     def grams(self, U: Float, threads: int) -> Float: ...
+    def subsets(
+        self,
+        U: Float,
+        V: Float,
+        first: NDArray[np.int32],
+        step: NDArray[np.int32],
+        c: float,
+        bound: float,
+        good: float,
+        threads: int,
+    ) -> Float: ...
     def kth_largest(self, y: Float, k: NDArray[np.int64], threads: int) -> Float: ...
     def gram_product(self, Q: Float, threads: int) -> Float: ...

@@ -19,10 +19,11 @@ from .robust.subsets import regress_by_subsets
 from .sketch import near
 from .sweeps import Float, Regressed, Robust, Sweep, enough, open_sweep
 
-__all__ = ["EFFICIENT", "EXPLAINED", "WILD", "Lines", "Placement", "Prior", "below_usual"]
+__all__ = ["EFFICIENT", "EXPLAINED", "SHRINK", "SMALLEST", "WILD", "Lines", "Placement", "Prior", "below_usual"]
 
 EFFICIENT = 2.385  # c / scale: 95 % of the efficiency of least squares
 SHRINK = 0.01  # of lines that do not determine their coefficients, while the subspace is learnt
+SMALLEST = 1e-8  # c, in units: far above rounding, and outliers of any size have no weight any more
 WILD = 10.0  # times the usual size: such coefficients are not believed
 ANNEALING = 12  # steps in which the scale of the loss comes down
 EASY = 0.75  # share of its entries that are explained, from which on a line is not looked at again
@@ -62,7 +63,7 @@ class Lines:
         """Regress on B without a guess: c comes down from the size of the data."""
         return self.sweep.regress(B, None, Robust(c=c, first_c=6 * self.unit, turns=turns)).V
 
-    def from_scratch(self, B: Float, c: float) -> tuple[Float, NDArray[np.int64]]:
+    def from_scratch(self, B: Float, c: float, *, thorough: bool = False) -> tuple[Float, NDArray[np.int64]]:
         """Regress on B without a guess, with subsets of the entries where many are not explained; how many are."""
         V = self.afresh(B, c, turns=15)
         inside = self.again(B, V, c, 1).inside
@@ -72,7 +73,7 @@ class Lines:
         if few is None:
             return V, inside
         rng = np.random.default_rng(0x737562)
-        V[doubtful] = regress_by_subsets(few, open_sweep(few, self.sweep.name), B, V[doubtful], c, rng)
+        V[doubtful] = regress_by_subsets(few, B, V[doubtful], c, rng, self.sweep.name, thorough=thorough)
         return V, self.again(B, V, c, 1).inside
 
     def share(self, inside: NDArray[np.int64]) -> Float:
@@ -91,7 +92,7 @@ class Lines:
         if few is None:
             return C, share, 0
         B = beside(B, few.M.values)
-        new, inside = few.from_scratch(B, c)
+        new, inside = few.from_scratch(B, c, thorough=True)
         found = few.share(inside)
         counts = few.M.column_counts
         many, before, wanted = found * counts, share[doubtful] * counts, enough(B.shape[1])

@@ -10,9 +10,20 @@ from numpy.typing import NDArray
 from .arrays import on_device
 from .observed import ObservedMatrix
 
-__all__ = ["CONSISTENT", "LARGEST", "OUTLIER", "column_medians", "outlying", "robust_scale", "trimmed_deviation"]
+__all__ = [
+    "CONSISTENT",
+    "CONSISTENT_LOW",
+    "LARGEST",
+    "LOW",
+    "OUTLIER",
+    "column_medians",
+    "outlying",
+    "robust_scale",
+    "trimmed_deviation",
+]
 
 CONSISTENT = 1.4826  # the standard deviation of normal noise, in medians of its magnitude
+LOW, CONSISTENT_LOW = 0.35, 2.2036  # the same for this quantile, where more than half of the entries may be wrong
 LARGEST = 1e70  # magnitude that can be computed with: the powers that solvers form stay in range
 OUTLIER = 4.0  # standard deviations
 CUT = 2.5

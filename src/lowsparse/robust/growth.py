@@ -14,19 +14,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..geometry import basis
-from ..lines import EXPLAINED, Lines
+from ..lines import EFFICIENT, EXPLAINED, Lines
 from ..observed import ObservedMatrix
 from ..sketch import rows_of
-from ..sweeps import Float, enough, open_sweep
+from ..sweeps import Float, Robust, enough, open_sweep
 
-__all__ = ["NEAR", "SCATTERED", "Part", "grown", "seed_block", "take_block"]
+__all__ = ["SEEDS", "Part", "beyond", "grown", "seed_block", "take_block"]
 
 Index = NDArray[np.intp]
 
-# lines of a block, as a multiple of the rank and on top of that, in turn: of one whose lines are neighbours, so that
-# errors in runs and patches are all in or all out, and of one whose lines are not
-NEAR = ((2, 6), (3, 8), (2, 6), (5, 14), (2, 6))
-SCATTERED = ((3, 8), (6, 20), (3, 8))
+# blocks that are tried, in turn: whether their lines are neighbours, so that errors in runs and patches are all in or
+# all out, and how many lines they have, as a multiple of the rank and on top of that
+SEEDS = (
+    (*[(True, (3, 8))] * 3, (True, (5, 14)), *[(False, (3, 8))] * 2, (False, (6, 20))),
+    (*[(True, (2, 6))] * 3, *[(True, (3, 8))] * 2, *[(False, (3, 8))] * 2),
+)
+TURNS = 9  # reweighted regressions of lines on a block, by which it is judged
 LIKED = 0.5  # of the largest number of entries in the known part that a line must have to be tried at once
 
 
@@ -69,7 +72,7 @@ def seed_block(
     >>> X = np.full((60, 60), np.nan)
     >>> X[:40, :40] = X[30:, 30:] = 1.0
     >>> M = ObservedMatrix.from_dense(X)
-    >>> rows, columns = seed_block(M, 1, np.random.default_rng(1), SCATTERED[0], near=False)
+    >>> rows, columns = seed_block(M, 1, np.random.default_rng(1), (3, 8), near=False)
     >>> take_block(M, rows, columns).density > 0.9
     True
     """
@@ -146,21 +149,37 @@ def _joining(
     M: ObservedMatrix, known: Index, across: Index, F: Float, c: float, unit: float, need: float, share: float
 ) -> tuple[Index, Float]:
     """Columns of M, other than those known, that the known rows `across` determine by F: which, and coefficients."""
-    r = F.shape[1]
-    nobody = np.empty(0, np.intp), np.empty((0, r))
     there = rows_of(M, across)
     counts = there.column_counts
     counts[known] = 0
-    which = np.flatnonzero(counts >= max(need, LIKED * counts.max()))
-    some = there.take_columns(which) if which.size else None
-    if some is None:
-        return nobody
-    lines = Lines(some, open_sweep(some), unit, learning=False)
     Q, R = basis(F)
-    found, inside = lines.from_scratch(Q, c)
-    good = (inside >= need) & (inside >= share * counts[which])
-    coefficients: Float = np.linalg.lstsq(R, found[good].T, rcond=1e-12)[0].T.astype(np.float64, copy=False)
-    return which[good], coefficients
+    while True:
+        which = np.flatnonzero(counts >= max(need, LIKED * counts.max()))
+        some = there.take_columns(which) if which.size else None
+        if some is None:
+            return np.empty(0, np.intp), np.empty((0, F.shape[1]))
+        found, inside = Lines(some, open_sweep(some), unit, learning=False).from_scratch(Q, c)
+        good = (inside >= need) & (inside >= share * counts[which])
+        if good.any():
+            coefficients = np.linalg.lstsq(R, found[good].T, rcond=1e-12)[0].T
+            return which[good], np.asarray(coefficients, dtype=np.float64)
+        counts[which] = 0  # they are wrong; others, with fewer entries there, need not be
+
+
+def beyond(M: ObservedMatrix, turned: ObservedMatrix, part: Part, noise: float, unit: float, backend: str) -> float:
+    """How well a part explains other lines, as far as they are in its rows or columns: the median of |e|."""
+    rank = part.U.shape[1]
+    how = Robust(c=max(EFFICIENT * noise, EXPLAINED * unit), first_c=6 * unit, turns=TURNS)
+    left = []
+    for A, known, across, F in ((M, part.columns, part.rows, part.U), (turned, part.rows, part.columns, part.V)):
+        there = rows_of(A, across)
+        counts = there.column_counts
+        counts[known] = 0
+        others = there.take_columns(np.flatnonzero(counts > rank + 2))
+        if others is not None:
+            sweep, Q = open_sweep(others, backend), basis(F)[0]
+            left.append(np.abs(sweep.residual(Q, sweep.regress(Q, None, how).V)))
+    return float(np.median(np.concatenate(left))) if left else np.inf
 
 
 def _merged(known: Index, F: Float, new: Index, coefficients: Float) -> tuple[Index, Float]:

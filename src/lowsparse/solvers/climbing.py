@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from ..arrays import across, beside, host, times
 from ..geometry import basis, relative_change
-from ..lines import EFFICIENT, Lines
+from ..lines import EFFICIENT, SMALLEST, Lines
 from ..robust.joint import joint_step
-from ..scale import CONSISTENT, robust_scale
+from ..scale import CONSISTENT, CONSISTENT_LOW, LOW, robust_scale
 from ..start import left_singular_vectors
 from ..sweeps import Float, enough, open_sweep
 from .base import Problem, State, nothing
@@ -26,12 +26,10 @@ JOINT = (25, 40)  # joint steps, and iterations of each
 WIDE = (0.03, 0.3)  # c at which they begin, in units; the second if the first were not enough
 CLOSE = 6  # entries for each parameter, below which residuals are too small to tell the noise by
 TELLING = 200  # entries kept aside by which attempts are compared
-LOW, CONSISTENT_LOW = 0.35, 2.2036  # the share of entries that are right, at least, of a block that L grows from
 PATIENCE = 5  # passes in which the scale must fall by the factor SETTLED
 SETTLED = 0.98
 GAINING = 0.97  # the scale after a pass / that before, at most, where steps go beyond the regressions
 SLOWEST = 0.95  # factor by which the error is taken to fall in a pass: steps beyond a regression are at most 0.63 of it
-SMALLEST = 1e-8  # c, in units: far above rounding, and outliers of any size have no weight any more
 
 
 @dataclass(kw_only=True)
@@ -42,6 +40,7 @@ class LadderState(State):
 
     views: Views
     data: str = "some"
+    untied: bool = False  # numbers that are suspiciously often repeated are left out
     U: Float = field(default_factory=nothing)  # a row for each row of the data
     V: Float = field(default_factory=nothing)  # a row for each column
     c: float = 0.0
@@ -63,6 +62,7 @@ class LadderState(State):
     part_columns: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
     rounds: int = 0  # of growth
     part_noise: float = np.inf  # the least that a part with enough entries was left with
+    widest: float = np.inf  # c, at most, where a large part was explained so well
     careful: int = 2  # how many entries a line must have in the part to be taken (see `grown`)
     # joint steps
     joint: int = 0  # so many are left
@@ -74,6 +74,7 @@ class LadderState(State):
     best_V: Float = field(default_factory=nothing)
     best_noise: float = np.inf
     best_open: float = 0.0
+    best_widest: float = np.inf
     best_fine: bool = False  # it predicts what was kept aside, and ignores nothing
     grown: int = 0  # attempts that grew L
     seen: Float = field(default_factory=lambda: np.zeros(0))  # what the best attempt leaves of what it is judged by
@@ -89,8 +90,9 @@ class LadderState(State):
 def lines_of(state: LadderState) -> tuple[Lines, Lines]:
     """The columns and rows that passes run over."""
     if state.data == "part":
-        return state.views.part(state.part_rows, state.part_columns)
-    return state.views.columns(state.data), state.views.rows(state.data)
+        return state.views.part(state.part_rows, state.part_columns, state.untied)
+    data = "untied" if state.untied and state.data == "some" else state.data
+    return state.views.columns(data), state.views.rows(data)
 
 
 def width_for(state: LadderState, e: Float) -> float:
@@ -149,7 +151,7 @@ def run_pass(state: LadderState) -> None:
     if state.data == "part":  # more than half of its entries may be wrong
         state.noise = min(state.noise, CONSISTENT_LOW * fitted.before.quantile(LOW))
     pace = PACE[1 if state.attempt == SLOW else 0]
-    state.c = max(EFFICIENT * state.noise, pace * state.c, SMALLEST * state.views.unit)
+    state.c = max(min(max(EFFICIENT * state.noise, pace * state.c), state.widest), SMALLEST * state.views.unit)
     state.since += 1
     state.recent = (*state.recent, state.noise)[-PATIENCE - 1 :]
     # only lines that are determined come to rest
@@ -190,8 +192,7 @@ def is_moving(state: LadderState) -> bool:
 
 def run_joint_step(state: LadderState) -> None:
     """One Gauss-Newton step in both factors."""
-    M = state.views.block
-    assert M is not None  # or there would be no joint steps
+    M, _ = state.views.soil(state.untied)
     sweep = open_sweep(M, state.views.problem.sweep.name)
     U, V, c = host(state.U), host(state.V), state.c
     A, B, state.damping = joint_step(M, sweep, U, V, c, min(state.noise, c / EFFICIENT), state.damping, JOINT[1])

@@ -10,22 +10,26 @@ from numpy.typing import NDArray
 
 from ..arrays import times
 from ..geometry import basis
-from ..lines import EXPLAINED, Lines
-from ..robust.growth import NEAR, SCATTERED, Part, grown, seed_block, take_block
+from ..lines import EFFICIENT, EXPLAINED, SMALLEST, Lines
+from ..robust.blocks import climb_blocks
+from ..robust.growth import SEEDS, Part, beyond, grown, seed_block, take_block
 from ..sketch import rows_of
 from ..sweeps import open_sweep
 from .base import Problem
-from .climbing import LadderState, begin_anew, climb, climb_from, is_exact, is_falling, is_moving, lines_of, run_pass
+from .climbing import LadderState, begin_anew, lines_of
 
 ROUNDS = 15  # of growth; what is not known by then is taken as it is
+FREE = 0.7  # of the entries of a part, at least, that are more than its parameters: else its noise tells nothing
+LARGE = 0.4  # share of the entries: c stays within reach of the noise of a part that has more,
+WIDER = 1.5  # this factor
 STEPS = 4  # passes on each rank of the climb but the last
 
 
 def sow(problem: Problem, state: LadderState) -> bool:
     """Begin with the best of several small blocks; False if there is none."""
-    M = state.views.block
-    if M is None:
+    if state.views.block is None:
         return False
+    M, _ = state.views.soil(state.untied)
     best = best_block(problem, state, np.arange(M.shape[0]), np.arange(M.shape[1]))
     if best is None:
         return False
@@ -37,41 +41,36 @@ def sow(problem: Problem, state: LadderState) -> bool:
 def best_block(
     problem: Problem, state: LadderState, rows: NDArray[np.intp], columns: NDArray[np.intp]
 ) -> LadderState | None:
-    """Climb on several small blocks of these rows and columns; what came of the best of them."""
-    assert state.views.block is not None  # or there would be no part
-    M = take_block(state.views.block, rows, columns)
-    near = state.grown % 2 == 0
+    """Climb on several small blocks of these rows and columns; what came of the one that explains others best."""
+    M = take_block(state.views.soil(state.untied)[0], rows, columns)
+    if not M.nnz:
+        return None
     rng = np.random.default_rng([0x736F77, state.attempt, rows.size])
-    best: LadderState | None = None
-    for size in NEAR if near else SCATTERED:
-        if not M.nnz:
-            break
-        some_rows, some_columns = seed_block(M, state.target, rng, size, near=near)
-        if min(some_rows.size, some_columns.size) <= state.target:
-            continue
-        trial = copy(state)
-        trial.data, trial.part_rows, trial.part_columns = "part", rows[some_rows], columns[some_columns]
-        climb_from(trial, 1)
-        while trial.U.shape[1] < trial.target or is_moving(trial):
-            run_pass(trial)
-            if is_exact(problem, trial):
-                break
-            if trial.U.shape[1] < trial.target and trial.since >= STEPS and not is_falling(trial.recent):
-                climb(trial)
-        if best is None or promise(trial) < promise(best):
-            best = trial
+    unit, backend, k = state.views.unit, problem.sweep.name, state.target
+    places = [
+        (some_rows, some_columns)
+        for near, size in SEEDS[state.grown // 2 % 2 if state.views.untied is not None else state.grown % 2]
+        for some_rows, some_columns in [seed_block(M, k, rng, size, near=near)]
+        if min(some_rows.size, some_columns.size) > k
+    ]
+    if not places:
+        return None
+    fits = climb_blocks([take_block(M, *place) for place in places], k, unit, rng, backend)
+    turned = M.T
+    parts = [Part(*place, fit.U, fit.V) for place, fit in zip(places, fits, strict=True)]
+    left = [beyond(M, turned, part, fit.noise, unit, backend) for part, fit in zip(parts, fits, strict=True)]
+    at = int(np.argmin(left))
+    best, part, noise = copy(state), parts[at], fits[at].noise
+    best.data, best.part_rows, best.part_columns = "part", rows[part.rows], columns[part.columns]
+    best.U, best.V, best.noise, best.c = part.U, part.V, noise, max(EFFICIENT * noise, SMALLEST * unit)
+    begin_anew(best)
     return best
-
-
-def promise(state: LadderState) -> tuple[bool, float]:
-    """By which blocks are compared: whether the rank is needed to explain it, and how well it is explained."""
-    return state.U.shape[1] < state.target, state.noise
 
 
 def grow(problem: Problem, state: LadderState) -> None:
     """The part with what it determines; when nothing more is determined, all rows and columns there are."""
-    M, turned = state.views.block, state.views.block_by_row
-    assert M is not None  # or there would be no part
+    M, turned = state.views.soil(state.untied)
+    _note_noise(state)
     state.c = max(state.c, EXPLAINED * state.views.unit)
     part = Part(state.part_rows, state.part_columns, state.U, state.V)
     larger = None
@@ -84,16 +83,15 @@ def grow(problem: Problem, state: LadderState) -> None:
         state.U, R = basis(larger.U)
         state.V = times(larger.V, R.T)
         state.rounds += 1
+        state.c *= 3
     else:
         adopt_the_rest(state)
-    state.c *= 3
     begin_anew(state)
 
 
 def another_part(problem: Problem, state: LadderState) -> Part | None:
     """The part with one of the rows and columns that are left, which share too little with it or nothing at all."""
-    M = state.views.block
-    assert M is not None  # or there would be no part
+    M, _ = state.views.soil(state.untied)
     rows, columns = (
         np.setdiff1d(np.arange(total), known)
         for total, known in zip(M.shape, (state.part_rows, state.part_columns), strict=True)
@@ -110,14 +108,20 @@ def another_part(problem: Problem, state: LadderState) -> Part | None:
     return part.joined(Part(other.part_rows, other.part_columns, other.U, other.V))
 
 
-def adopt_the_rest(state: LadderState) -> None:
-    """From the part to all rows and columns of the block."""
+def _note_noise(state: LadderState) -> None:
+    """Remember the least noise of a part; not where it may consist of suspicious numbers, which are of low rank."""
     part, k = lines_of(state)[0].M, state.U.shape[1]
     free = 1 - k * (sum(part.shape) - k) / part.nnz  # of what the fit leaves to the residuals
-    if free >= 0.5:
-        state.part_noise = min(state.part_noise, state.noise / math.sqrt(free))
-    M, turned = state.views.block, state.views.block_by_row
-    assert M is not None  # or there would be no part
+    if free >= FREE and (state.untied or state.views.untied is None):
+        noise = state.noise / math.sqrt(free)
+        state.part_noise = min(state.part_noise, noise)
+        if part.nnz > LARGE * state.views.soil(state.untied)[0].nnz:
+            state.widest = WIDER * EFFICIENT * max(noise, EXPLAINED * state.views.unit)
+
+
+def adopt_the_rest(state: LadderState) -> None:
+    """From the part to all rows and columns of the block."""
+    M, turned = state.views.soil(state.untied)
     backend, unit = state.views.problem.sweep.name, state.views.unit
     across = rows_of(turned, state.part_columns)
     Q, R = basis(state.V)

@@ -46,6 +46,7 @@ from ..geometry import basis, leverages, qr
 from ..lines import EXPLAINED, below_usual
 from ..lowrank import LowRank
 from ..robust.joint import coupling, determination
+from ..robust.subsets import sparsest_direction
 from ..scale import OUTLIER, outlying, robust_scale, trimmed_deviation
 from ..sweeps import Float, enough, open_sweep
 from .base import Outcome, Problem, Solver, nothing, require, require_count
@@ -79,11 +80,15 @@ __all__ = ["Ladder", "LadderState"]
 GENEROUS = 3.0  # how much larger the block is made if the first attempts do not agree
 GROWN = (2, 4)  # attempts that grew L before what two attempts agree on is taken; the second if much noise is left,
 NOISY = 0.08  # against the size of the entries
+ORDER = (3, 4, 1, 5, 6, SLOW)  # of the attempts after the first; further ones follow
+BELIEVING = (4, 6, 8)  # attempts that take part in what is repeated suspiciously often, as does the first
 PARTLY = 0.2  # noise of a part that L grew from, as a share: the whole could be explained far better
 FEW = 4  # entries for each parameter, below which the slow attempt ends in joint steps
 TIGHT = 0.7  # coupling below which the entries that are explained hold everything together
 IGNORED = 0.005  # share of entries that pass for outliers where L is not determined
+GIVEN_UP = 0.02  # share of the lines that an exact fit may not explain, if it is to be taken at once
 SPIKE = 0.6  # leverage of a row or column that has a component almost alone
+SPARSE = 0.02  # size of what half of the lines have in a direction, against theirs: none, up to errors
 LESS = 1 / 3  # noise with one rank more, as a share: the fit lacks a component
 REST = 0.1  # of the error that the noise makes: passes that would change L by less in all to come are not made;
 UNSEEN = 0.04  # of the noise: nor are those that change L by less each,
@@ -91,7 +96,8 @@ CREEPING = 6  # after so many
 LOOKS = 3  # second looks in an attempt, 2 in the first
 GAIN = 0.01  # logarithm by which residuals must be smaller for a rank to be better
 HOPE = 3  # ranks beyond the best that are tried where the rank is to be chosen
-ALIKE = (1.0, 0.7)  # of the noise: two attempts that found the same differ by less; the second if much of it is left
+ALIKE = (0.7, 0.2)  # of the noise: two attempts that found the same differ by less; the second if most of a
+MOSTLY = 0.2  # usual entry may be noise: it is more than this against their size
 AGREE = 0.1  # difference of the scores of two attempts that found the same
 
 
@@ -132,9 +138,9 @@ class Ladder(Solver):
         """Start an attempt: at the full rank, or with rank 1; on a block, on all rows and columns, or growing."""
         state.attempt, state.made = attempt, (*state.made, attempt)
         state.looks, state.changed, state.joint, state.joined = 0, np.inf, 0, 0
-        state.held = nothing()
+        state.held, state.widest = nothing(), np.inf
         state.shrinks = attempt not in (0, SLOW)
-        state.data = "some"
+        state.data, state.untied = "some", attempt > 0 and attempt not in BELIEVING and state.views.ties is not None
         if attempt > SLOW and sow(problem, state):
             return
         if attempt == 0 and problem.start_given:
@@ -257,8 +263,8 @@ class Ladder(Solver):
 
     def _few_entries(self, state: LadderState) -> bool:
         """Whether there are hardly more than parameters: alternating regressions come to rest slowly then."""
-        M = state.views.block
-        return M is not None and M.nnz < FEW * state.U.shape[1] * sum(M.shape)
+        M = lines_of(state)[0].M
+        return state.views.block is not None and M.nnz < FEW * state.U.shape[1] * sum(M.shape)
 
     def _examine(self, state: LadderState) -> float:
         """The share of entries that pass for outliers although what is left does not determine L there.
@@ -267,9 +273,9 @@ class Ladder(Solver):
         that is explained do not count.
         """
         state.open = 0.0
-        M = state.views.block
-        if M is None:
+        if state.views.block is None:
             return 0.0
+        M, _ = state.views.soil(state.untied)
         U, V, backend = host(state.U), host(state.V), state.views.problem.sweep.name
         e = open_sweep(M, backend).residual(U, V)
         right = np.abs(e) <= OUTLIER * state.noise + EXPLAINED * state.views.unit
@@ -294,16 +300,18 @@ class Ladder(Solver):
         if not exact:
             self._drop_spikes(state)
         held = state.views.sketch.held_residual(state.U, state.V)
-        score = self._score(state)
         given_up = max(below_usual(share, 0.5).size / share.size for share in shares)
         fine = ignored <= IGNORED and self._predicts(state, held)
-        sure = exact and fine and given_up <= 0.01 and not self._spiky(state)
+        if exact and fine and given_up <= GIVEN_UP and not (state.untied or self._spiky(state)):
+            self._to_whole(problem, state, determined=not below_usual(shares[1], 0.5).size)
+            return
+        score = self._score(state)
         seen = self._predicted(state)
         alike = self._alike(state, seen)
         if score < min(state.scores, default=np.inf):
             state.seen = seen
             state.best_U, state.best_V, state.best_noise = state.U, state.V, state.noise
-            state.best_fine, state.best_open = fine, state.open
+            state.best_fine, state.best_open, state.best_widest = fine, state.open, state.widest
         state.scores = (*state.scores, score)
         state.grown += state.attempt > SLOW
         before = min(state.scores[:-1], default=np.inf)
@@ -312,15 +320,17 @@ class Ladder(Solver):
         elif alike and score <= before + AGREE:
             state.agreed = True
         agree = state.agreed
-        if sure:
-            self._to_whole(problem, state, determined=not below_usual(shares[1], 0.5).size)
-            return
         doubtful = state.best_noise > NOISY * state.views.unit  # be it noise or what an attempt has missed
         accepted = agree and state.best_fine and state.grown >= min(GROWN[doubtful], self.attempts - 2)
         accepted = accepted and not self._partly(state)
         following = self._following(state, agree)
+        if following is None and state.best_fine and state.best_noise < EXPLAINED * state.views.unit:
+            accepted = True  # an exact fit that predicts what was kept aside, and nothing that speaks against it
         if accepted or following is None:
-            state.next_noise = self._lacks_a_rank(state)
+            larger = self._lacks_a_rank(state)
+            state.next_noise = 0.0 if larger is None else larger.noise
+            if larger is not None and self.attempts not in state.made and self._begin_with_less(state, larger):
+                return
         if following is not None and (not accepted or state.next_noise):
             if following == SLOW and not state.views.everything:
                 self._ask_for_more(state)
@@ -351,8 +361,7 @@ class Ladder(Solver):
         held = state.views.sketch.held_residual(state.U, state.V)
         if held.size >= TELLING:
             return held
-        columns, _ = lines_of(state)
-        e = columns.sweep.residual(state.U, state.V)
+        e = state.views.judged_by.sweep.residual(state.U, state.V)
         return np.asarray(host(e[:: max(1, e.size // 2000)]), dtype=np.float64)
 
     def _alike(self, state: LadderState, seen: Float) -> bool:
@@ -360,7 +369,7 @@ class Ladder(Solver):
         if not state.scores or seen.shape != state.seen.shape:
             return False
         unit = state.views.unit
-        return robust_scale(seen - state.seen) <= ALIKE[state.noise > NOISY * unit] * state.noise + EXPLAINED * unit
+        return robust_scale(seen - state.seen) <= ALIKE[state.noise > MOSTLY * unit] * state.noise + EXPLAINED * unit
 
     def _partly(self, state: LadderState) -> bool:
         """Whether a part of the data is explained far better than the best attempt explains all of it."""
@@ -373,13 +382,14 @@ class Ladder(Solver):
         state.scores, state.grown, state.best_fine, state.agreed = (), 0, False, False
 
     def _following(self, state: LadderState, agree: bool) -> int | None:
-        """The attempt to make next; the slow one is left for later while the quick ones agree."""
-        left = [k for k in range(1, self.attempts) if k not in state.made]
-        later = agree and state.grown < GROWN[1] and len(left) > 1
-        return next((k for k in left if not (later and k == SLOW)), None)
+        """The attempt to make next: while attempts agree, one that grows."""
+        left = [k for k in ORDER if k < self.attempts and k not in state.made]
+        left.extend(k for k in range(max(ORDER) + 1, self.attempts) if k not in state.made)
+        growing = [k for k in left if k > SLOW]
+        return next(iter(growing if agree and growing else left), None)
 
-    def _lacks_a_rank(self, state: LadderState) -> float:
-        """The noise that one rank more than that of the best attempt leaves, if it is far less; else 0.
+    def _lacks_a_rank(self, state: LadderState) -> LadderState | None:
+        """One rank more than that of the best attempt, if it leaves far less noise.
 
         A fit that has spent a component on errors with structure lacks one of those it should have.
         """
@@ -393,12 +403,41 @@ class Ladder(Solver):
             return noise / math.sqrt(max(1 - rank * (m + n - rank) / M.nnz, 0.01))
 
         if 2 * k > min(m, n) or 1.5 * k * (m + n - k) > M.nnz or state.best_noise < EXPLAINED * state.views.unit:
-            return 0.0  # with so many parameters anything fits, and what fits closely lacks nothing
+            return None  # with so many parameters anything fits, and what fits closely lacks nothing
         climb(trial)
         while trial.since < 15 and (trial.since < PATIENCE or trial.recent[-1] < SETTLED * trial.recent[-3]):
             run_pass(trial)
-        less = noise_of(trial.noise, k)
-        return less if less < LESS * noise_of(state.best_noise, k - 1) else 0.0
+        trial.noise = noise_of(trial.noise, k)
+        return trial if trial.noise < LESS * noise_of(state.best_noise, k - 1) else None
+
+    def _begin_with_less(self, state: LadderState, larger: LadderState) -> bool:
+        """An attempt from one rank more, without the component that the fewest lines have; False if most have all.
+
+        Rows or columns that are wrong together have a component to themselves.
+        """
+        sides = [(side, basis(host(getattr(larger, side)))[0]) for side in ("U", "V")]
+        found = [(side, *sparsest_direction(Q, np.random.default_rng(0x737061))) for side, Q in sides]
+        side, direction, size = min(found, key=lambda one: one[2])
+        if size > SPARSE:
+            return False
+        state.attempt, state.made = self.attempts, (*state.made, self.attempts)
+        state.looks, state.changed, state.joint, state.joined = 0, np.inf, 0, 0
+        state.widest, state.shrinks, state.data = np.inf, True, "some"
+        state.U, state.V, state.c = larger.U, larger.V, larger.c
+        self._leave_out(state, side, direction)
+        return True
+
+    @staticmethod
+    def _leave_out(state: LadderState, side: str, direction: Float) -> None:
+        """L without what its rows (side U) or columns (V) have in this direction of an orthonormal basis of theirs."""
+        rest = np.linalg.svd(direction[None, :])[2][1:].T  # what is orthogonal to it
+        if side == "U":
+            state.U, state.V = times(state.U, rest), times(state.V, rest)
+        else:
+            W, R = basis(state.V)
+            state.U, R = basis(times(state.U, R.T @ rest))
+            state.V = times(times(W, rest), R.T)
+        begin_anew(state)
 
     def _drop_spikes(self, state: LadderState) -> None:
         """Leave out components that a single row or column has almost alone, if what is left predicts better."""
@@ -410,16 +449,8 @@ class Ladder(Solver):
                 own = np.sum(Q**2, axis=1)
                 if own.max() < SPIKE:
                     continue
-                spike = Q[int(np.argmax(own))]
                 trial = copy(state)
-                rest = np.linalg.svd(spike[None, :])[2][1:].T  # what is orthogonal to it
-                if side == "U":
-                    trial.U, trial.V = times(state.U, rest), times(state.V, rest)
-                else:
-                    W, R = basis(state.V)
-                    trial.U, R = basis(times(state.U, R.T @ rest))
-                    trial.V = times(times(W, rest), R.T)
-                begin_anew(trial)
+                self._leave_out(trial, side, Q[int(np.argmax(own))])
                 for _ in range(BETWEEN + 2):
                     run_pass(trial)
                 if self._score(trial) < self._score(state if better is None else better):
@@ -444,10 +475,10 @@ class Ladder(Solver):
 
     def _score(self, state: LadderState) -> float:
         """The mean logarithm of the residuals of what was kept aside; of all, and for components, if too little was."""
-        e, unit = state.views.sketch.held_residual(state.U, state.V), state.views.unit
+        e, unit = state.views.sketch.held_residual(state.U, state.V)[state.views.telling], state.views.unit
         if e.size >= TELLING:
             return float(np.mean(np.log(np.abs(e) / unit + 1e-7)))
-        columns, _ = lines_of(state)
+        columns = state.views.judged_by
         (m, n), entries = columns.M.shape, columns.M.nnz
         e = columns.sweep.residual(state.U, state.V)
         sizes = np.linalg.svd(host(state.V), compute_uv=False) / (robust_scale(e) + 1e-7 * unit)
@@ -460,7 +491,10 @@ class Ladder(Solver):
 
     def _predicts(self, state: LadderState, e: Float) -> bool:
         """Whether what was kept aside, with these residuals, is predicted as well as what was fitted."""
-        columns, held = state.views.columns(state.data), np.abs(e)
+        columns, values = lines_of(state)[0], state.views.sketch.held_values
+        if state.untied:
+            e, values = e[state.views.telling], values[state.views.telling]
+        held = np.abs(e)
         if held.size < 20:
             return True
         seen = np.abs(columns.sweep.residual(state.U, state.V))
@@ -473,8 +507,7 @@ class Ladder(Solver):
         share_seen, share_held = float(np.mean(seen <= bound)), float(np.mean(held <= bound))
         deviation = math.sqrt(max(share_seen * (1 - share_seen), 0.01) / held.size)
         as_well = share_held >= share_seen - 0.05 - 3 * deviation
-        x = np.abs(state.views.sketch.held_values)
-        gain = np.log(x + close) - np.log(held + close)  # over L = 0
+        gain = np.log(np.abs(values) + close) - np.log(held + close)  # over L = 0
         return as_well and float(np.mean(gain)) > max(0.05, 3 * float(np.std(gain)) / math.sqrt(gain.size))
 
     # -- the whole matrix
@@ -559,7 +592,8 @@ class Ladder(Solver):
 
     def _take_best(self, state: LadderState) -> None:
         state.U, state.V, state.noise = state.best_U, state.best_V, state.best_noise
-        state.data, state.open = "some", state.best_open
+        state.data, state.open, state.widest = "some", state.best_open, state.best_widest
+        state.untied = False
 
     def finish(self, problem: Problem, state: LadderState) -> Outcome:
         """L, and S = M - L where that is more than four times the noise."""

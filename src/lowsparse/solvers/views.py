@@ -1,7 +1,7 @@
 """The data in the forms that passes of the default method run on. What is not needed is not made.
 
-"some": a block of rows and columns, with entries kept aside; "part": rows and columns of it, that grow; "whole":
-everything.
+"some": a block of rows and columns, with entries kept aside; "untied": the same without numbers that are suspiciously
+often repeated; "part": rows and columns of one of these, that grow; "whole": everything.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ..lines import Lines
 from ..observed import ObservedMatrix
 from ..robust.growth import take_block
+from ..robust.ties import Ties
 from ..sketch import Sketch, draw
 from ..sweeps import open_sweep
 from .base import Problem
@@ -31,14 +32,14 @@ class Views:
     def __init__(self, problem: Problem, at_least: int) -> None:
         self.problem, self.at_least, self.unit = problem, at_least, problem.unit
         self.lines: dict[tuple[str, str], Lines] = {}
-        self.at = b"", b""  # the part that the lines of "part" are of
+        self.at = b"", b"", False  # the part that the lines of "part" are of
         self.generous = 1.0
 
     def enlarge(self, generous: float) -> None:
         """From now on the block is so much larger than it need be."""
         if generous != self.generous:
-            self.generous, self.at = generous, (b"", b"")
-            for name in ("sketch", "block", "block_by_row"):
+            self.generous, self.at = generous, (b"", b"", False)
+            for name in ("sketch", "block", "block_by_row", "ties", "untied", "untied_by_row", "telling"):
                 self.__dict__.pop(name, None)
             self.lines = {key: lines for key, lines in self.lines.items() if key[1] == "whole"}
 
@@ -67,25 +68,65 @@ class Views:
         assert self.block is not None  # it was asked for before
         return self.block.T
 
+    @cached_property
+    def ties(self) -> Ties | None:
+        """Numbers of the block that are suspiciously often repeated, if there are some."""
+        ties = None if self.block is None else Ties(self.block, self.block_by_row)
+        return ties if ties is not None and ties.suspicious else None
+
+    @cached_property
+    def untied(self) -> ObservedMatrix | None:
+        """The block without them."""
+        return None if self.ties is None else self.ties.left_out()
+
+    @cached_property
+    def untied_by_row(self) -> ObservedMatrix:
+        """Its transpose."""
+        assert self.untied is not None  # it was asked for before
+        return self.untied.T
+
+    @cached_property
+    def telling(self) -> NDArray[np.intp]:
+        """Which of the entries kept aside attempts are compared by: all but such numbers."""
+        s = self.sketch
+        if self.ties is None:
+            return np.arange(s.held_values.size)
+        return np.flatnonzero(~self.ties.among(s.held_rows, s.held_columns, s.held_values))
+
+    def soil(self, untied: bool) -> tuple[ObservedMatrix, ObservedMatrix]:
+        """What L grows in, and its transpose."""
+        if untied and self.untied is not None:
+            return self.untied, self.untied_by_row
+        assert self.block is not None  # it was asked for before
+        return self.block, self.block_by_row
+
     def columns(self, data: str) -> Lines:
-        """The columns of "some" or "whole"."""
-        whole = data == "whole"
-        return self._lines("columns", data, lambda: self.problem.M if whole else self.sketch.M, learning=not whole)
+        """The columns of "some", "untied" or "whole"."""
+        return self._lines("columns", data, lambda: self._matrix(data), learning=data != "whole")
 
     def rows(self, data: str) -> Lines:
-        """The rows of "some" or "whole"."""
+        """The rows of "some", "untied" or "whole"."""
         return self._lines("rows", data, lambda: self.columns(data).M.T, learning=data != "whole")
+
+    def _matrix(self, data: str) -> ObservedMatrix:
+        if data == "whole":
+            return self.problem.M
+        return self.soil(True)[0] if data == "untied" else self.sketch.M
+
+    @property
+    def judged_by(self) -> Lines:
+        """The columns by which attempts are compared where too few entries are kept aside."""
+        return self.columns("some" if self.ties is None else "untied")
 
     def strip(self) -> Lines:
         """The rows of the whole matrix, as far as they lie in the columns of the block."""
         return self._lines("strip", "some", lambda: self.sketch.strip.T, learning=False)
 
-    def part(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> tuple[Lines, Lines]:
+    def part(self, rows: NDArray[np.intp], columns: NDArray[np.intp], untied: bool) -> tuple[Lines, Lines]:
         """The columns and the rows of a part of the block."""
-        at = rows.tobytes(), columns.tobytes()
+        at = rows.tobytes(), columns.tobytes(), untied
         if at != self.at:
-            assert self.block is not None  # it was asked for before
-            M = take_block(self.block, rows, columns)
+            M = take_block(self.soil(untied)[0], rows, columns)
             for which, A in (("columns", M), ("rows", M.T)):
                 sweep = open_sweep(A, self.problem.sweep.name)
                 self.lines[which, "part"] = Lines(A, sweep, self.unit, learning=True)

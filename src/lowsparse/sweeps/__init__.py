@@ -24,8 +24,10 @@ __all__ = [
     "BACKENDS",
     "Ascent",
     "Before",
+    "Draws",
     "Float",
     "Gradient",
+    "HostSweep",
     "Magnitudes",
     "Multiplier",
     "Proximal",
@@ -261,6 +263,25 @@ class Sweep(Protocol):
 
     def gram_product(self, Q: Float) -> Float:
         """Return A Aᵀ Q (m x k) for the observed matrix A with zeros where nothing was observed."""
+        ...
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Subsets of r entries of each column: the first, then every `step`-th, counted within the column and around it."""
+
+    first: NDArray[np.int32]  # draws x n
+    step: NDArray[np.int32]  # draws x n
+    c: float  # the fit with the smallest sum of log(1 + (e/c)²) over the column is the best
+    bound: float  # residuals up to this are those of entries that are right
+    good: float  # draws end when so many of them can be expected to have had none but right ones
+
+
+class HostSweep(Sweep, Protocol):
+    """A pass over data that the processor has."""
+
+    def subsets(self, U: Float, V: Float, draws: Draws) -> Float:
+        """Of each column the best fit to r of its entries; V where it has no more than r, or none determines them."""
         ...
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..losses import Loss
 from ..observed import ObservedMatrix
-from . import Ascent, Before, Float, Gradient, Magnitudes, Multiplier, Proximal, Regressed, Robust, Swept
+from . import Ascent, Before, Draws, Float, Gradient, Magnitudes, Multiplier, Proximal, Regressed, Robust, Swept
 
 THREADS = ("LOWSPARSE_NUM_THREADS", "OMP_NUM_THREADS")  # what says how many, in the order in which they count
 
@@ -167,6 +167,11 @@ class ColumnSweep:
         """U_jᵀ U_j of each column."""
         A: Float = self.core.grams(_whole(U), self.threads)
         return A.reshape(-1, U.shape[1], U.shape[1])
+
+    def subsets(self, U: Float, V: Float, draws: Draws) -> Float:
+        """Of each column the best fit to r of its entries."""
+        first, step = (np.ascontiguousarray(a, dtype=np.int32) for a in (draws.first, draws.step))
+        return self.core.subsets(_whole(U), _whole(V), first, step, draws.c, draws.bound, draws.good, self.threads)
 
     def kth_largest(self, y: Float, k: NDArray[np.int64]) -> Float:
         """The k-th largest |y| of each column."""

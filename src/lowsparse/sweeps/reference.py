@@ -13,8 +13,23 @@ from scipy import sparse
 
 from ..losses import Loss
 from ..observed import ObservedMatrix
-from . import Ascent, Before, Float, Gradient, Magnitudes, Multiplier, Proximal, Regressed, Robust, Rule, Swept, enough
+from . import (
+    Ascent,
+    Before,
+    Draws,
+    Float,
+    Gradient,
+    Magnitudes,
+    Multiplier,
+    Proximal,
+    Regressed,
+    Robust,
+    Rule,
+    Swept,
+    enough,
+)
 
+DETERMINED = 1e-10  # a square system whose singular values are farther apart has no solution worth having
 PIVOT_TOLERANCE = 1e-13  # a pivot below this share of its diagonal entry is rounding: that direction is dropped
 
 
@@ -206,6 +221,31 @@ class ColumnSweep:
         indptr, rows = self.M.indptr, self.M.rows
         return np.stack([U[rows[a:b]].T @ U[rows[a:b]] for a, b in pairwise(indptr)])
 
+    def subsets(self, U: Float, V: Float, draws: Draws) -> Float:
+        """Draw by draw."""
+        M, r, counts = self.M, U.shape[1], self.M.column_counts
+        best, least = np.array(V, dtype=np.float64), np.full(M.shape[1], np.inf)
+        wanted = np.where(counts > r, float(len(draws.first)), 0.0)
+        owner = M.columns_of_entries()
+
+        def sums(y: NDArray[Any]) -> Float:
+            return np.bincount(owner, weights=y, minlength=M.shape[1]).astype(np.float64, copy=False)
+
+        for d, (first, step) in enumerate(zip(draws.first, draws.step, strict=True)):
+            lines = np.flatnonzero(d < wanted)
+            place = (first[lines, None] + step[lines, None] * np.arange(r)) % counts[lines, None]
+            drawn = M.indptr[:-1][lines, None] + place
+            fits = best.copy()
+            fits[lines], determined = _fitted(U[M.rows[drawn]], M.values[drawn].astype(np.float64))
+            e = self.residual(U, fits)
+            loss = sums(np.log1p((e / draws.c) ** 2))
+            better = np.zeros(M.shape[1], bool)
+            better[lines] = determined & (loss < least)[lines]
+            best[better], least[better] = fits[better], loss[better]
+            share = sums(np.abs(e) <= draws.bound)[better] / counts[better]
+            wanted[better] = np.minimum(draws.good / share**r, len(draws.first))
+        return best
+
     def kth_largest(self, y: Float, k: NDArray[np.int64]) -> Float:
         """Column by column."""
         found = np.full(self.M.shape[1], np.inf)
@@ -220,3 +260,12 @@ class ColumnSweep:
         """Return A Aᵀ Q through scipy.sparse."""
         A = self.M.to_scipy()
         return np.asarray(A @ (A.T @ Q), dtype=np.float64)
+
+
+def _fitted(A: Float, b: Float) -> tuple[Float, NDArray[np.bool_]]:
+    """x with A x = b for a stack of square matrices, and whether each of them determines it."""
+    sizes = np.linalg.svd(A, compute_uv=False)
+    determined = sizes[:, -1] > DETERMINED * sizes[:, 0]
+    x = np.zeros_like(b)
+    x[determined] = np.linalg.solve(A[determined], b[determined][:, :, None])[:, :, 0]
+    return x, determined
