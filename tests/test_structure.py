@@ -356,7 +356,8 @@ def test_numbers_that_are_repeated_are_seen(error, structure):
 
 def test_round_numbers_are_not_suspicious():
     rng = np.random.default_rng(58)
-    for X in (rng.integers(1, 6, (40, 50)), np.round(rng.standard_normal((80, 50)), 1), rng.standard_normal((40, 50))):
+    numbers = rng.standard_normal((80, 50))
+    for X in (rng.integers(1, 6, (40, 50)), np.round(numbers, 1), np.round(100 * numbers), numbers):
         M = ObservedMatrix.from_dense(X.astype(float))
         assert not Ties(M, M.T).suspicious
 

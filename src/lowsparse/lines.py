@@ -96,7 +96,7 @@ class Lines:
         found = few.share(inside)
         counts = few.M.column_counts
         many, before, wanted = found * counts, share[doubtful] * counts, enough(B.shape[1])
-        better = (many > 1.1 * before + 1) & (many >= wanted)
+        better = (many > 1.1 * before + 1 + B.shape[1] / 2) & (many >= wanted)  # some are explained by any fit
         if not self.learning:
             better |= (many > before) & (counts < wanted)  # there is nothing else to go by
         C, share = C.copy(), share.copy()

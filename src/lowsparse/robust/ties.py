@@ -1,7 +1,8 @@
 """Numbers that are repeated exactly though most are not: stuck instruments, clipped readings, copied rows, patches.
 
 Measured numbers hardly ever agree to the last digit. Where some do, they may be errors, and of low rank at that, so
-that a robust fit takes them for the truth. Where most do (counts, ratings, pixels), it means nothing.
+that a robust fit takes them for the truth. Where numbers are round (counts, ratings, pixels), it means nothing: there
+others are repeated too, if not in the same row or column.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from ..sweeps import Float
 __all__ = ["Ties"]
 
 REPEATED = 3  # times that a number occurs in a row or column, at least
-SUSPICIOUS = (0.01, 0.45)  # share of such entries: with fewer it does not matter, with more numbers are round
+SUSPICIOUS = (0.01, 0.45)  # share of such entries: with fewer it does not matter, with more there is nothing else
+ROUND = 0.05  # share of the others that occur elsewhere, from which on numbers are round
 LOOKED_AT = 20  # lines by which it is seen whether there are any
 
 
@@ -42,7 +44,11 @@ class Ties:
             self.tied = _repeated(M)
             self.tied[np.argsort(M.rows, kind="stable")] |= _repeated(turned)
         self.share = float(self.tied.mean()) if M.nnz else 0.0
-        self.suspicious = SUSPICIOUS[0] < self.share < SUSPICIOUS[1]
+        self.suspicious = SUSPICIOUS[0] < self.share < SUSPICIOUS[1] and not self._round_numbers()
+
+    def _round_numbers(self) -> bool:
+        others = self.M.values[~self.tied]
+        return np.unique(others).size < (1 - ROUND) * others.size
 
     def left_out(self) -> ObservedMatrix:
         """The matrix without them."""

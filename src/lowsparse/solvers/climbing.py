@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import across, beside, host, times
+from ..arrays import across, beside, gram, host, times
 from ..geometry import basis, relative_change
 from ..lines import EFFICIENT, SMALLEST, Lines
 from ..robust.joint import joint_step
@@ -29,6 +29,8 @@ TELLING = 200  # entries kept aside by which attempts are compared
 PATIENCE = 5  # passes in which the scale must fall by the factor SETTLED
 SETTLED = 0.98
 GAINING = 0.97  # the scale after a pass / that before, at most, where steps go beyond the regressions
+SAMPLED = 4000  # rows by which the change of L is told
+RESTLESS = 0.01  # share of the rows, with few entries or two fits that are alike, that may go back and forth
 SLOWEST = 0.95  # factor by which the error is taken to fall in a pass: steps beyond a regression are at most 0.63 of it
 
 
@@ -54,8 +56,9 @@ class LadderState(State):
     changed: float = np.inf  # lines by the last look
     shrinks: bool = False  # whether passes shrink as the noise asks for, be it the noise or what is still to be fitted
     beyond: float = 0.0  # how far the next steps go beyond where the regressions end, in steps
-    change: float = np.inf  # of L by the last pass, relatively
-    falls: float = 0.0  # that change / the one before
+    change: float = np.inf  # of L by the last pass, relatively,
+    change_of_most: float = np.inf  # and without the few rows that change most
+    falls: float = 0.0  # that / the one before
     recent: tuple[float, ...] = ()  # the noise after the last passes
     # where L grows from a part of the data
     part_rows: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
@@ -75,6 +78,7 @@ class LadderState(State):
     best_noise: float = np.inf
     best_open: float = 0.0
     best_widest: float = np.inf
+    best_given_up: float = 0.0  # share of the lines that it does not explain
     best_fine: bool = False  # it predicts what was kept aside, and ignores nothing
     grown: int = 0  # attempts that grew L
     seen: Float = field(default_factory=lambda: np.zeros(0))  # what the best attempt leaves of what it is judged by
@@ -155,11 +159,12 @@ def run_pass(state: LadderState) -> None:
     state.since += 1
     state.recent = (*state.recent, state.noise)[-PATIENCE - 1 :]
     # only lines that are determined come to rest
-    change = change_of_pass(U, V, dV, dC, Q, *(f.inside >= enough(U.shape[1]) for f in (fitted, by_column)))
-    state.falls = change / state.change if state.change > 0 else 0.0
+    determined = (f.inside >= enough(U.shape[1]) for f in (fitted, by_column))
+    change, most = change_of_pass(U, V, dV, dC, Q, *determined)
+    state.falls = most / state.change_of_most if state.change_of_most > 0 else 0.0
     relaxed = state.since > 3 and (state.data == "whole" or state.noise < GAINING * state.recent[-2])
     state.beyond = relaxation(state.beyond, state.falls) if relaxed else 0.0
-    state.change = change
+    state.change, state.change_of_most = change, most
 
 
 def noise_to_shrink_by(state: LadderState) -> float:
@@ -231,20 +236,26 @@ def is_falling(recent: tuple[float, ...]) -> bool:
 
 def change_of_pass(
     U: Float, V: Float, dV: Float, dC: Float, Q: Float, rows: NDArray[np.bool_], columns: NDArray[np.bool_]
-) -> float:
-    """‖U dVᵀ + dC Qᵀ‖ / ‖U Vᵀ‖, by what a pass changes L = U Vᵀ, also where that is little; U and Q are orthonormal.
+) -> tuple[float, float]:
+    """‖U dVᵀ + dC Qᵀ‖ / ‖U Vᵀ‖, by what a pass changes L = U Vᵀ; and the same but for the few rows that change most.
 
-    Only these rows and columns count, unless there are none.
+    Only these rows and columns count, unless there are none; of many rows, some at equal distances.
     """
-    if rows.any() and columns.any() and not (rows.all() and columns.all()):
-        i, j = beside(rows, U), beside(columns, U)
-        (U, R), (Q, T) = basis(U[i]), basis(Q[j])
-        V, dV, dC = times(V[j], R.T), times(dV[j], R.T), times(dC[i], T.T)
-    size = float(np.vdot(V, V))
+    step = -(-len(rows) // SAMPLED)
+    which = rows[::step] if rows[::step].any() and columns.any() else np.ones(len(rows[::step]), bool)
+    u, dc = (host(A[::step])[which] for A in (U, dC))
+    if columns.any() and not columns.all():
+        j = beside(columns, U)
+        V, dV, Q = V[j], dV[j], Q[j]
+    size = float(np.sum((u @ gram(V)) * u))
+    squares = np.sum((u @ gram(dV) + 2 * (dc @ across(Q, dV))) * u + (dc @ gram(Q)) * dc, axis=1)
     if not size > 0:
-        return math.inf if dV.any() or dC.any() else 0.0
-    square = np.vdot(dV, dV) + np.vdot(dC, dC) + 2 * float(np.vdot(across(U, dC), across(dV, Q)))
-    return math.sqrt(max(float(square), 0.0) / size)
+        change = math.inf if dV.any() or dC.any() else 0.0
+        return change, change
+    kept = math.ceil((1 - RESTLESS) * squares.size)
+    most = np.partition(squares, kept - 1)[:kept]
+    all_of_them, but_for_few = (math.sqrt(max(float(some.sum()), 0.0) / size) for some in (squares, most))
+    return all_of_them, but_for_few
 
 
 def relaxation(beyond: float, falls: float) -> float:

@@ -43,7 +43,7 @@ import numpy as np
 
 from ..arrays import beside, host, times
 from ..geometry import basis, leverages, qr
-from ..lines import EXPLAINED, below_usual
+from ..lines import EFFICIENT, EXPLAINED, below_usual
 from ..lowrank import LowRank
 from ..robust.joint import coupling, determination
 from ..robust.subsets import sparsest_direction
@@ -87,6 +87,10 @@ FEW = 4  # entries for each parameter, below which the slow attempt ends in join
 TIGHT = 0.7  # coupling below which the entries that are explained hold everything together
 IGNORED = 0.005  # share of entries that pass for outliers where L is not determined
 GIVEN_UP = 0.02  # share of the lines that an exact fit may not explain, if it is to be taken at once
+LOST = 0.35  # and that a fit may not explain if it is to be taken after few attempts
+CLOSELY = 0.02  # noise, against the size of the entries: of a fit that is closer, or that no entry was kept aside for,
+EVIDENCE = 2.0  # so many entries must be explained for each parameter, or anything might fit;
+ENOUGH_ALONE = 2.0  # the same for an exact fit that one attempt has found
 SPIKE = 0.6  # leverage of a row or column that has a component almost alone
 SPARSE = 0.02  # size of what half of the lines have in a direction, against theirs: none, up to errors
 LESS = 1 / 3  # noise with one rank more, as a share: the fit lacks a component
@@ -96,7 +100,7 @@ CREEPING = 6  # after so many
 LOOKS = 3  # second looks in an attempt, 2 in the first
 GAIN = 0.01  # logarithm by which residuals must be smaller for a rank to be better
 HOPE = 3  # ranks beyond the best that are tried where the rank is to be chosen
-ALIKE = (0.7, 0.2)  # of the noise: two attempts that found the same differ by less; the second if most of a
+ALIKE = (1.0, 0.2)  # of the noise: two attempts that found the same differ by less; the second if most of a
 MOSTLY = 0.2  # usual entry may be noise: it is more than this against their size
 AGREE = 0.1  # difference of the scores of two attempts that found the same
 
@@ -229,10 +233,6 @@ class Ladder(Solver):
         state.choosing = False
         begin_anew(state)
 
-    # -- growth
-
-    # -- joint steps
-
     # -- the end of an attempt
 
     def _conclude(self, problem: Problem, state: LadderState) -> None:
@@ -312,6 +312,7 @@ class Ladder(Solver):
             state.seen = seen
             state.best_U, state.best_V, state.best_noise = state.U, state.V, state.noise
             state.best_fine, state.best_open, state.best_widest = fine, state.open, state.widest
+            state.best_given_up = given_up
         state.scores = (*state.scores, score)
         state.grown += state.attempt > SLOW
         before = min(state.scores[:-1], default=np.inf)
@@ -320,12 +321,15 @@ class Ladder(Solver):
         elif alike and score <= before + AGREE:
             state.agreed = True
         agree = state.agreed
-        doubtful = state.best_noise > NOISY * state.views.unit  # be it noise or what an attempt has missed
+        doubtful = state.best_noise > NOISY * state.views.unit or state.best_given_up > LOST  # by errors or by mistake
         accepted = agree and state.best_fine and state.grown >= min(GROWN[doubtful], self.attempts - 2)
+        tested = held.size >= TELLING and state.best_noise > CLOSELY * state.views.unit
+        accepted = accepted and (tested or self._evidence(state) > EVIDENCE)
         accepted = accepted and not self._partly(state)
         following = self._following(state, agree)
-        if following is None and state.best_fine and state.best_noise < EXPLAINED * state.views.unit:
-            accepted = True  # an exact fit that predicts what was kept aside, and nothing that speaks against it
+        exact_once = state.best_fine and state.best_noise < EXPLAINED * state.views.unit
+        if following is None and exact_once and self._evidence(state) > ENOUGH_ALONE:
+            accepted = True  # nothing speaks against it
         if accepted or following is None:
             larger = self._lacks_a_rank(state)
             state.next_noise = 0.0 if larger is None else larger.noise
@@ -370,6 +374,17 @@ class Ladder(Solver):
             return False
         unit = state.views.unit
         return robust_scale(seen - state.seen) <= ALIKE[state.noise > MOSTLY * unit] * state.noise + EXPLAINED * unit
+
+    def _evidence(self, state: LadderState) -> float:
+        """Entries that the best attempt explains, for each of its parameters; infinite if it explains them all."""
+        columns, k = state.views.judged_by, state.best_U.shape[1]
+        e = columns.sweep.residual(state.best_U, state.best_V)
+        explained = host(np.abs(e)) <= OUTLIER * state.best_noise + EXPLAINED * state.views.unit
+        M = columns.M
+        fitted = (M.row_counts <= k)[host(M.rows)] | np.repeat(M.column_counts <= k, M.column_counts)  # if one wants to
+        if np.all(explained | fitted):
+            return math.inf
+        return int(np.count_nonzero(explained)) / (k * (sum(M.shape) - k))
 
     def _partly(self, state: LadderState) -> bool:
         """Whether a part of the data is explained far better than the best attempt explains all of it."""
@@ -562,11 +577,11 @@ class Ladder(Solver):
         k = state.U.shape[1]
         noise = state.noise / problem.scale
         error = noise * math.sqrt(k * (m + n - k) / problem.M.nnz)  # of the fit
-        to_come = state.change / (1 - min(state.falls, SLOWEST))
+        to_come = state.change_of_most / (1 - min(state.falls, SLOWEST))
         if state.change <= problem.tol or to_come <= REST * error:
             return True
         falling = len(state.recent) < 3 or state.noise < SETTLED * state.recent[-3]
-        return state.since >= CREEPING and not falling and state.change <= UNSEEN * noise
+        return state.since >= CREEPING and not falling and state.change_of_most <= UNSEEN * noise
 
     # -- what comes out
 
@@ -593,7 +608,7 @@ class Ladder(Solver):
     def _take_best(self, state: LadderState) -> None:
         state.U, state.V, state.noise = state.best_U, state.best_V, state.best_noise
         state.data, state.open, state.widest = "some", state.best_open, state.best_widest
-        state.untied = False
+        state.c, state.untied = min(EFFICIENT * state.noise, state.widest), False
 
     def finish(self, problem: Problem, state: LadderState) -> Outcome:
         """L, and S = M - L where that is more than four times the noise."""
