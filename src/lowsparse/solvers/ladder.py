@@ -376,15 +376,12 @@ class Ladder(Solver):
         return robust_scale(seen - state.seen) <= ALIKE[state.noise > MOSTLY * unit] * state.noise + EXPLAINED * unit
 
     def _evidence(self, state: LadderState) -> float:
-        """Entries that the best attempt explains, for each of its parameters; infinite if it explains them all."""
+        """Entries that the best attempt explains, for each of its parameters."""
         columns, k = state.views.judged_by, state.best_U.shape[1]
         e = columns.sweep.residual(state.best_U, state.best_V)
-        explained = host(np.abs(e)) <= OUTLIER * state.best_noise + EXPLAINED * state.views.unit
-        M = columns.M
-        fitted = (M.row_counts <= k)[host(M.rows)] | np.repeat(M.column_counts <= k, M.column_counts)  # if one wants to
-        if np.all(explained | fitted):
-            return math.inf
-        return int(np.count_nonzero(explained)) / (k * (sum(M.shape) - k))
+        many = int(np.count_nonzero(np.abs(e) <= OUTLIER * state.best_noise + EXPLAINED * state.views.unit))
+        parameters: int = k * (sum(columns.M.shape) - k)
+        return many / parameters
 
     def _partly(self, state: LadderState) -> bool:
         """Whether a part of the data is explained far better than the best attempt explains all of it."""
@@ -566,10 +563,16 @@ class Ladder(Solver):
         elif self._at_rest(problem, state):
             if not state.looks and self._second_look(state)[1]:
                 state.looks, state.accuracy = 1, math.inf  # on, with the lines that are new
-            elif state.advice:
+            elif state.advice and not self._explains_all(problem, state):
                 state.failure = "stalled"
             else:
                 state.finished = f"L changes by {change:.1e} relatively; the noise of the inliers is {state.noise:.2g}"
+
+    def _explains_all(self, problem: Problem, state: LadderState) -> bool:
+        """Whether every entry is fitted exactly, though there may be too few to tell what else would fit them."""
+        if not is_exact(problem, state):
+            return False
+        return not outlying(problem.sweep.residual(state.U, state.V), EXPLAINED * state.views.unit).size
 
     def _at_rest(self, problem: Problem, state: LadderState) -> bool:
         """Whether passes change L by `tol` at most, by little beside the error the noise makes, or beside the noise."""
