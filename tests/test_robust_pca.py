@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import RobustScaler  # noqa: E402
 
 from lowsparse import RobustPCA  # noqa: E402
-from lowsparse.estimators.pca import spatial_median  # noqa: E402
+from lowsparse.estimators.affine import spatial_median  # noqa: E402
 from lowsparse.scale import column_medians  # noqa: E402
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -18,27 +19,16 @@ from ..observed import ObservedMatrix
 from ..result import Result
 from ..scale import column_medians
 from ..solve import solve
-from ..solvers import Solver
-from ..sweeps import Float, open_sweep
+from ..solvers import Solver, from_name
+from ..sweeps import open_sweep
+from .affine import AffineFit, fit_affine
 from .large import in_pieces, is_large, learnt_from
 from .samples import observed, read, require_choice, seed
 from .subspace import SubspaceTransformer, principal_axes
 
 __all__ = ["RobustPCA"]
 
-
-def spatial_median(points: Float, turns: int = 50) -> Float:
-    """The point with the smallest sum of distances to the rows of `points`, by Weiszfeld's iteration.
-
-    >>> spatial_median(np.array([[0.0, 0.0], [0.0, 2.0], [2.0, 0.0], [0.0, 0.0], [90.0, 0.0]])).round(3).tolist()
-    [0.0, 0.0]
-    """
-    at = np.median(points, axis=0)
-    unit = float(np.median(np.linalg.norm(points - at, axis=1))) or 1.0
-    for _ in range(turns):
-        near = 1.0 / np.maximum(np.linalg.norm(points - at, axis=1), 1e-9 * unit)
-        at = near @ points / near.sum()
-    return np.asarray(at, dtype=np.float64)
+BETTER = 0.5  # noise of a fit with another centre, against the first, from which on it is taken
 
 
 class RobustPCA(SubspaceTransformer):
@@ -108,7 +98,7 @@ class RobustPCA(SubspaceTransformer):
         self,
         n_components: int | str = 2,
         *,
-        center: str | None = None,
+        center: str | None = "robust",
         method: str | Solver = "auto",
         max_iter: int = 500,
         tol: float = 1e-8,
@@ -161,15 +151,38 @@ class RobustPCA(SubspaceTransformer):
             )
         if M is None:
             raise ValueError("X has no observed entry: there is nothing to learn from")
-        start = self._last_fit(samples, rank) if self.warm_start else "svd"
-        self.mean_ = None
-        if self.center is not None:
-            self.mean_ = by_columns(M, column_medians)
-            if self.center == "robust":
-                self.mean_ += self._centre(_shifted(M, self.mean_), rank)
-            M = _shifted(M, self.mean_)
-        self._take(self._solve(M, rank, start))
+        last = self._last_fit(samples, rank) if self.warm_start else None
+        if self.center == "robust":
+            self._fit_affine(M, rank, last)
+        else:
+            self.mean_ = by_columns(M, column_medians) if self.center else None
+            self._take(self._solve(M if self.mean_ is None else _shifted(M, self.mean_), rank, self._start(last, rank)))
         return self
+
+    def _fit_affine(self, M: Any, rank: int | str, last: AffineFit | None) -> None:
+        """The centre, and the components about it."""
+        fit = partial(
+            fit_affine,
+            M,
+            rank,
+            max_rank=self.max_rank if rank == "auto" else None,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            backend=self.backend,
+        )
+        found = fit(start=last)
+        result = self._solve(_shifted(M, found.mean), rank, self._start(found, rank))
+        passes = found.n_iter + result.n_iter
+        if result.next_noise is not None:  # the component that is missing may be what the centre is off by
+            other = fit(thorough=True)
+            passes += other.n_iter
+            if other.noise < BETTER * found.noise:
+                found = other
+                result = self._solve(_shifted(M, found.mean), rank, self._start(found, rank))
+                passes += result.n_iter
+        self.mean_ = found.mean
+        self._take(result)
+        self.n_iter_ = passes
 
     def _solve(self, M: ObservedMatrix, rank: Any, start: str | LowRank = "svd") -> Result:
         return solve(
@@ -185,19 +198,20 @@ class RobustPCA(SubspaceTransformer):
             random_state=seed(self.random_state),
         )
 
-    def _last_fit(self, samples: Any, rank: Any) -> str | LowRank:
-        """As a start: the components, and the scores these samples have on them."""
+    def _last_fit(self, samples: Any, rank: int | str) -> AffineFit | None:
+        """What was fitted last, with the scores that these samples have there."""
         if not hasattr(self, "components_") or rank != len(self.components_):
-            return "svd"
+            return None
         scores = np.asarray(self._transform_large(samples) if in_pieces(samples) else self.transform(samples))
-        return LowRank(scores, self.components_) if np.linalg.matrix_rank(scores) == rank else "svd"
+        mean = np.zeros(self.n_features_in_) if self.mean_ is None else self.mean_
+        return AffineFit(mean, scores.astype(np.float64), self.components_, self.noise_)
 
-    def _centre(self, M: ObservedMatrix, rank: Any) -> Float:
-        """A point on the affine subspace that the rows of M lie on: in a fit of one rank more, it is a subspace."""
-        if rank != "auto" and rank + 1 > min(M.shape):
-            return np.zeros(M.shape[1])
-        scores, _, components = principal_axes(self._solve(M, rank if rank == "auto" else rank + 1).L)
-        return spatial_median(scores) @ components
+    def _start(self, fit: AffineFit | None, rank: int | str) -> str | LowRank:
+        """Where to begin: at a fit, unless it has fewer components, or the method begins where it likes."""
+        solver = from_name(self.method) if isinstance(self.method, str) else self.method
+        if fit is None or not solver.takes_start or np.linalg.matrix_rank(fit.scores) != rank:
+            return "svd"
+        return LowRank(fit.scores, fit.components)
 
     def _take(self, result: Result) -> None:
         """Set the attributes."""

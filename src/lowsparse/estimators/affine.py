@@ -1,0 +1,311 @@
+"""The affine subspace that samples lie near, holes, gross errors and all: X = 1 mean + scores components + outliers.
+
+A level that all samples share is a component of its own to a fit of low rank, and as a rule the largest. Taking off the
+medians of the features first does not settle it: they are not a point of the affine subspace, but off it by their own
+error, so what is left still has a rank more than there are components. Here both are fitted at once, on a block of
+rows and columns that determines them:
+
+1. the medians are taken off, and a subspace is learnt roughly. It need not be exact, so what the medians are off by is
+   noise to it, and the rank is that of the components: no component is left over for outliers to take;
+2. the features are regressed robustly on the ones and the scores, which gives the mean and the components; then the
+   samples, less that mean, on the components, which gives the scores; and so on until both rest. That is the
+   alternating robust regression of the default method, with a column of U held fixed;
+3. all rows and columns follow from the block by one regression each.
+
+Any point of the affine subspace would do as the mean. It is the one at which the scores of the samples that are
+explained have their spatial median.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..blocks.along import along_columns, along_rows
+from ..diagnosis import largest_rank
+from ..geometry import basis
+from ..lines import EFFICIENT, Lines, below_usual
+from ..observed import ObservedMatrix
+from ..offsets import middles
+from ..scale import CONSISTENT, robust_scale
+from ..sketch import Sketch, draw
+from ..solve import solve
+from ..solvers import Ladder
+from ..sweeps import Float, enough, open_sweep
+from .subspace import principal_axes
+
+__all__ = ["AffineFit", "fit_affine", "spatial_median"]
+
+GENEROUS = 4.0  # how much larger than it need be the block is that is learnt from
+FEW = 2  # attempts at a rough fit
+WIDER = 2.0  # c at first, as a multiple of what the residuals ask for: they hold what the medians are off by
+PACE = 0.3  # c / its previous value, at least
+SMALLEST = 1e-8  # c, in units
+PASSES = 100  # on the block, at most
+CAREFUL = 3  # passes at first that reweight twice
+LOOKS = 3  # second looks, at most, when the passes come to rest,
+PATIENCE = 30  # or after so many
+RESTING = 0.02  # of the error that the noise makes: a pass that changes the affine subspace by less is the last
+NOTHING = 1e-7  # size of a component against the largest that is none
+WORSE = 2.0  # noise of a fit that was started, against that of its start, at most
+
+
+@dataclass(frozen=True)
+class AffineFit:
+    """X = 1 mean + scores components, but for noise and outliers."""
+
+    mean: Float  # d
+    scores: Float  # n x k
+    components: Float  # k x d, orthonormal rows; fewer than were asked for if there is nothing for them to explain
+    noise: float  # the robust scale of what is left
+    n_iter: int = 0  # passes over a block or more
+
+
+@dataclass(frozen=True)
+class _Flat:
+    """L = B Cᵀ; B (orthonormal) has a row for each row of the data and a constant first column, C one for each column.
+
+    So L = 1 meanᵀ + B₁ C₁ᵀ, where B₁ and C₁ are without the first columns.
+    """
+
+    B: Float
+    C: Float
+
+    @classmethod
+    def of(cls, mean: Float, scores: Float, axes: Float) -> _Flat:
+        """1 meanᵀ + scores axesᵀ."""
+        ones = np.ones(len(scores))
+        B = np.linalg.qr(np.column_stack([ones, scores]))[0]
+        return cls(B, np.outer(mean, ones @ B) + axes @ (scores.T @ B))
+
+    @property
+    def mean(self) -> Float:
+        """The point where the scores are zero."""
+        return np.asarray(self.C[:, 0] * self.B[0, 0])
+
+    @property
+    def size(self) -> float:
+        """The root mean square of the distances of the rows from there."""
+        return float(np.linalg.norm(self.C[:, 1:])) / math.sqrt(len(self.B))
+
+    def principal(self) -> tuple[Float, Float]:
+        """Scores and orthonormal axes."""
+        Q, R = basis(self.C[:, 1:])
+        return self.B[:, 1:] @ R.T, Q
+
+    def distance(self, other: _Flat) -> float:
+        """How far the affine subspaces are apart where the samples are, relative to the spread of these."""
+        Q, P = basis(self.C[:, 1:])[0], basis(other.C[:, 1:])[0]
+        step = other.mean - self.mean
+        off, tilt = np.linalg.norm(step - Q @ (Q.T @ step)), np.linalg.norm(P - Q @ (Q.T @ P))
+        return math.hypot(float(off) / self.size if self.size else math.inf, float(tilt))
+
+
+def spatial_median(points: Float, turns: int = 50) -> Float:
+    """The point with the smallest sum of distances to the rows of `points`, by Weiszfeld's iteration.
+
+    >>> spatial_median(np.array([[0.0, 0.0], [0.0, 2.0], [2.0, 0.0], [0.0, 0.0], [90.0, 0.0]])).round(3).tolist()
+    [0.0, 0.0]
+    """
+    at = np.median(points, axis=0)
+    unit = float(np.median(np.linalg.norm(points - at, axis=1))) or 1.0
+    for _ in range(turns):
+        near = 1.0 / np.maximum(np.linalg.norm(points - at, axis=1), 1e-9 * unit)
+        at = near @ points / near.sum()
+    return np.asarray(at, dtype=np.float64)
+
+
+def fit_affine(
+    M: Any,
+    rank: int | str,
+    *,
+    max_rank: int | None = None,
+    max_iter: int = 500,
+    tol: float = 1e-8,
+    backend: str = "auto",
+    start: AffineFit | None = None,
+    thorough: bool = False,
+) -> AffineFit:
+    """Fit an affine subspace of dimension `rank` (or "auto") to the rows of M, in memory or in pieces.
+
+    A start, with scores of the rows of M, takes the place of a rough fit if these turn out to be as it says. A thorough
+    fit begins with a full one of one rank more, in which what the medians are off by has a component.
+
+    >>> rng = np.random.default_rng(1)
+    >>> X = 100.0 + rng.standard_normal((80, 2)) @ rng.standard_normal((2, 15))
+    >>> X[rng.random(X.shape) < 0.1] = 0.0
+    >>> fit = fit_affine(ObservedMatrix.from_dense(X), 2)
+    >>> bool(np.isclose(X, fit.mean + fit.scores @ fit.components).mean() > 0.85)
+    True
+    """
+    how = _How(max_iter, tol, backend if backend in ("native", "numpy") else "auto")
+    if start is not None:
+        block = _Block(M, start.mean, len(start.components), how)
+        settled = block.settled(block.part_of(start))
+        if settled.noise <= WORSE * start.noise + SMALLEST * block.unit:
+            return block.extended(settled)
+    bound = rank if isinstance(rank, int) else largest_rank(M) if max_rank is None else max_rank
+    block = _Block(M, middles(M, open_sweep(M, how.backend)), bound, how)
+    return block.extended(block.best(rank, bound, thorough=thorough))
+
+
+@dataclass(frozen=True)
+class _How:
+    max_iter: int
+    tol: float
+    backend: str
+
+
+@dataclass(frozen=True)
+class _Settled:
+    flat: _Flat
+    noise: float  # the robust scale of what is left
+    passes: int
+
+
+class _Block:
+    """Rows and columns that determine the affine subspace, less some levels, and the whole they are of."""
+
+    def __init__(self, M: Any, levels: Float, rank: int, how: _How) -> None:
+        self.M, self.levels, self.how = M, levels, how
+        rng = np.random.default_rng(0x616666)
+        self.sketch: Sketch = draw(M, rank + 1, rng, at_least=M.nnz + 1, generous=GENEROUS)  # nothing is kept aside
+        self.A = _less(self.sketch.M, along_columns(self.sketch.M, levels[self.sketch.columns]))
+        self.turned = self.A.T
+        self.unit = self.A.median_magnitude() or 1.0
+
+    def _lines(self, M: Any, *, learning: bool) -> Lines:
+        return Lines(M, open_sweep(M, self.how.backend), self.unit, learning=learning)
+
+    def best(self, rank: int | str, bound: int, *, thorough: bool) -> _Settled:
+        """Of two rough fits, the one that leads to less noise; if the first leads to hardly any, it is that."""
+        found, passes = [], 0
+        for spare in (1,) if thorough else (0,) if isinstance(rank, str) else (0, 1):
+            rough, made = self._learnt(rank, bound, spare, Ladder() if thorough else Ladder(attempts=FEW))
+            found.append(self.settled(rough))
+            passes += made + found[-1].passes
+            if found[-1].noise <= self.how.tol * self.unit:
+                break
+        return replace(min(found, key=lambda settled: settled.noise), passes=passes)
+
+    def _learnt(self, rank: int | str, bound: int, spare: int, method: Ladder) -> tuple[_Flat, int]:
+        """A rough fit, with so many components more at first, and its passes."""
+        most = min(bound + spare, *self.A.shape)
+        rough = solve(
+            self.A,
+            rank if isinstance(rank, str) else most,
+            max_rank=most if isinstance(rank, str) else None,
+            method=method,
+            max_iter=self.how.max_iter,
+            tol=self.how.tol,
+            backend=self.how.backend,
+        )
+        scores, _, components = principal_axes(rough.L)
+        samples = self._lines(self.turned, learning=False)
+        good = _telling(samples, components.T, scores, self._width(rough.noise))
+        at = spatial_median(scores[good])
+        _, sizes, right = np.linalg.svd(scores[good] - at, full_matrices=False)
+        # where there was a component to spare, it may be what the medians are off by, which is the same for all rows
+        axes = right[:bound][sizes[:bound] > NOTHING * sizes[0]].T
+        return _Flat.of(at @ components, (scores - at) @ axes, components.T @ axes), rough.n_iter
+
+    def part_of(self, fit: AffineFit) -> _Flat:
+        """What a fit whose mean has been taken off says of the block."""
+        scores, components = fit.scores[self.sketch.rows], fit.components[:, self.sketch.columns]
+        return _Flat.of(np.zeros(components.shape[1]), scores, components.T)
+
+    def extended(self, settled: _Settled) -> AffineFit:
+        """From the block to all rows and columns, and the mean to the middle of the samples."""
+        flat, c = settled.flat, self._width(settled.noise)
+        if flat.B.shape[1] == 1:  # the samples are all the same
+            return AffineFit(self.levels, np.zeros((self.M.shape[0], 0)), np.zeros((0, self.M.shape[1])), 0.0)
+        mean, (scores, axes) = flat.mean, flat.principal()
+        (n, d), rows, columns = self.M.shape, self.sketch.rows, self.sketch.columns
+        strip = self.turned
+        if rows.size < n:
+            strip = _less(self.sketch.strip, along_columns(self.sketch.strip, self.levels[columns])).T
+        samples = self._lines(_less(strip, along_rows(strip, mean)), learning=False)
+        if rows.size < n:
+            scores, _ = samples.complete(axes, rows, scores, c, turns=7)
+        good = _telling(samples, axes, scores, c)
+        if (rows.size, columns.size) != (n, d):
+            M = strip.T if columns.size == d else _less(self.M, along_columns(self.M, self.levels))
+            flat, features = _Flat.of(mean, scores, axes), self._lines(M, learning=False)
+            C, _ = features.complete(flat.B, columns, flat.C, c, turns=5)
+            flat = _Flat(flat.B, features.again(flat.B, C, c, 1).V)
+            mean, (scores, axes) = flat.mean, flat.principal()
+        at = spatial_median(scores[good])
+        return AffineFit(self.levels + mean + axes @ at, scores - at, axes.T, settled.noise, settled.passes)
+
+    def _width(self, noise: float) -> float:
+        return max(EFFICIENT * noise, SMALLEST * self.unit)
+
+    def settled(self, flat: _Flat) -> _Settled:
+        """Passes over the block until the affine subspace rests."""
+        features = self._lines(self.A, learning=True)
+        noise = robust_scale(features.sweep.residual(flat.B, flat.C))
+        c, passes, since, looks = WIDER * self._width(noise), 0, 0, 0
+        most = min(PASSES, self.how.max_iter)
+        if flat.B.shape[1] in (1, min(self.A.shape) + 1):  # nothing to fit, or nothing that is left to tell a mean by
+            most = 0
+        while passes < most:
+            before = flat
+            flat, noise = self._passed(features, flat, c, turns=2 if passes < CAREFUL else 1)
+            passes, since = passes + 1, since + 1
+            rests = c <= 1.5 * self._width(noise) and before.distance(flat) <= self._unfelt(flat, noise)
+            c = max(self._width(noise), PACE * c)
+            changed = 0
+            if looks < LOOKS and (rests or since == PATIENCE):
+                flat, changed = self._second_look(features, flat, c)
+                looks, since = looks + 1, 0
+            if changed:
+                c = max(10 * c, 1e-3 * self.unit) if noise < SMALLEST * self.unit else 2 * c
+            elif rests:
+                break
+        return _Settled(flat, noise, passes)
+
+    def _passed(self, features: Lines, flat: _Flat, c: float, turns: int) -> tuple[_Flat, float]:
+        """After one pass, the features, then the samples; the robust scale of what was left between."""
+        half = _Flat(flat.B, features.again(flat.B, flat.C, c, turns).V)
+        scores, axes = half.principal()
+        fitted = self._samples(half.mean).again(axes, scores, c, turns)
+        return _Flat.of(half.mean, fitted.V, axes), CONSISTENT * fitted.before.quantile(0.5)
+
+    def _samples(self, mean: Float) -> Lines:
+        """The samples of the block less a mean."""
+        return self._lines(_less(self.turned, along_rows(self.turned, mean)), learning=True)
+
+    def _second_look(self, features: Lines, flat: _Flat, c: float) -> tuple[_Flat, int]:
+        """Features and samples that explain few of their entries are regressed from scratch; how many are better so."""
+        share = features.share(features.again(flat.B, flat.C, c, 1).inside)
+        C, _, some = features.second_look(flat.B, flat.C, c, share)
+        flat = _Flat(flat.B, C)
+        scores, axes = flat.principal()
+        samples = self._samples(flat.mean)
+        share = samples.share(samples.again(axes, scores, c, 1).inside)
+        scores, _, others = samples.second_look(axes, scores, c, share)
+        return _Flat.of(flat.mean, scores, axes) if others else flat, some + others
+
+    def _unfelt(self, flat: _Flat, noise: float) -> float:
+        """A distance of affine subspaces that is little beside what the noise makes, or beside what `tol` asks for."""
+        (n, d), k = self.A.shape, flat.B.shape[1] - 1
+        error = noise * math.sqrt(d * (k + 1) * (n + d - k) / self.A.nnz) / flat.size if flat.size else 0.0
+        return max(RESTING * error, 1e-3 * self.how.tol, 1e-13)
+
+
+def _telling(samples: Lines, axes: Float, scores: Float, c: float) -> NDArray[np.bool_]:
+    """Which samples have enough entries, of which as many are explained as is usual; all if none has."""
+    share = samples.share(samples.again(axes, scores, c, 1).inside)
+    good = samples.M.column_counts >= enough(axes.shape[1])
+    good[below_usual(share, 0.5)] = False
+    return good if good.any() else ~good
+
+
+def _less(M: Any, numbers: Any) -> Any:
+    """M less a number for each entry; in pieces, a formula."""
+    values = M.values - numbers
+    return M.with_values(values.astype(M.dtype, copy=False) if isinstance(M, ObservedMatrix) else values)
