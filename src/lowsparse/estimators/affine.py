@@ -25,17 +25,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..blocks.along import along_columns, along_rows
+from ..blocks.along import along_columns, along_rows, by_columns
 from ..diagnosis import largest_rank
 from ..geometry import basis
 from ..lines import EFFICIENT, Lines, below_usual
 from ..observed import ObservedMatrix
-from ..offsets import middles
 from ..scale import CONSISTENT, robust_scale
 from ..sketch import Sketch, draw
 from ..solve import solve
 from ..solvers import Ladder
-from ..sweeps import Float, enough, open_sweep
+from ..sweeps import Float, Sweep, enough, open_sweep
 from .subspace import principal_axes
 
 __all__ = ["AffineFit", "fit_affine", "spatial_median"]
@@ -119,6 +118,39 @@ def spatial_median(points: Float, turns: int = 50) -> Float:
     return np.asarray(at, dtype=np.float64)
 
 
+def medians(M: Any, sweep: Sweep) -> Float:
+    """The median of each column, 0 if it has no entry: in memory and in pieces, and quicker than by sorting.
+
+    >>> M = ObservedMatrix.from_dense([[1.0, np.nan], [2.0, np.nan], [9.0, np.nan], [3.0, np.nan]])
+    >>> medians(M, open_sweep(M, "numpy")).tolist()
+    [2.5, 0.0]
+    """
+    counts = M.column_counts
+    middle = counts // 2 + 1, (counts + 1) // 2
+    x: Any = M.values.astype(np.float64)
+    # No median is larger than the median size; what is may be wild, and would cost the median its digits.
+    size = np.where(counts > 0, sweep.kth_largest(np.abs(x), middle[1]), 0.0)
+    most = along_columns(M, size)
+    above = np.minimum(np.maximum(x, -most), most) + most
+    low, high = (sweep.kth_largest(above, k) - size for k in middle)
+    return np.where(counts > 0, (low + high) / 2, 0.0)
+
+
+def shortest_halves(M: ObservedMatrix) -> Float:
+    """Of each column, the mean of those of its entries that lie closest together, half of them; 0 if there are none.
+
+    >>> shortest_halves(ObservedMatrix.from_dense([[1.0], [9.0], [2.0], [8.0], [3.0]])).tolist()
+    [2.0]
+    """
+    found = np.zeros(M.shape[1])
+    for j in np.flatnonzero(M.column_counts):
+        x = np.sort(M.values[M.indptr[j] : M.indptr[j + 1]].astype(np.float64))
+        half = x.size // 2 + 1
+        first = int(np.argmin(x[half - 1 :] - x[: x.size - half + 1]))
+        found[j] = x[first : first + half].mean()
+    return found
+
+
 def fit_affine(
     M: Any,
     rank: int | str,
@@ -133,7 +165,8 @@ def fit_affine(
     """Fit an affine subspace of dimension `rank` (or "auto") to the rows of M, in memory or in pieces.
 
     A start, with scores of the rows of M, takes the place of a rough fit if these turn out to be as it says. A thorough
-    fit begins with a full one of one rank more, in which what the medians are off by has a component.
+    fit begins with a full one of one rank more, in which what the levels are off by has a component; and these are not
+    the medians, which follow errors that lie all on one side.
 
     >>> rng = np.random.default_rng(1)
     >>> X = 100.0 + rng.standard_normal((80, 2)) @ rng.standard_normal((2, 15))
@@ -149,7 +182,8 @@ def fit_affine(
         if settled.noise <= WORSE * start.noise + SMALLEST * block.unit:
             return block.extended(settled)
     bound = rank if isinstance(rank, int) else largest_rank(M) if max_rank is None else max_rank
-    block = _Block(M, middles(M, open_sweep(M, how.backend)), bound, how)
+    levels = by_columns(M, shortest_halves) if thorough else medians(M, open_sweep(M, how.backend))
+    block = _Block(M, levels, bound, how)
     return block.extended(block.best(rank, bound, thorough=thorough))
 
 
@@ -205,24 +239,31 @@ class _Block:
             backend=self.how.backend,
         )
         scores, _, components = principal_axes(rough.L)
-        samples = self._lines(self.turned, learning=False)
-        good = _telling(samples, components.T, scores, self._width(rough.noise))
+        return self._flat(scores, components, bound, rough.noise), rough.n_iter
+
+    def _flat(self, scores: Float, components: Float, bound: int, noise: float) -> _Flat:
+        """Scores and components of the block as an affine subspace of a dimension of at most `bound`.
+
+        Where there is a component to spare, it may be what the levels are off by, which is the same for all rows.
+        """
+        good = _telling(self._lines(self.turned, learning=False), components.T, scores, self._width(noise))
         at = spatial_median(scores[good])
         _, sizes, right = np.linalg.svd(scores[good] - at, full_matrices=False)
-        # where there was a component to spare, it may be what the medians are off by, which is the same for all rows
-        axes = right[:bound][sizes[:bound] > NOTHING * sizes[0]].T
-        return _Flat.of(at @ components, (scores - at) @ axes, components.T @ axes), rough.n_iter
+        axes = right[:bound][sizes[:bound] > NOTHING * max(sizes[0], self.unit)].T
+        return _Flat.of(at @ components, (scores - at) @ axes, components.T @ axes)
 
     def part_of(self, fit: AffineFit) -> _Flat:
         """What a fit whose mean has been taken off says of the block."""
         scores, components = fit.scores[self.sketch.rows], fit.components[:, self.sketch.columns]
-        return _Flat.of(np.zeros(components.shape[1]), scores, components.T)
+        return self._flat(scores, components, len(components), fit.noise)
 
     def extended(self, settled: _Settled) -> AffineFit:
         """From the block to all rows and columns, and the mean to the middle of the samples."""
         flat, c = settled.flat, self._width(settled.noise)
-        if flat.B.shape[1] == 1:  # the samples are all the same
-            return AffineFit(self.levels, np.zeros((self.M.shape[0], 0)), np.zeros((0, self.M.shape[1])), 0.0)
+        if flat.B.shape[1] == 1:  # most samples are the same
+            mean = self.levels.copy()
+            mean[self.sketch.columns] += flat.mean
+            return AffineFit(mean, np.zeros((self.M.shape[0], 0)), np.zeros((0, mean.size)), settled.noise)
         mean, (scores, axes) = flat.mean, flat.principal()
         (n, d), rows, columns = self.M.shape, self.sketch.rows, self.sketch.columns
         strip = self.turned
@@ -249,9 +290,10 @@ class _Block:
         features = self._lines(self.A, learning=True)
         noise = robust_scale(features.sweep.residual(flat.B, flat.C))
         c, passes, since, looks = WIDER * self._width(noise), 0, 0, 0
-        most = min(PASSES, self.how.max_iter)
-        if flat.B.shape[1] in (1, min(self.A.shape) + 1):  # nothing to fit, or nothing that is left to tell a mean by
-            most = 0
+        if flat.B.shape[1] == 1:  # most samples are the same
+            share = features.share(features.again(flat.B, flat.C, c, 1).inside)
+            return _Settled(_Flat(flat.B, features.second_look(flat.B, flat.C, c, share)[0]), noise, 0)
+        most = min(PASSES, self.how.max_iter) if flat.B.shape[1] <= min(self.A.shape) else 0  # or no entry is left over
         while passes < most:
             before = flat
             flat, noise = self._passed(features, flat, c, turns=2 if passes < CAREFUL else 1)

@@ -16,7 +16,7 @@ from ..blocks.rewriting import rewritten
 from ..lines import WILD
 from ..lowrank import LowRank
 from ..observed import ObservedMatrix
-from ..result import Result
+from ..result import Result, Status
 from ..scale import column_medians
 from ..solve import solve
 from ..solvers import Solver, from_name
@@ -29,6 +29,9 @@ from .subspace import SubspaceTransformer, principal_axes
 __all__ = ["RobustPCA"]
 
 BETTER = 0.5  # noise of a fit with another centre, against the first, from which on it is taken
+FAR_BETTER = (
+    0.2  # noise that is left about a centre, against that of the fit which the centre is of, that asks for another
+)
 
 
 class RobustPCA(SubspaceTransformer):
@@ -172,9 +175,13 @@ class RobustPCA(SubspaceTransformer):
         )
         found = fit(start=last)
         result = self._solve(_shifted(M, found.mean), rank, self._start(found, rank))
-        passes = found.n_iter + result.n_iter
-        if result.next_noise is not None:  # the component that is missing may be what the centre is off by
+        passes, other = found.n_iter + result.n_iter, None
+        if result.noise < FAR_BETTER * found.noise and found.noise > self.tol * result.M.median_magnitude():
+            scores, _, components = principal_axes(result.L)  # what was found after all has a centre of its own
+            other = fit(start=AffineFit(found.mean, scores, components, result.noise))
+        elif result.status is Status.STALLED:  # a component that is missing may be what the centre is off by
             other = fit(thorough=True)
+        if other is not None:
             passes += other.n_iter
             if other.noise < BETTER * found.noise:
                 found = other
@@ -209,7 +216,9 @@ class RobustPCA(SubspaceTransformer):
     def _start(self, fit: AffineFit | None, rank: int | str) -> str | LowRank:
         """Where to begin: at a fit, unless it has fewer components, or the method begins where it likes."""
         solver = from_name(self.method) if isinstance(self.method, str) else self.method
-        if fit is None or not solver.takes_start or np.linalg.matrix_rank(fit.scores) != rank:
+        if fit is None or not solver.takes_start or fit.scores.shape[1] != rank:
+            return "svd"
+        if np.linalg.matrix_rank(fit.scores, tol=1e-7 * float(np.linalg.norm(fit.scores))) != rank:
             return "svd"
         return LowRank(fit.scores, fit.components)
 
