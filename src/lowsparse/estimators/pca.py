@@ -46,10 +46,11 @@ class RobustPCA(SubspaceTransformer):
     ----------
     n_components : int or "auto"
         The rank of L. "auto" tries one rank after the other as long as entries kept aside are predicted better.
-    center : None, "median" or "robust"
-        What is taken off first: nothing; the medians of the features; or a centre fitted with the subspace, the
-        spatial median of the rows of a robust fit with one component more. Never the plain mean: an outlier would
-        spread over the whole column of its feature.
+    center : "robust", "median" or None
+        What is taken off first: a centre that is fitted with the components, so that samples with a level have those of
+        the centred data, and samples without one lose nothing; the medians of the features, which are off the affine
+        subspace by their own error; or nothing. Never the plain mean: an outlier would spread over the whole column of
+        its feature. The centre is found by the library's own method, whichever `method` finds the components.
     method : str or a solver of `lowsparse.solvers`
     max_iter, tol, backend, memory
         As in `lowsparse.solve`; `memory` is of samples that are not in memory, or of the GPU. With backend "dask" the
@@ -70,6 +71,8 @@ class RobustPCA(SubspaceTransformer):
     singular_values_ : n_components
         Of the low-rank part of the training data.
     mean_ : n_features, or None if `center` is
+        With ``center="robust"``, the point of the affine subspace at which the scores of the samples that fit it have
+        their spatial median.
     explained_variance_, explained_variance_ratio_ : n_components
         Variances of the scores, and their shares in the variance of the data without outliers: that of all scores and
         of what is left of the inliers, summed over the features.
@@ -80,14 +83,16 @@ class RobustPCA(SubspaceTransformer):
         memory, a `StoredOutliers`.
     result_ : lowsparse.Result
         Of the centred data, with ``status``, ``message``, ``trace`` and ``diagnostics``.
-    n_iter_, n_components_, n_features_in_, feature_names_in_
+    n_iter_ : int
+        Passes, those that find the centre included.
+    n_components_, n_features_in_, feature_names_in_
 
     Examples
     --------
     >>> import numpy as np
     >>> from lowsparse import RobustPCA
     >>> rng = np.random.default_rng(3)
-    >>> X = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 12))
+    >>> X = 100 + rng.standard_normal((60, 2)) @ rng.standard_normal((2, 12))
     >>> truth = X.copy()
     >>> X[rng.random(X.shape) < 0.2] = np.nan
     >>> X[rng.random(X.shape) < 0.05] += 20
