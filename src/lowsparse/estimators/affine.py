@@ -12,6 +12,9 @@ rows and columns that determines them:
    alternating robust regression of the default method, with a column of U held fixed;
 3. all rows and columns follow from the block by one regression each.
 
+That this finds the right centre is measured, not proved. So there are several rough fits, also one with a component to
+spare for what the medians are off by, and the one that leads to least noise is taken (`_Block.searched`).
+
 Any point of the affine subspace would do as the mean. It is the one at which the scores of the samples that are
 explained have their spatial median.
 """
@@ -46,9 +49,14 @@ PACE = 0.3  # c / its previous value, at least
 SMALLEST = 1e-8  # c, in units
 PASSES = 100  # on the block, at most
 CAREFUL = 3  # passes at first that reweight twice
+ROUNDS = 3  # of a rough fit about the mean that was found before, at most,
+MUCH = 0.15  # where so much noise is left, in units,
+LESS = 0.9  # and as long as it falls by this factor
+CLOSE = 0.5  # size of the levels, in units, from which on zero is not one
 LOOKS = 3  # second looks, at most, when the passes come to rest,
 PATIENCE = 30  # or after so many
 RESTING = 0.02  # of the error that the noise makes: a pass that changes the affine subspace by less is the last
+ROUNDING = 1e-9  # of a mean, in units
 NOTHING = 1e-7  # size of a component against the largest that is none
 WORSE = 2.0  # noise of a fit that was started, against that of its start, at most
 
@@ -183,8 +191,8 @@ def fit_affine(
             return block.extended(settled)
     bound = rank if isinstance(rank, int) else largest_rank(M) if max_rank is None else max_rank
     levels = by_columns(M, shortest_halves) if thorough else medians(M, open_sweep(M, how.backend))
-    block = _Block(M, levels, bound, how)
-    return block.extended(block.best(rank, bound, thorough=thorough))
+    block, settled = _Block(M, levels, bound, how).searched(rank, bound, thorough=thorough)
+    return block.extended(settled)
 
 
 @dataclass(frozen=True)
@@ -200,31 +208,73 @@ class _Settled:
     noise: float  # the robust scale of what is left
     passes: int
 
+    def after(self, other: _Settled) -> _Settled:
+        """This, but the passes of both are counted."""
+        return replace(self, passes=self.passes + other.passes)
+
 
 class _Block:
     """Rows and columns that determine the affine subspace, less some levels, and the whole they are of."""
 
-    def __init__(self, M: Any, levels: Float, rank: int, how: _How) -> None:
-        self.M, self.levels, self.how = M, levels, how
-        rng = np.random.default_rng(0x616666)
-        self.sketch: Sketch = draw(M, rank + 1, rng, at_least=M.nnz + 1, generous=GENEROUS)  # nothing is kept aside
+    def __init__(self, M: Any, levels: Float, rank: int, how: _How, sketch: Sketch | None = None) -> None:
+        self.M, self.levels, self.rank, self.how = M, levels, rank, how
+        rng = np.random.default_rng(0x616666)  # and nothing is kept aside:
+        self.sketch = draw(M, rank + 1, rng, at_least=M.nnz + 1, generous=GENEROUS) if sketch is None else sketch
         self.A = _less(self.sketch.M, along_columns(self.sketch.M, levels[self.sketch.columns]))
         self.turned = self.A.T
         self.unit = self.A.median_magnitude() or 1.0
 
+    def _about(self, levels: Float) -> _Block:
+        """The same rows and columns less other levels."""
+        return _Block(self.M, levels, self.rank, self.how, self.sketch)
+
     def _lines(self, M: Any, *, learning: bool) -> Lines:
         return Lines(M, open_sweep(M, self.how.backend), self.unit, learning=learning)
 
-    def best(self, rank: int | str, bound: int, *, thorough: bool) -> _Settled:
-        """Of two rough fits, the one that leads to less noise; if the first leads to hardly any, it is that."""
-        found, passes = [], 0
-        for spare in (1,) if thorough else (0,) if isinstance(rank, str) else (0, 1):
-            rough, made = self._learnt(rank, bound, spare, Ladder() if thorough else Ladder(attempts=FEW))
-            found.append(self.settled(rough))
-            passes += made + found[-1].passes
-            if found[-1].noise <= self.how.tol * self.unit:
+    def searched(self, rank: int | str, bound: int, *, thorough: bool) -> tuple[_Block, _Settled]:
+        """Of several rough fits, the one that leads to least noise, or the first that leads to hardly any.
+
+        They begin at the levels, without and with a component to spare, and at zero if that is not far. Where much is
+        left unexplained, they begin again at the mean that was found, as long as that leads to less noise.
+        """
+        if thorough:
+            return self, self._tried(rank, bound, 1, Ladder())
+        block, best = self, self._best(rank, bound)
+        if best.noise > self.how.tol * self.unit and np.median(np.abs(self.levels)) < CLOSE * self.unit:
+            zero = self._about(np.zeros_like(self.levels))
+            other = zero._tried(rank, bound, 0, Ladder(attempts=FEW))
+            block, best = (zero, other.after(best)) if other.noise < best.noise else (self, best.after(other))
+        for _ in range(ROUNDS):
+            if best.noise <= MUCH * self.unit or best.flat.B.shape[1] == 1:
                 break
-        return replace(min(found, key=lambda settled: settled.noise), passes=passes)
+            again = block._about(block._with_mean(best))
+            other = again._best(rank, bound)
+            if other.noise >= LESS * best.noise:
+                return block, best.after(other)
+            block, best = again, other.after(best)
+        return block, best
+
+    def _best(self, rank: int | str, bound: int) -> _Settled:
+        """Without a component to spare, or with one, if the rank is given and that leads to less noise."""
+        first = self._tried(rank, bound, 0, Ladder(attempts=FEW))
+        if isinstance(rank, str) or first.noise <= self.how.tol * self.unit:
+            return first
+        second = self._tried(rank, bound, 1, Ladder(attempts=FEW))
+        return second.after(first) if second.noise < first.noise else first.after(second)
+
+    def _tried(self, rank: int | str, bound: int, spare: int, method: Ladder) -> _Settled:
+        """What a rough fit leads to."""
+        rough, passes = self._learnt(rank, bound, spare, method)
+        found = self.settled(rough)
+        return replace(found, passes=found.passes + passes)
+
+    def _with_mean(self, settled: _Settled) -> Float:
+        """The levels, and the mean that was found where it is known."""
+        scores, axes = settled.flat.principal()
+        good = _telling(self._samples(settled.flat.mean), axes, scores, self._width(settled.noise))
+        levels = self.levels.copy()
+        levels[self.sketch.columns] += settled.flat.mean + axes @ spatial_median(scores[good])
+        return levels
 
     def _learnt(self, rank: int | str, bound: int, spare: int, method: Ladder) -> tuple[_Flat, int]:
         """A rough fit, with so many components more at first, and its passes."""
@@ -280,7 +330,9 @@ class _Block:
             flat = _Flat(flat.B, features.again(flat.B, C, c, 1).V)
             mean, (scores, axes) = flat.mean, flat.principal()
         at = spatial_median(scores[good])
-        return AffineFit(self.levels + mean + axes @ at, scores - at, axes.T, settled.noise, settled.passes)
+        mean = self.levels + mean + axes @ at
+        mean[np.abs(mean) <= ROUNDING * self.unit] = 0.0  # or zeros would become numbers that a fit can explain
+        return AffineFit(mean, scores - at, axes.T, settled.noise, settled.passes)
 
     def _width(self, noise: float) -> float:
         return max(EFFICIENT * noise, SMALLEST * self.unit)
