@@ -154,6 +154,13 @@ def test_rows_that_are_wrong_as_a_whole_and_alike_do_not_move_the_centre(seed):
     assert angle(RobustPCA(n_components=3).fit(X), about) < 0.02
 
 
+def test_the_number_of_components_may_be_one_of_numpy():
+    X, _, _ = samples(28, n=60, d=20, rank=2, mean=10.0)
+    ours, theirs = (RobustPCA(n_components=k).fit(X) for k in (2, np.int64(2)))
+    assert np.array_equal(ours.components_, theirs.components_)
+    assert np.array_equal(ours.mean_, theirs.mean_)
+
+
 def test_a_feature_far_from_the_others_is_one_of_them():
     X, truth, _ = samples(23, n=300, d=20, rank=2)
     X[:, 7] += 1e6

@@ -159,6 +159,7 @@ class RobustPCA(SubspaceTransformer):
             )
         if M is None:
             raise ValueError("X has no observed entry: there is nothing to learn from")
+        rank = rank if isinstance(rank, str) else int(rank)
         last = self._last_fit(samples, rank) if self.warm_start else None
         if self.center == "robust":
             self._fit_affine(M, rank, last)
