@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import RobustScaler  # noqa: E402
 
 from lowsparse import RobustPCA  # noqa: E402
-from lowsparse.estimators.pca import spatial_median  # noqa: E402
+from lowsparse.estimators.affine import spatial_median  # noqa: E402
 from lowsparse.scale import column_medians  # noqa: E402
 
 
@@ -121,7 +121,89 @@ def test_a_centre_is_taken_off(center):
 
 
 def test_without_a_centre_there_is_no_mean():
-    assert RobustPCA(n_components=2).fit(samples(1, n=60, d=20, rank=2)[0]).mean_ is None
+    assert RobustPCA(n_components=2, center=None).fit(samples(1, n=60, d=20, rank=2)[0]).mean_ is None
+
+
+@pytest.mark.parametrize("mean", [0.0, 1.0, 1000.0])
+@pytest.mark.parametrize("spoilt", [{}, {"missing": 0.5}, {"missing": 0.0, "outliers": 0.4}, {"size": 1e6}])
+def test_by_default_the_components_are_those_about_the_mean(mean, spoilt):
+    X, truth, wrong = samples(21, n=300, d=50, rank=3, mean=mean, **spoilt)
+    pca = RobustPCA(n_components=3).fit(X)
+    about = truth - truth.mean(axis=0)
+    assert angle(pca, about) < 1e-8
+    off = pca.mean_ - truth.mean(axis=0)  # any point of the affine subspace is as good
+    assert np.abs(off - off @ pca.components_.T @ pca.components_).max() < 1e-8
+    assert np.linalg.norm(off) < 0.2 * np.linalg.norm(about, axis=1).mean()
+    assert np.array_equal(pca.outliers_.toarray() != 0, wrong)
+
+
+@pytest.mark.parametrize("mean", [0.0, 10.0])
+def test_a_mean_that_is_not_known_costs_nothing(mean):
+    X, truth, _ = samples(22, n=300, d=50, rank=3, mean=mean, noise=0.1)
+    mean = truth.mean(axis=0)
+    known = RobustPCA(n_components=3, center=None).fit(X - mean)
+    assert angle(RobustPCA(n_components=3).fit(X), truth - mean) < 1.1 * angle(known, truth - mean)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_that_are_wrong_as_a_whole_and_alike_do_not_move_the_centre(seed):
+    X, truth, _ = samples(seed, n=300, d=50, rank=3, mean=10.0, missing=0.0, outliers=0.0, noise=0.05)
+    rng = np.random.default_rng([32, seed])
+    X[:75] = truth.mean(axis=0) + 5 + 3 * rng.standard_normal((75, 50))
+    about = truth[75:] - truth[75:].mean(axis=0)
+    assert angle(RobustPCA(n_components=3).fit(X), about) < 0.02
+
+
+def test_the_number_of_components_may_be_one_of_numpy():
+    X, _, _ = samples(28, n=60, d=20, rank=2, mean=10.0)
+    ours, theirs = (RobustPCA(n_components=k).fit(X) for k in (2, np.int64(2)))
+    assert np.array_equal(ours.components_, theirs.components_)
+    assert np.array_equal(ours.mean_, theirs.mean_)
+
+
+def test_a_feature_far_from_the_others_is_one_of_them():
+    X, truth, _ = samples(23, n=300, d=20, rank=2)
+    X[:, 7] += 1e6
+    pca = RobustPCA(n_components=2).fit(X)
+    assert angle(pca, truth) < 1e-6
+    assert np.nanmedian(X[:, 7]) == pytest.approx(pca.mean_[7], abs=5.0)
+
+
+@pytest.mark.parametrize("n_components", [1, 3])
+def test_samples_that_are_all_the_same_are_their_own_mean(n_components):
+    x = np.arange(1.0, 9.0)
+    pca = RobustPCA(n_components=n_components).fit(np.tile(x, (30, 1)))
+    assert_close(pca.mean_, x, 1e-12)
+    assert_close(pca.inverse_transform(pca.transform(x[None])), x[None], 1e-9)
+
+
+@pytest.mark.parametrize("shape", [(1, 5), (2, 5), (40, 1), (5, 5)])
+def test_as_many_components_as_there_can_be(shape):
+    X = 100 + np.random.default_rng(4).standard_normal(shape)
+    pca = RobustPCA(n_components=min(shape)).fit(X)
+    assert_close(pca.inverse_transform(pca.transform(X)), X, 1e-3)
+
+
+@pytest.mark.parametrize("n_components", [5, 8])
+def test_components_to_spare_do_not_spoil_the_centre(n_components):
+    X, truth, _ = samples(24, n=300, d=50, rank=3, mean=10.0)
+    pca = RobustPCA(n_components=n_components).fit(X)
+    assert subspace_angles(pca.components_.T, np.linalg.svd(truth - truth.mean(axis=0))[2][:3].T).max() < 1e-6
+
+
+def test_the_number_of_components_is_found_about_the_mean():
+    X, truth, _ = samples(25, n=200, d=60, mean=10.0, noise=0.05)
+    pca = RobustPCA(n_components="auto").fit(X)
+    assert pca.n_components_ == 4
+    assert angle(pca, truth - truth.mean(axis=0)) < 0.02
+
+
+@pytest.mark.parametrize("method", ["amanpgc", "irls", "schatten"])
+def test_other_methods_have_the_same_centre(method):
+    X, truth, _ = samples(26, n=200, d=40, rank=2, mean=10.0, noise=0.01)
+    pca = RobustPCA(n_components=2, method=method, max_iter=1000).fit(X)
+    assert angle(pca, truth - truth.mean(axis=0)) < 0.01
+    assert np.array_equal(pca.mean_, RobustPCA(n_components=2, max_iter=1000).fit(X).mean_)
 
 
 def test_the_number_of_components_can_be_found():
@@ -201,6 +283,13 @@ def test_a_warm_start_goes_on_from_the_last_fit():
     assert angle(pca, truth) < 1e-6
     assert pca.n_iter_ < 0.5 * cold
     assert pca.n_iter_ < 0.5 * RobustPCA(n_components=4).fit(X[100:]).n_iter_
+
+
+def test_a_warm_start_far_from_the_samples_is_not_believed():
+    X, _, _ = samples(13, n=200, d=60, mean=10.0)
+    other, truth, _ = samples(27, n=200, d=60, mean=10.0)
+    pca = RobustPCA(n_components=4, warm_start=True).fit(X).fit(other)
+    assert angle(pca, truth - truth.mean(axis=0)) < 1e-6
 
 
 def test_clones_copies_and_pipelines():

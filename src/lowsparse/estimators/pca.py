@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -15,30 +16,22 @@ from ..blocks.rewriting import rewritten
 from ..lines import WILD
 from ..lowrank import LowRank
 from ..observed import ObservedMatrix
-from ..result import Result
+from ..result import Result, Status
 from ..scale import column_medians
 from ..solve import solve
-from ..solvers import Solver
-from ..sweeps import Float, open_sweep
+from ..solvers import Solver, from_name
+from ..sweeps import open_sweep
+from .affine import AffineFit, fit_affine
 from .large import in_pieces, is_large, learnt_from
 from .samples import observed, read, require_choice, seed
 from .subspace import SubspaceTransformer, principal_axes
 
 __all__ = ["RobustPCA"]
 
-
-def spatial_median(points: Float, turns: int = 50) -> Float:
-    """The point with the smallest sum of distances to the rows of `points`, by Weiszfeld's iteration.
-
-    >>> spatial_median(np.array([[0.0, 0.0], [0.0, 2.0], [2.0, 0.0], [0.0, 0.0], [90.0, 0.0]])).round(3).tolist()
-    [0.0, 0.0]
-    """
-    at = np.median(points, axis=0)
-    unit = float(np.median(np.linalg.norm(points - at, axis=1))) or 1.0
-    for _ in range(turns):
-        near = 1.0 / np.maximum(np.linalg.norm(points - at, axis=1), 1e-9 * unit)
-        at = near @ points / near.sum()
-    return np.asarray(at, dtype=np.float64)
+BETTER = 0.5  # noise of a fit with another centre, against the first, from which on it is taken
+FAR_BETTER = (
+    0.2  # noise that is left about a centre, against that of the fit which the centre is of, that asks for another
+)
 
 
 class RobustPCA(SubspaceTransformer):
@@ -53,10 +46,11 @@ class RobustPCA(SubspaceTransformer):
     ----------
     n_components : int or "auto"
         The rank of L. "auto" tries one rank after the other as long as entries kept aside are predicted better.
-    center : None, "median" or "robust"
-        What is taken off first: nothing; the medians of the features; or a centre fitted with the subspace, the
-        spatial median of the rows of a robust fit with one component more. Never the plain mean: an outlier would
-        spread over the whole column of its feature.
+    center : "robust", "median" or None
+        What is taken off first: a centre that is fitted with the components, so that samples with a level have those of
+        the centred data, and samples without one lose nothing; the medians of the features, which are off the affine
+        subspace by their own error; or nothing. Never the plain mean: an outlier would spread over the whole column of
+        its feature. The centre is found by the library's own method, whichever `method` finds the components.
     method : str or a solver of `lowsparse.solvers`
     max_iter, tol, backend, memory
         As in `lowsparse.solve`; `memory` is of samples that are not in memory, or of the GPU. With backend "dask" the
@@ -77,6 +71,8 @@ class RobustPCA(SubspaceTransformer):
     singular_values_ : n_components
         Of the low-rank part of the training data.
     mean_ : n_features, or None if `center` is
+        With ``center="robust"``, the point of the affine subspace at which the scores of the samples that fit it have
+        their spatial median.
     explained_variance_, explained_variance_ratio_ : n_components
         Variances of the scores, and their shares in the variance of the data without outliers: that of all scores and
         of what is left of the inliers, summed over the features.
@@ -87,14 +83,16 @@ class RobustPCA(SubspaceTransformer):
         memory, a `StoredOutliers`.
     result_ : lowsparse.Result
         Of the centred data, with ``status``, ``message``, ``trace`` and ``diagnostics``.
-    n_iter_, n_components_, n_features_in_, feature_names_in_
+    n_iter_ : int
+        Passes, those that find the centre included.
+    n_components_, n_features_in_, feature_names_in_
 
     Examples
     --------
     >>> import numpy as np
     >>> from lowsparse import RobustPCA
     >>> rng = np.random.default_rng(3)
-    >>> X = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 12))
+    >>> X = 100 + rng.standard_normal((60, 2)) @ rng.standard_normal((2, 12))
     >>> truth = X.copy()
     >>> X[rng.random(X.shape) < 0.2] = np.nan
     >>> X[rng.random(X.shape) < 0.05] += 20
@@ -108,7 +106,7 @@ class RobustPCA(SubspaceTransformer):
         self,
         n_components: int | str = 2,
         *,
-        center: str | None = None,
+        center: str | None = "robust",
         method: str | Solver = "auto",
         max_iter: int = 500,
         tol: float = 1e-8,
@@ -161,15 +159,43 @@ class RobustPCA(SubspaceTransformer):
             )
         if M is None:
             raise ValueError("X has no observed entry: there is nothing to learn from")
-        start = self._last_fit(samples, rank) if self.warm_start else "svd"
-        self.mean_ = None
-        if self.center is not None:
-            self.mean_ = by_columns(M, column_medians)
-            if self.center == "robust":
-                self.mean_ += self._centre(_shifted(M, self.mean_), rank)
-            M = _shifted(M, self.mean_)
-        self._take(self._solve(M, rank, start))
+        rank = rank if isinstance(rank, str) else int(rank)
+        last = self._last_fit(samples, rank) if self.warm_start else None
+        if self.center == "robust":
+            self._fit_affine(M, rank, last)
+        else:
+            self.mean_ = by_columns(M, column_medians) if self.center else None
+            self._take(self._solve(M if self.mean_ is None else _shifted(M, self.mean_), rank, self._start(last, rank)))
         return self
+
+    def _fit_affine(self, M: Any, rank: int | str, last: AffineFit | None) -> None:
+        """The centre, and the components about it."""
+        fit = partial(
+            fit_affine,
+            M,
+            rank,
+            max_rank=self.max_rank if rank == "auto" else None,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            backend=self.backend,
+        )
+        found = fit(start=last)
+        result = self._solve(_shifted(M, found.mean), rank, self._start(found, rank))
+        passes, other = found.n_iter + result.n_iter, None
+        if result.noise < FAR_BETTER * found.noise and found.noise > self.tol * result.M.median_magnitude():
+            scores, _, components = principal_axes(result.L)  # what was found after all has a centre of its own
+            other = fit(start=AffineFit(found.mean, scores, components, result.noise))
+        elif result.status is Status.STALLED:  # a component that is missing may be what the centre is off by
+            other = fit(thorough=True)
+        if other is not None:
+            passes += other.n_iter
+            if other.noise < BETTER * found.noise:
+                found = other
+                result = self._solve(_shifted(M, found.mean), rank, self._start(found, rank))
+                passes += result.n_iter
+        self.mean_ = found.mean
+        self._take(result)
+        self.n_iter_ = passes
 
     def _solve(self, M: ObservedMatrix, rank: Any, start: str | LowRank = "svd") -> Result:
         return solve(
@@ -185,19 +211,22 @@ class RobustPCA(SubspaceTransformer):
             random_state=seed(self.random_state),
         )
 
-    def _last_fit(self, samples: Any, rank: Any) -> str | LowRank:
-        """As a start: the components, and the scores these samples have on them."""
+    def _last_fit(self, samples: Any, rank: int | str) -> AffineFit | None:
+        """What was fitted last, with the scores that these samples have there."""
         if not hasattr(self, "components_") or rank != len(self.components_):
-            return "svd"
+            return None
         scores = np.asarray(self._transform_large(samples) if in_pieces(samples) else self.transform(samples))
-        return LowRank(scores, self.components_) if np.linalg.matrix_rank(scores) == rank else "svd"
+        mean = np.zeros(self.n_features_in_) if self.mean_ is None else self.mean_
+        return AffineFit(mean, scores.astype(np.float64), self.components_, self.noise_)
 
-    def _centre(self, M: ObservedMatrix, rank: Any) -> Float:
-        """A point on the affine subspace that the rows of M lie on: in a fit of one rank more, it is a subspace."""
-        if rank != "auto" and rank + 1 > min(M.shape):
-            return np.zeros(M.shape[1])
-        scores, _, components = principal_axes(self._solve(M, rank if rank == "auto" else rank + 1).L)
-        return spatial_median(scores) @ components
+    def _start(self, fit: AffineFit | None, rank: int | str) -> str | LowRank:
+        """Where to begin: at a fit, unless it has fewer components, or the method begins where it likes."""
+        solver = from_name(self.method) if isinstance(self.method, str) else self.method
+        if fit is None or not solver.takes_start or fit.scores.shape[1] != rank:
+            return "svd"
+        if np.linalg.matrix_rank(fit.scores, tol=1e-7 * float(np.linalg.norm(fit.scores))) != rank:
+            return "svd"
+        return LowRank(fit.scores, fit.components)
 
     def _take(self, result: Result) -> None:
         """Set the attributes."""

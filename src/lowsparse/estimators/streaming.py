@@ -42,7 +42,8 @@ class StreamingRobustPCA(SubspaceTransformer):
     noise_ : float
         The standard deviation of the inliers.
     mean_ : None
-        Nothing is taken off.
+        Nothing is taken off, unlike in `RobustPCA`: a level that all samples share is a component, and the first, so
+        ask for one more or take it off before.
     stream_ : lowsparse.streaming.Stream
     n_samples_seen_, n_features_in_, feature_names_in_
 
