@@ -14,7 +14,7 @@ from conftest import PATH, SMALL
 from lowsparse.blocks import StoredMatrix
 from lowsparse.blocks.coefficients import is_mapped
 
-METHODS = ("auto", "amanpg", "amanpgc", "manpg", "manpgc", "subgm", "rmc", "lmafit", "irls", "schatten")
+METHODS = ("auto", "amanpg", "amanpgc", "manpg", "manpgc", "subgm", "rmc", "lmafit", "irls")
 BACKENDS = ("numpy", "outofcore", "dask")
 QUICK = {"numpy": ("auto", "amanpg"), "outofcore": METHODS, "dask": ("auto", "amanpgc", "lmafit")}  # the others in CI
 EVERYWHERE = [

@@ -2,12 +2,11 @@
 
     x_ij = s_j (b_j + a_i + y_ij + noise),   y of low rank, some entries grossly wrong.
 
-Rows are samples. The scales s, levels b and offsets a are those of `lowsparse.offsets`, y is the L of the method
-"schatten", or of the default method where the data are so nearly exact that no shrinkage predicts entries kept aside
-better.
+Rows are samples. The scales s, levels b and offsets a are those of `lowsparse.offsets`, y is the L of `solve`, its rank
+chosen by entries kept aside.
 A row that was not fitted gets its offset, then its place on the low-rank part, by the same robust regressions, from its
-own entries alone. Rows that were fitted are regressed once more in the end: shrinkage, which has found the low-rank
-part, takes too much off them; the prior that it implies does not.
+own entries alone. Rows that were fitted are regressed once more in the end: shrinkage, which may have found the
+low-rank part, takes too much off them; the prior that it implies does not.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ from .sweeps import Float, Robust, open_sweep
 
 __all__ = ["Imputation", "Prediction"]
 
-NEARLY_EXACT = 0.05  # noise, in units of the features' spread: below it shrinkage may be the larger error
 AGAIN = 2  # turns of the regression of rows that were fitted
 DUST = 1e-60  # of the largest number, or of the features' spread
 USUAL = 3.0  # times the usual length of a row: what is longer, and not borne out by its entries, is not believed
@@ -53,7 +51,6 @@ class Imputation:
     preparation: Preparation
     result: Result  # of the low-rank part
     width: float  # c of the offsets of rows
-    converged: bool  # the method met its own test, or two methods agree
 
     @classmethod
     def fit(
@@ -75,19 +72,14 @@ class Imputation:
         rest = rewritten(M, y * (np.abs(y) >= DUST))
         most = None if isinstance(rank, str) else min(int(rank), *M.shape)
         how = {"max_iter": max_iter, "backend": backend, "random_state": random_state, "callback": callback}
-        result = solve(rest, most, method="schatten", **how)  # type: ignore[arg-type]
-        converged = result.converged
-        if result.noise < NEARLY_EXACT and result.L.V.any():
-            exact = solve(rest, "auto", max_rank=result.L.rank, **how)  # type: ignore[arg-type]
-            if _closer(exact, result) and (exact.converged or agree(exact, result)):
-                result, converged = exact, True
+        result = solve(rest, "auto", max_rank=most, **how)  # type: ignore[arg-type]
         if most is not None:  # which the table may have as it is, while without its levels it has one component more
             plain = preparation.without_levels()
             as_it_is = rewritten(M, plain.rest(M))
             exact = solve(as_it_is, "auto", max_rank=most, **how)  # type: ignore[arg-type]
-            if exact.converged and _closer(exact, result):
-                preparation, rest, result, converged = plain, as_it_is, exact, True
-        return cls(preparation, result, EFFICIENT * robust_scale(rest.values.astype(np.float64)), converged)
+            if exact.converged and exact.held_out is not None and exact.held_out < 0.5 * result.noise:
+                preparation, rest, result = plain, as_it_is, exact
+        return cls(preparation, result, EFFICIENT * robust_scale(rest.values.astype(np.float64)))
 
     @property
     def rank(self) -> int:
@@ -183,25 +175,11 @@ class Prediction:
         return Placement(B, c, self.unit, largest=USUAL * math.sqrt(B.shape[1]), ridge=ridge)
 
 
-def _closer(exact: Result, shrunk: Result) -> bool:
-    """Whether entries kept aside are predicted far better by the first."""
-    return exact.held_out is not None and exact.held_out < 0.5 * shrunk.noise
-
-
 def without_dust(M: ObservedMatrix) -> ObservedMatrix:
     """Zeros for what is nothing beside the largest number, and whose powers would be lost."""
     sizes = np.abs(M.values)
     least = DUST * float(sizes.max())
     return M.with_values(M.values * (sizes >= least)) if np.count_nonzero((sizes < least) & (sizes > 0)) else M
-
-
-def agree(exact: Result, shrunk: Result) -> bool:
-    """Whether two fits say the same of entries at random, but for a few: lines that are wrong in one would show."""
-    m, n = shrunk.L.shape
-    rng = np.random.default_rng(0)
-    i, j = rng.integers(m, size=10_000), rng.integers(n, size=10_000)
-    apart = np.abs(exact.L.at(i, j) - shrunk.L.at(i, j))
-    return float(np.quantile(apart, 0.98)) <= 2 * OUTLIER * shrunk.noise
 
 
 def rows_differ(M: ObservedMatrix) -> bool:
