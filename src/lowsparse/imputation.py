@@ -13,25 +13,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 
+from .blocks.along import along_columns
 from .blocks.rewriting import rewritten
 from .lines import EFFICIENT, EXPLAINED, Placement
 from .lowrank import LowRank
 from .observed import ObservedMatrix
 from .offsets import Preparation
 from .result import Result
-from .scale import OUTLIER, robust_scale
-from .solve import Progress, solve
+from .scale import CONSISTENT, OUTLIER, outlying, robust_scale
+from .solve import Progress, outliers_at, solve
 from .sweeps import Float, Robust, open_sweep
 
 __all__ = ["Imputation", "Prediction"]
 
 AGAIN = 2  # turns of the regression of rows that were fitted
+FEW = 20  # entries; the noise of a column with fewer is the usual one
 DUST = 1e-60  # of the largest number, or of the features' spread
 USUAL = 3.0  # times the usual length of a row: what is longer, and not borne out by its entries, is not believed
 
@@ -51,6 +53,7 @@ class Imputation:
     preparation: Preparation
     result: Result  # of the low-rank part
     width: float  # c of the offsets of rows
+    noise_by_column: Float  # in units of the features' spread
 
     @classmethod
     def fit(
@@ -79,7 +82,8 @@ class Imputation:
             exact = solve(as_it_is, "auto", max_rank=most, **how)  # type: ignore[arg-type]
             if exact.converged and exact.held_out is not None and exact.held_out < 0.5 * result.noise:
                 preparation, rest, result = plain, as_it_is, exact
-        return cls(preparation, result, EFFICIENT * robust_scale(rest.values.astype(np.float64)))
+        result, noise = flagged_by_column(result, backend)
+        return cls(preparation, result, EFFICIENT * robust_scale(rest.values.astype(np.float64)), noise)
 
     @property
     def rank(self) -> int:
@@ -89,7 +93,7 @@ class Imputation:
     @property
     def tolerance(self) -> Float:
         """Of each column: an entry is a gross error if it is farther than this from what is predicted."""
-        return (OUTLIER * self.result.noise + 1e-7) * self.preparation.scale
+        return (OUTLIER * self.noise_by_column + 1e-7) * self.preparation.scale
 
     def lowrank(self, backend: str = "auto") -> LowRank:
         """All entries of the rows it was learnt from: placed as new rows are, but from where the fit has them.
@@ -173,6 +177,24 @@ class Prediction:
 
     def _place(self, B: Float, c: float, ridge: float) -> Placement:
         return Placement(B, c, self.unit, largest=USUAL * math.sqrt(B.shape[1]), ridge=ridge)
+
+
+def flagged_by_column(result: Result, backend: str = "auto") -> tuple[Result, Float]:
+    """The result with the outliers that each column has by its own noise, and that noise.
+
+    Columns are features, and in units of their spread some are noisier than others. No column is taken to be less noisy
+    than all are as a rule.
+    """
+    M, L = result.M, result.L
+    sweep = open_sweep(M, backend)
+    e = sweep.residual(L.U, np.ascontiguousarray(L.V.T))
+    own = CONSISTENT * sweep.kth_largest(np.abs(e), (M.column_counts + 1) // 2)
+    usual = max(result.noise, result.held_out or 0.0)
+    noise = np.maximum(usual, np.where(M.column_counts >= FEW, own, 0.0))
+    bound = np.maximum(OUTLIER * noise, EXPLAINED)
+    flagged = outlying(e / along_columns(M, bound), 1.0)
+    S = outliers_at(M, flagged, -e[flagged].astype(M.dtype, copy=False))
+    return replace(result, flagged=flagged, S=S), noise
 
 
 def without_dust(M: ObservedMatrix) -> ObservedMatrix:

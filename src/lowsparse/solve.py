@@ -34,7 +34,7 @@ from .start import generator, starting_subspace
 from .sweeps import enough, open_sweep
 from .wording import percent
 
-__all__ = ["Progress", "solve"]
+__all__ = ["Progress", "outliers_at", "solve"]
 
 ADVICE = {
     Status.MAX_ITER: "not converged after {n} iterations: raise max_iter or loosen tol",
@@ -226,7 +226,7 @@ def solve(
     n_iter, seconds = loop.state.iteration, loop.seconds()
     result = Result(
         L=L,
-        S=_outliers(data, flagged, S),
+        S=outliers_at(data, flagged, S),
         status=status,
         message=reason or _advice(status, solver).format(n=n_iter, s=seconds),
         method=solver.name,
@@ -384,7 +384,7 @@ def _sizes(M: ObservedMatrix) -> tuple[float, float, float, float]:
     return unit, size or 1.0, largest, clip if largest > clip else np.inf
 
 
-def _outliers(M: ObservedMatrix, flagged: NDArray[np.intp], values: NDArray[Any]) -> sparse.csc_array:
+def outliers_at(M: ObservedMatrix, flagged: NDArray[np.intp], values: NDArray[Any]) -> sparse.csc_array:
     """S as a sparse array of its non-zeros; of a matrix in pieces it stays in pieces."""
     if on_device(flagged):
         return cast(sparse.csc_array, DeviceOutliers(cast(Any, M), flagged, values))
