@@ -72,19 +72,26 @@ class Imputation:
             raise ValueError(f"rank must be a whole number of 1 or more, or 'auto', not {rank!r}")
         M = without_dust(M)
         preparation = Preparation.fit(M, rows=rows_differ(M), backend=backend)
-        y = preparation.rest(M)
-        rest = rewritten(M, y * (np.abs(y) >= DUST))
         most = None if isinstance(rank, str) else min(int(rank), *M.shape)
         how = {"max_iter": max_iter, "backend": backend, "random_state": random_state, "callback": callback}
-        result = solve(rest, "auto", max_rank=most, **how)  # type: ignore[arg-type]
-        if most is not None:  # which the table may have as it is, while without its levels it has one component more
-            plain = preparation.without_levels()
-            as_it_is = rewritten(M, plain.rest(M))
-            exact = solve(as_it_is, "auto", max_rank=most, **how)  # type: ignore[arg-type]
-            if exact.converged and exact.held_out is not None and exact.held_out < 0.5 * result.noise:
-                preparation, rest, result = plain, as_it_is, exact
+
+        def fitted(preparation: Preparation) -> tuple[Preparation, Result]:
+            y = preparation.rest(M)
+            rest = rewritten(M, y * (np.abs(y) >= DUST))
+            return preparation, solve(rest, "auto", max_rank=most, **how)  # type: ignore[arg-type]
+
+        if most is None:
+            preparation, result = fitted(preparation)
+        else:  # which the table may have as it is, while without its levels it has one component more
+            plain, result = fitted(preparation.without_levels())
+            error = usual_error(result) if result.converged else math.inf
+            by_levels = fitted(preparation) if error > EXPLAINED or result.L.rank < most else None
+            if by_levels is None or error < 0.5 * by_levels[1].noise - EXPLAINED:
+                preparation = plain
+            else:
+                preparation, result = by_levels
         result, noise = flagged_by_column(result, backend)
-        return cls(preparation, result, EFFICIENT * robust_scale(rest.values.astype(np.float64)), noise)
+        return cls(preparation, result, EFFICIENT * robust_scale(result.M.values.astype(np.float64)), noise)
 
     @property
     def rank(self) -> int:
@@ -190,6 +197,11 @@ class Prediction:
         return Placement(B, c, self.unit, largest=USUAL * math.sqrt(B.shape[1]), ridge=ridge)
 
 
+def usual_error(result: Result) -> float:
+    """The scale of the errors of entries kept aside, if some were; at least the noise."""
+    return max(result.noise, result.held_out or 0.0)
+
+
 def flagged_by_column(result: Result, backend: str = "auto") -> tuple[Result, Float]:
     """The result with the outliers that each column has by its own noise, and that noise.
 
@@ -200,8 +212,7 @@ def flagged_by_column(result: Result, backend: str = "auto") -> tuple[Result, Fl
     sweep = open_sweep(M, backend)
     e = sweep.residual(L.U, np.ascontiguousarray(L.V.T))
     own = CONSISTENT * sweep.kth_largest(np.abs(e), (M.column_counts + 1) // 2)
-    usual = max(result.noise, result.held_out or 0.0)
-    noise = np.maximum(usual, np.where(M.column_counts >= FEW, own, 0.0))
+    noise = np.maximum(usual_error(result), np.where(M.column_counts >= FEW, own, 0.0))
     bound = np.maximum(OUTLIER * noise, EXPLAINED)
     flagged = outlying(e / along_columns(M, bound), 1.0)
     S = outliers_at(M, flagged, -e[flagged].astype(M.dtype, copy=False))
