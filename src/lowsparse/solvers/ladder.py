@@ -18,7 +18,9 @@ problem is not convex, so there are several attempts, which differ in kind:
 - climbing: rank 1, then the leading singular vector of the clipped residuals is added, and so on. Small components are
   not taken for outliers then, nor outliers for small components: all that is larger has been removed before;
 - growing (`robust.growth`): climbing on small blocks, of neighbours or of lines that have much in common; the best of
-  them grows, line by line, in the order in which what is known determines the rest.
+  them grows, line by line, in the order in which what is known determines the rest;
+- shrinking (`shrinking`): a path of decreasing shrinkage, where the rank is to be chosen and a climb leaves noise. It
+  is taken if it predicts entries kept aside better than the climb does, and in doubt if the rank is not clear-cut.
 
 At the end of an attempt lines that explain few of their entries are regressed anew, from scratch and by random subsets
 (`robust.subsets`). Where what is left of the entries does not hold the matrix together, though some that pass for
