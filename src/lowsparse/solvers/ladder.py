@@ -96,6 +96,7 @@ LOOKS = 3  # second looks in an attempt, 2 in the first
 GAIN = 0.01  # logarithm by which residuals must be smaller for a rank to be better
 HOPE = 3  # ranks beyond the best that are tried where the rank is to be chosen
 ALIKE = (1.0, 0.7)  # of the noise: two attempts that found the same differ by less; the second if much of it is left
+FAR_BETTER = 0.5  # logarithm by which errors of the path are smaller where the climb has missed something
 CLEAR = 0.15  # logarithm by which errors are smaller for the last component of a rank that is clear-cut
 AGREE = 0.1  # difference of the scores of two attempts that found the same
 
@@ -526,7 +527,11 @@ class Ladder(Solver):
         state.row = path.advance(state.path)
         state.iteration += 1
         if state.path.data == "whole":
-            state.finished, state.accuracy = state.path.finished, state.path.change
+            state.accuracy = state.path.change
+            if state.advice and state.path.finished:
+                state.failure, state.accuracy = "stalled", math.inf
+            else:
+                state.finished = state.path.finished
         elif not state.path.running and not self._take_path(problem, state, state.clear_cut):
             self._decide(problem, state)
 
@@ -536,11 +541,17 @@ class Ladder(Solver):
             return False
         path = Path(problem, state.views)
         held = path.held_residual(state.path), state.views.sketch.held_residual(state.best_U, state.best_V)
-        better = predicts_better(*held, stands)
-        if better:
-            state.path = copy(state.path)
-            path.extend(state.path)
-        return better
+        if not predicts_better(*held, stands):
+            return False
+        own, other = (float(np.mean(np.log(np.abs(e) / state.views.unit + 1e-7))) for e in held)
+        if own < other - FAR_BETTER:
+            state.advice = (
+                "a path of shrinkage predicts entries kept aside far better than any rank that was tried, and is what "
+                "L is: if L has a rank, errors that have structure hide it; leave out what they are in, or give it"
+            )
+        state.path = copy(state.path)
+        path.extend(state.path)
+        return True
 
     # -- the whole matrix
 
