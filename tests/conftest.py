@@ -39,6 +39,16 @@ def tangent_part(U, H):
     return H - U @ (U.T @ H)
 
 
+def slow_decay(m, n, density=0.5, noise=1.0, seed=0):
+    """Singular values that fall off slowly, entries of root mean square 2, and noise: there is no exact rank."""
+    rng = np.random.default_rng([2027, seed])
+    U, V = (np.linalg.qr(rng.standard_normal((k, 20)))[0] for k in (m, n))
+    s = 0.75 ** np.arange(20)
+    L = (U * (2 * s * np.sqrt(m * n / np.sum(s**2)))) @ V.T
+    X = L + noise * rng.standard_normal(L.shape)
+    return ls.ObservedMatrix.from_dense(np.where(rng.random(L.shape) < density, X, np.nan))
+
+
 def robust_problem(m=60, n=50, rank=3, density=0.6, outliers=0.1, seed=101, **kind):
     return ls.datasets.synthetic(m, n, rank=rank, density=density, outliers=outliers, random_state=seed, **kind)
 

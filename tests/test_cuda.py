@@ -15,7 +15,7 @@ import pytest
 
 import lowsparse as ls
 import pretended
-from conftest import orthonormal, robust_problem
+from conftest import orthonormal, robust_problem, slow_decay
 from lowsparse.blocks import placing
 from lowsparse.device import DeviceMatrix, Places
 from lowsparse.geometry import retract
@@ -467,6 +467,27 @@ def test_columns_in_pieces_have_the_same_bits_every_time(gpu, rank):
 
     first = bits()
     assert all(bits() == first for _ in range(3))
+
+
+def shrunk_alike(few, monkeypatch, backend):
+    """A table without an exact rank, with the block on the processor or on the GPU: solved there, and here."""
+    monkeypatch.setattr("lowsparse.sketch.FEW", few)
+    M = slow_decay(70, 60, seed=3)
+    there, here = (ls.solve(M, "auto", backend=where) for where in ("cuda", backend))
+    assert here.L.rank == there.L.rank > 3
+    assert there.noise == there.held_out == pytest.approx(here.noise, rel=1e-6)
+    assert there.L.error(here.L, relative=True) < 1e-6
+
+
+@pytest.mark.parametrize("few", [0, 200_000])
+def test_a_path_of_shrinkage_mixes_nothing(pretended_gpu, monkeypatch, few):
+    shrunk_alike(few, monkeypatch, "numpy")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("few", [0, 200_000])
+def test_a_path_of_shrinkage_is_followed_there(gpu, monkeypatch, few):
+    shrunk_alike(few, monkeypatch, "native")
 
 
 @pytest.mark.gpu

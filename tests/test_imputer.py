@@ -184,6 +184,43 @@ def test_the_rank_is_a_limit():
     assert RobustImputer(rank=10).fit(X).rank_ >= 4
 
 
+@pytest.mark.parametrize("rank", [4, 5, 8])
+def test_a_table_may_have_the_rank_as_it_is(rank):
+    rng = np.random.default_rng(17)
+    truth = rng.standard_normal((300, 4)) @ rng.standard_normal((4, 60))
+    X = truth.copy()
+    X[rng.random(X.shape) < 0.1] += 10.0
+    X[rng.random(X.shape) < 0.3] = np.nan
+    imputer = RobustImputer(rank, clean=True)
+    assert np.abs(imputer.fit_transform(X) - truth).max() < 1e-8
+    assert imputer.rank_ == min(rank, 5)  # and the level
+    levels = imputer.transform(np.full((1, 60), np.nan))
+    assert levels.any() == (rank > 4)
+
+
+def test_a_column_far_from_zero_is_filled_like_the_others():
+    rng = np.random.default_rng(18)
+    truth = rng.standard_normal((200, 3)) @ rng.standard_normal((3, 10)) + 0.2 * rng.standard_normal((200, 10))
+    truth /= truth.std(axis=0)
+    truth[:, 0] = 2020 + np.round(2 * truth[:, 0])
+    X = np.where(rng.random(truth.shape) < 0.1, np.nan, truth)
+    filled = RobustImputer(clean=True).fit_transform(X)
+    assert np.count_nonzero((filled != X) & ~np.isnan(X)) == 0  # nothing is wrong
+    assert np.abs(filled - truth)[np.isnan(X[:, 0]), 0].mean() < 1.0  # the standard deviation is 2
+
+
+def test_a_feature_that_is_noisier_than_others_has_no_more_errors():
+    rng = np.random.default_rng(19)
+    truth = rng.standard_normal((300, 2)) @ rng.standard_normal((2, 12))
+    noise = np.full(12, 0.02)
+    noise[3] = 0.3
+    X = truth + noise * rng.standard_normal(truth.shape)
+    X[rng.random(X.shape) < 0.1] = np.nan
+    imputer = RobustImputer().fit(X)
+    assert imputer.outliers(X).nnz < 10
+    assert imputer.model_.result.flagged.size < 10
+
+
 @pytest.mark.parametrize("rank", [0, -1, 1.5, "many", True])
 def test_a_rank_that_is_none_is_refused(rank):
     with pytest.raises(ValueError, match="rank must be"):

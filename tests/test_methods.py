@@ -33,7 +33,6 @@ class Method:
 # a new method: one line here
 METHODS = [
     Method("ladder", A=1e-6, B=1e-6, full=1e-6, clean=1e-6),
-    Method("schatten", A=1e-3, B=1e-3, full=1e-3, clean=1e-6),
     Method("manpg", A=1e-2, B=1e-2, full=1e-2, clean=1e-2),
     Method("amanpg", A=1e-2, B=1e-2, full=1e-2, clean=1e-2),
     Method("manpgc", A=1e-6, B=1e-6, full=1e-6, clean=1e-6),

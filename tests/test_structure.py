@@ -51,6 +51,13 @@ def test_a_corner_that_is_unknown_is_found(seed):
     assert r.S.nnz == 0
 
 
+@pytest.mark.parametrize(("seed", "hole", "error"), [(312, "band", "runs"), (324, "random", "patch")])
+def test_what_shrinkage_explains_where_no_rank_does_is_no_promise(structure, seed, hole, error):
+    problem = structure.draw_problem([99, seed], hole, error, largest=300)
+    r = ls.solve(problem.M, "auto")
+    assert structure.judge(problem, r)[0] == "found" or not r.converged
+
+
 @pytest.mark.parametrize("seed", [11, 12])
 def test_a_large_corner_with_errors_is_found(seed):
     X, L = cornered(seed, 220, 260, 3, 150, 160)

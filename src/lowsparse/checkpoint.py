@@ -57,20 +57,37 @@ def _beside(target: Path) -> Path:
     return target.with_name(target.name + ".part")
 
 
+def _named(state: Any, within: str = "") -> Iterator[tuple[str, Any]]:
+    """What a state is made of, those of states within it too, such as "path.U"; what is made anew is left out."""
+    for field in dataclasses.fields(state):
+        value, name = getattr(state, field.name), within + field.name
+        if dataclasses.is_dataclass(value):
+            yield from _named(value, f"{name}.")
+        elif field.name not in getattr(state, "scratch", ()):
+            yield name, value
+
+
+def _like(fresh: Any, values: dict[str, Any], within: str = "") -> Any:
+    """A state with these values, by the names of `_named`, and what is not among them of the fresh one."""
+    fields: dict[str, Any] = {}
+    for field in dataclasses.fields(fresh):
+        value, name = getattr(fresh, field.name), within + field.name
+        inside = dataclasses.is_dataclass(value)
+        fields[field.name] = _like(value, values, f"{name}.") if inside else values.get(name, value)
+    return type(fresh)(**fields)
+
+
 def save(path: str | os.PathLike[str], problem: Problem, solver: Solver, state: State, trace: Trace) -> None:
     """Write the state beside `path`, then rename: a file of that name is always whole."""
     arrays: dict[str, Any] = {f"trace.{name}": trace[name] for name in trace}
     plain: dict[str, Any] = {}
     on_gpu: list[str] = []
-    for field in dataclasses.fields(state):
-        value = getattr(state, field.name)
-        if field.name in state.scratch:
-            continue
+    for name, value in _named(state):
         if isinstance(value, np.ndarray | Entries | Coefficients) or on_device(value):
-            arrays[f"state.{field.name}"] = value
-            on_gpu += [field.name] if on_device(value) else []
+            arrays[f"state.{name}"] = value
+            on_gpu += [name] if on_device(value) else []
         else:
-            plain[field.name] = value
+            plain[name] = value
     header = {"format": FORMAT, "identity": _identity(problem, solver), "state": plain}
     if on_device(problem.M.values):
         header["on_gpu"] = on_gpu
@@ -137,12 +154,11 @@ def load(path: str | os.PathLike[str], problem: Problem, solver: Solver, fresh: 
         values = {key.removeprefix("state."): array for key, array in arrays.items() if key.startswith("state.")}
         values |= {key: beside(values[key], problem.M.values) for key in on_gpu or ()}
         values |= {key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()}
-        values |= {key: getattr(fresh, key) for key in fresh.scratch}
-        fields = {field.name for field in dataclasses.fields(fresh)}
-        if values.keys() != fields:
-            raise ValueError(f"{sorted(values.keys() ^ fields)} do not fit")
+        names = {name for name, _ in _named(fresh)}
+        if values.keys() != names:
+            raise ValueError(f"{sorted(values.keys() ^ names)} do not fit")
         trace = Trace({key.removeprefix("trace."): a for key, a in arrays.items() if key.startswith("trace.")})
-    return type(fresh)(**values), trace
+    return _like(fresh, values), trace
 
 
 class _OtherError(ValueError):

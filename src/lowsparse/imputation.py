@@ -2,38 +2,39 @@
 
     x_ij = s_j (b_j + a_i + y_ij + noise),   y of low rank, some entries grossly wrong.
 
-Rows are samples. The scales s, levels b and offsets a are those of `lowsparse.offsets`, y is the L of the method
-"schatten", or of the default method where the data are so nearly exact that no shrinkage predicts entries kept aside
-better.
+Rows are samples. The scales s, levels b and offsets a are those of `lowsparse.offsets`, y is the L of `solve`, its rank
+chosen by entries kept aside.
 A row that was not fitted gets its offset, then its place on the low-rank part, by the same robust regressions, from its
-own entries alone. Rows that were fitted are regressed once more in the end: shrinkage, which has found the low-rank
-part, takes too much off them; the prior that it implies does not.
+own entries alone. Rows that were fitted are regressed once more in the end: shrinkage, which may have found the
+low-rank part, takes too much off them; the prior that it implies does not.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 
+from .blocks.along import along_columns
 from .blocks.rewriting import rewritten
 from .lines import EFFICIENT, EXPLAINED, Placement
 from .lowrank import LowRank
 from .observed import ObservedMatrix
 from .offsets import Preparation
-from .result import Result
-from .scale import OUTLIER, robust_scale
-from .solve import Progress, solve
+from .result import Result, Status
+from .scale import CONSISTENT, OUTLIER, outlying, robust_scale
+from .solve import Progress, outliers_at, solve
 from .sweeps import Float, Robust, open_sweep
 
 __all__ = ["Imputation", "Prediction"]
 
-NEARLY_EXACT = 0.05  # noise, in units of the features' spread: below it shrinkage may be the larger error
 AGAIN = 2  # turns of the regression of rows that were fitted
+HELPS = 0.5  # error of entries kept aside, against what scales and offsets leave of them
+FEW = 20  # entries; the noise of a column with fewer is the usual one
 DUST = 1e-60  # of the largest number, or of the features' spread
 USUAL = 3.0  # times the usual length of a row: what is longer, and not borne out by its entries, is not believed
 
@@ -53,7 +54,7 @@ class Imputation:
     preparation: Preparation
     result: Result  # of the low-rank part
     width: float  # c of the offsets of rows
-    converged: bool  # the method met its own test, or two methods agree
+    noise_by_column: Float  # in units of the features' spread
 
     @classmethod
     def fit(
@@ -71,23 +72,26 @@ class Imputation:
             raise ValueError(f"rank must be a whole number of 1 or more, or 'auto', not {rank!r}")
         M = without_dust(M)
         preparation = Preparation.fit(M, rows=rows_differ(M), backend=backend)
-        y = preparation.rest(M)
-        rest = rewritten(M, y * (np.abs(y) >= DUST))
         most = None if isinstance(rank, str) else min(int(rank), *M.shape)
         how = {"max_iter": max_iter, "backend": backend, "random_state": random_state, "callback": callback}
-        result = solve(rest, most, method="schatten", **how)  # type: ignore[arg-type]
-        converged = result.converged
-        if result.noise < NEARLY_EXACT and result.L.V.any():
-            exact = solve(rest, "auto", max_rank=result.L.rank, **how)  # type: ignore[arg-type]
-            if _closer(exact, result) and (exact.converged or agree(exact, result)):
-                result, converged = exact, True
-        if most is not None:  # which the table may have as it is, while without its levels it has one component more
-            plain = preparation.without_levels()
-            as_it_is = rewritten(M, plain.rest(M))
-            exact = solve(as_it_is, "auto", max_rank=most, **how)  # type: ignore[arg-type]
-            if exact.converged and _closer(exact, result):
-                preparation, rest, result, converged = plain, as_it_is, exact, True
-        return cls(preparation, result, EFFICIENT * robust_scale(rest.values.astype(np.float64)), converged)
+
+        def fitted(preparation: Preparation) -> tuple[Preparation, Result]:
+            y = preparation.rest(M)
+            rest = rewritten(M, y * (np.abs(y) >= DUST))
+            return preparation, solve(rest, "auto", max_rank=most, **how)  # type: ignore[arg-type]
+
+        if most is None:
+            preparation, result = fitted(preparation)
+        else:  # which the table may have as it is, while without its levels it has one component more
+            plain, result = fitted(preparation.without_levels())
+            error = usual_error(result) if result.converged else math.inf
+            by_levels = fitted(preparation) if error > EXPLAINED or result.L.rank < most else None
+            if by_levels is None or error < 0.5 * by_levels[1].noise - EXPLAINED:
+                preparation = plain
+            else:
+                preparation, result = by_levels
+        result, noise = flagged_by_column(result, backend)
+        return cls(preparation, result, EFFICIENT * robust_scale(result.M.values.astype(np.float64)), noise)
 
     @property
     def rank(self) -> int:
@@ -95,9 +99,19 @@ class Imputation:
         return int(np.count_nonzero(np.linalg.norm(self.result.L.V, axis=1)))
 
     @property
+    def converged(self) -> bool:
+        """The method met its test, or lacks but its own agreement, and entries kept aside are predicted.
+
+        Far better, that is, than by scales and offsets alone.
+        """
+        held_out = self.result.held_out
+        predicts = held_out is not None and held_out < HELPS * self.width / EFFICIENT
+        return self.result.converged or (self.result.status is Status.STALLED and predicts)
+
+    @property
     def tolerance(self) -> Float:
         """Of each column: an entry is a gross error if it is farther than this from what is predicted."""
-        return (OUTLIER * self.result.noise + 1e-7) * self.preparation.scale
+        return (OUTLIER * self.noise_by_column + 1e-7) * self.preparation.scale
 
     def lowrank(self, backend: str = "auto") -> LowRank:
         """All entries of the rows it was learnt from: placed as new rows are, but from where the fit has them.
@@ -183,9 +197,26 @@ class Prediction:
         return Placement(B, c, self.unit, largest=USUAL * math.sqrt(B.shape[1]), ridge=ridge)
 
 
-def _closer(exact: Result, shrunk: Result) -> bool:
-    """Whether entries kept aside are predicted far better by the first."""
-    return exact.held_out is not None and exact.held_out < 0.5 * shrunk.noise
+def usual_error(result: Result) -> float:
+    """The scale of the errors of entries kept aside, if some were; at least the noise."""
+    return max(result.noise, result.held_out or 0.0)
+
+
+def flagged_by_column(result: Result, backend: str = "auto") -> tuple[Result, Float]:
+    """The result with the outliers that each column has by its own noise, and that noise.
+
+    Columns are features, and in units of their spread some are noisier than others. No column is taken to be less noisy
+    than all are as a rule.
+    """
+    M, L = result.M, result.L
+    sweep = open_sweep(M, backend)
+    e = sweep.residual(L.U, np.ascontiguousarray(L.V.T))
+    own = CONSISTENT * sweep.kth_largest(np.abs(e), (M.column_counts + 1) // 2)
+    noise = np.maximum(usual_error(result), np.where(M.column_counts >= FEW, own, 0.0))
+    bound = np.maximum(OUTLIER * noise, EXPLAINED)
+    flagged = outlying(e / along_columns(M, bound), 1.0)
+    S = outliers_at(M, flagged, -e[flagged].astype(M.dtype, copy=False))
+    return replace(result, flagged=flagged, S=S), noise
 
 
 def without_dust(M: ObservedMatrix) -> ObservedMatrix:
@@ -193,15 +224,6 @@ def without_dust(M: ObservedMatrix) -> ObservedMatrix:
     sizes = np.abs(M.values)
     least = DUST * float(sizes.max())
     return M.with_values(M.values * (sizes >= least)) if np.count_nonzero((sizes < least) & (sizes > 0)) else M
-
-
-def agree(exact: Result, shrunk: Result) -> bool:
-    """Whether two fits say the same of entries at random, but for a few: lines that are wrong in one would show."""
-    m, n = shrunk.L.shape
-    rng = np.random.default_rng(0)
-    i, j = rng.integers(m, size=10_000), rng.integers(n, size=10_000)
-    apart = np.abs(exact.L.at(i, j) - shrunk.L.at(i, j))
-    return float(np.quantile(apart, 0.98)) <= 2 * OUTLIER * shrunk.noise
 
 
 def rows_differ(M: ObservedMatrix) -> bool:

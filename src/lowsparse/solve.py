@@ -23,7 +23,7 @@ from .blocks.outliers import StoredOutliers
 from .blocks.placing import check_in_pieces, check_on_gpu, closed_on_error, leaving_room, placed, room_for
 from .blocks.streamed import StreamedMatrix
 from .device import DeviceMatrix, DeviceOutliers, held_on_device
-from .diagnosis import counted, largest_rank
+from .diagnosis import counted
 from .lowrank import LowRank
 from .observed import ObservedMatrix
 from .result import Result, Status, Trace
@@ -34,7 +34,7 @@ from .start import generator, starting_subspace
 from .sweeps import enough, open_sweep
 from .wording import percent
 
-__all__ = ["Progress", "solve"]
+__all__ = ["Progress", "outliers_at", "solve"]
 
 ADVICE = {
     Status.MAX_ITER: "not converged after {n} iterations: raise max_iter or loosen tol",
@@ -102,9 +102,10 @@ def solve(
         array, a scipy.sparse matrix (its stored entries are the observed ones).
     rank
         Of L, from 1 to min(m, n); or "auto": ranks are tried one after the other, as long as entries kept aside are
-        predicted better. None for the convex methods, which find it themselves.
+        predicted better, and for data with noise a path of decreasing shrinkage too. None for the convex methods, which
+        find it themselves.
     max_rank
-        The largest to try if `rank` is "auto"; None: what the number of entries allows, at most 30.
+        The largest to try if `rank` is "auto"; None: what the number of entries allows, at most 50.
     method
         A name (`lowsparse.solvers.names()`), or a configured solver such as ``AManPGC(gamma0=10)``.
     max_iter, max_time, tol
@@ -160,11 +161,12 @@ def solve(
             raise ValueError(f"rank must be a whole number or 'auto', not {rank!r}")
         if not (isinstance(start, str) and start == "svd"):
             raise ValueError("a start has a rank: give that rank, or leave the start out to have one chosen")
-        bound = largest_rank(M) if max_rank is None else M.check_rank(max_rank)
+        bound = min(M.shape) if max_rank is None else M.check_rank(max_rank)
         if isinstance(solver, Ladder):
             solver, rank = dataclasses.replace(solver, choose_rank=True), bound
         else:  # our own method chooses
-            rank = solve(M, "auto", max_rank=bound, max_time=max_time, backend=backend).L.rank
+            climb = Ladder(shrink=False)
+            rank = solve(M, "auto", max_rank=max_rank, method=climb, max_time=max_time, backend=backend).L.rank
     elif max_rank is not None:
         raise ValueError('max_rank is for rank="auto"; a given rank is taken as it is')
     if rank is None and not solver.finds_rank:
@@ -224,7 +226,7 @@ def solve(
     n_iter, seconds = loop.state.iteration, loop.seconds()
     result = Result(
         L=L,
-        S=_outliers(data, flagged, S),
+        S=outliers_at(data, flagged, S),
         status=status,
         message=reason or _advice(status, solver).format(n=n_iter, s=seconds),
         method=solver.name,
@@ -382,7 +384,7 @@ def _sizes(M: ObservedMatrix) -> tuple[float, float, float, float]:
     return unit, size or 1.0, largest, clip if largest > clip else np.inf
 
 
-def _outliers(M: ObservedMatrix, flagged: NDArray[np.intp], values: NDArray[Any]) -> sparse.csc_array:
+def outliers_at(M: ObservedMatrix, flagged: NDArray[np.intp], values: NDArray[Any]) -> sparse.csc_array:
     """S as a sparse array of its non-zeros; of a matrix in pieces it stays in pieces."""
     if on_device(flagged):
         return cast(sparse.csc_array, DeviceOutliers(cast(Any, M), flagged, values))

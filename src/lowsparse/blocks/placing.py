@@ -33,8 +33,7 @@ __all__ = [
     "worth_a_gpu",
 ]
 
-IN_PIECES = ("amanpg", "amanpgc", "irls", "ladder", "lmafit", "manpg", "manpgc", "rmc", "schatten", "subgm")  # methods
-ON_GPU = tuple(method for method in IN_PIECES if method != "schatten")
+IN_PIECES = ("amanpg", "amanpgc", "irls", "ladder", "lmafit", "manpg", "manpgc", "rmc", "subgm")  # methods
 FACTORS = 7  # arrays as large as U and V together that a solve has in memory at once
 PYTHON = 10**8  # bytes that Python and its libraries take anyhow, about
 # Entries in memory from which on backend="auto" takes a GPU. The default method takes 12 to 23 ns an entry on 16 and 2
@@ -63,8 +62,8 @@ def check_on_gpu(method: str) -> None:
     Traceback (most recent call last):
     ValueError: pcp does not run on a GPU; there run amanpg, ...
     """
-    if method not in ON_GPU:
-        raise ValueError(f"{method} does not run on a GPU; there run {', '.join(ON_GPU)}")
+    if method not in IN_PIECES:
+        raise ValueError(f"{method} does not run on a GPU; there run {', '.join(IN_PIECES)}")
 
 
 def placed(
@@ -115,7 +114,7 @@ def worth_a_gpu(entries: int, method: str | None) -> bool:
     >>> worth_a_gpu(1000, "ladder")
     False
     """
-    if entries < WORTH or method not in ON_GPU or launch.reason_unavailable() is not None:
+    if entries < WORTH or method not in IN_PIECES or launch.reason_unavailable() is not None:
         return False
     cupy = need_cupy()
     free = cupy.cuda.runtime.memGetInfo()[0] + cupy.get_default_memory_pool().free_bytes()

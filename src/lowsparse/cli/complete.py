@@ -326,14 +326,10 @@ def _check_range(table: Table, file: Path) -> None:
         fail(f"{file}: {table.M.values[k]:.3g} in {where} {advice}")
 
 
-def _sureness(model: Imputation) -> Any:
-    return report.sureness(model.result, shrunk=model.result.method == "schatten")
-
-
 def _write_outliers(path: Path, done: Completed, model: Imputation) -> None:
     """The surest first."""
     table = done.table
-    sure = _sureness(model)
+    sure = report.sureness(model.result)
     order = np.argsort(-sure, kind="stable")
     at = model.result.flagged[order]
     i, j = table.M.rows[at], table.M.columns_of_entries()[at]
@@ -375,7 +371,7 @@ def _shown(table: Table, fit: LowRank, model: Imputation, facts: dict[str, Any])
         column_labels=table.columns,
         by_column=table.places is None,
         panes=OF_RECORDS if table.places is not None else report.PANES if facts["replaced"] else AS_THEY_ARE,
-        sure=_sureness(model),
+        sure=report.sureness(model.result),
     )
 
 
@@ -433,11 +429,8 @@ def _told(table: Table | LargeTable) -> str:
 def _trust(table: Table | LargeTable, model: Imputation) -> list[report.Remark]:
     """How well the entries determine what was filled, for somebody who does not know the method."""
     M, result = table.M, model.result
-    if model.converged and not result.converged:
-        met = "Two methods agree on what is missing."
-    else:
-        met = f"The method {'met' if model.converged else 'has not met'} its own test: {result.message}."
-    said = [report.Remark(met, model.converged)]
+    met = f"The method {'met' if result.converged else 'has not met'} its own test: {result.message}."
+    said = [report.Remark(met, result.converged)]
     before, after = model.width / EFFICIENT, result.noise if result.held_out is None else result.held_out
     if before > 0:
         kind = "Entries that were kept aside" if result.held_out is not None else "The entries"

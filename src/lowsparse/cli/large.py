@@ -165,7 +165,7 @@ class LargeRecords:
             row_labels=table.rows,
             column_labels=table.columns[which],
             panes=panes,
-            sure=report.sureness(part, shrunk=result.method == "schatten"),
+            sure=report.sureness(part),
         )
 
 
@@ -173,7 +173,7 @@ class _Sureness:
     """How many standard deviations gross errors are from what they should have been."""
 
     def __init__(self, model: Imputation) -> None:
-        self.model, self.of = model, report.Sureness(model.result, shrunk=model.result.method == "schatten")
+        self.model, self.of = model, report.Sureness(model.result)
 
     def __call__(self, i: NDArray[Any], j: NDArray[Any], values: NDArray[Any]) -> NDArray[np.float64]:
         prepared = self.model.preparation

@@ -157,19 +157,18 @@ class Sureness:
     """How many standard deviations entries are from what they should have been.
 
     A good entry differs from L by its noise and by the error of L. In the mean over a row with k entries that are no
-    outliers the latter's variance is σ² r / k, and likewise for the column: |M - L| / (σ √(1 + r/k_i + r/k_j)). Where
-    nothing but outliers determine a line, this is 0; unless L is `shrunk` by its method, and nearer to 0 the less a
-    line has to say: then the error of L is no larger than L, as a rule, and r/k no larger than the mean of L² / σ².
+    outliers the latter's variance is σ² r / k, and likewise for the column: |M - L| / (σ √(1 + r/k_i + r/k_j)). L is
+    shrunk, and nearer to 0 the less a line has to say: its error is no larger than L, as a rule, and r/k is taken as
+    at most the mean of L² / σ².
     """
 
-    def __init__(self, result: Result, *, shrunk: bool = False) -> None:
+    def __init__(self, result: Result) -> None:
         self.L, self.noise = result.L, result.noise
         counts = result.M.row_counts, result.M.column_counts
         wrong = counted(result.M, result.flagged)
         self.good = [have - lost for have, lost in zip(counts, wrong, strict=True)]
         m, n = result.M.shape
-        bounded = shrunk and result.noise
-        self.usual = result.L.norm() ** 2 / (m * n) / result.noise**2 if bounded else np.inf
+        self.usual = result.L.norm() ** 2 / (m * n) / result.noise**2 if result.noise else np.inf
 
     def __call__(self, rows: Any, columns: Any, values: Any) -> Floats:
         """Of entries in these rows and columns, with these values."""
@@ -181,7 +180,7 @@ class Sureness:
         return np.asarray(found, dtype=np.float64)
 
 
-def sureness(result: Result, *, shrunk: bool = False) -> Floats:
+def sureness(result: Result) -> Floats:
     """For each flagged entry of a matrix in memory, its `Sureness`.
 
     >>> import lowsparse as ls
@@ -190,7 +189,7 @@ def sureness(result: Result, *, shrunk: bool = False) -> Floats:
     True
     """
     M, flagged = result.M, result.flagged
-    return Sureness(result, shrunk=shrunk)(M.rows[flagged], M.columns_of_entries()[flagged], M.values[flagged])
+    return Sureness(result)(M.rows[flagged], M.columns_of_entries()[flagged], M.values[flagged])
 
 
 def table_report(path: str | os.PathLike[str], run: Run, table: TableView, *, reading: str = "") -> None:

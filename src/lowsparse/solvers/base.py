@@ -45,8 +45,8 @@ class Problem:
 class State:
     """A point of an iteration: everything the next step depends on, so that it can be saved and resumed.
 
-    Fields are arrays, numbers, strings, tuples of these, or None. Those named in `scratch` are made anew by `init`, and
-    not saved: memory to write to, or the data in another order.
+    Fields are arrays, numbers, strings, tuples of these, None, or dataclasses of these. Those named in `scratch` are
+    made anew by `init`, and not saved: memory to write to, or the data in another order.
     """
 
     scratch: ClassVar[tuple[str, ...]] = ()

@@ -17,6 +17,7 @@ from ..scale import CONSISTENT, CONSISTENT_LOW, LOW, robust_scale
 from ..start import left_singular_vectors
 from ..sweeps import Float, enough, open_sweep
 from .base import Problem, State, nothing
+from .shrinking import PathState
 from .views import Views
 
 SLOW = 2  # the attempt that climbs slowly; those after it grow
@@ -89,6 +90,8 @@ class LadderState(State):
     # where the rank is to be chosen
     choosing: bool = False
     held: Float = field(default_factory=nothing)  # log |e| of what was kept aside, a row for each rank so far
+    clear_cut: bool = False  # one component less is much worse
+    path: PathState = field(default_factory=PathState)  # of shrinkage, the attempt of another kind
 
 
 def lines_of(state: LadderState) -> tuple[Lines, Lines]:

@@ -18,7 +18,9 @@ problem is not convex, so there are several attempts, which differ in kind:
 - climbing: rank 1, then the leading singular vector of the clipped residuals is added, and so on. Small components are
   not taken for outliers then, nor outliers for small components: all that is larger has been removed before;
 - growing (`robust.growth`): climbing on small blocks, of neighbours or of lines that have much in common; the best of
-  them grows, line by line, in the order in which what is known determines the rest.
+  them grows, line by line, in the order in which what is known determines the rest;
+- shrinking (`shrinking`): a path of decreasing shrinkage, where the rank is to be chosen and a climb leaves noise. It
+  is taken if it predicts entries kept aside better than the climb does, and in doubt if the rank is not clear-cut.
 
 At the end of an attempt lines that explain few of their entries are regressed anew, from scratch and by random subsets
 (`robust.subsets`). Where what is left of the entries does not hold the matrix together, though some that pass for
@@ -42,6 +44,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..arrays import beside, host, times
+from ..diagnosis import largest_rank
 from ..geometry import basis, leverages, qr
 from ..lines import EFFICIENT, EXPLAINED, below_usual
 from ..lowrank import LowRank
@@ -49,7 +52,7 @@ from ..robust.joint import coupling, determination
 from ..robust.subsets import sparsest_direction
 from ..scale import OUTLIER, outlying, robust_scale, trimmed_deviation
 from ..sweeps import Float, enough, open_sweep
-from .base import Outcome, Problem, Solver, nothing, require, require_count
+from .base import Outcome, Problem, Solver, nothing, require_count
 from .climbing import (
     BETWEEN,
     PATIENCE,
@@ -73,6 +76,7 @@ from .climbing import (
     width_for,
 )
 from .growing import STEPS, adopt_the_rest, grow, sow
+from .shrinking import FEWEST, Path, predicts_better
 from .views import Views
 
 __all__ = ["Ladder", "LadderState"]
@@ -102,6 +106,8 @@ GAIN = 0.01  # logarithm by which residuals must be smaller for a rank to be bet
 HOPE = 3  # ranks beyond the best that are tried where the rank is to be chosen
 ALIKE = (1.0, 0.2)  # of the noise: two attempts that found the same differ by less; the second if most of a
 MOSTLY = 0.2  # usual entry may be noise: it is more than this against their size
+FAR_BETTER = 0.5  # logarithm by which errors of the path are smaller where the climb has missed something
+CLEAR = 0.15  # logarithm by which errors are smaller for the last component of a rank that is clear-cut
 AGREE = 0.1  # difference of the scores of two attempts that found the same
 
 
@@ -119,22 +125,28 @@ class Ladder(Solver):
     name: ClassVar[str] = "ladder"
 
     attempts: int = 9  # the first straight at the rank, the others by climbing, most of these from dense blocks
-    choose_rank: bool = False  # climb at most to the rank, while entries kept aside are predicted better and better
+    choose_rank: bool = False  # climb at most to the rank, while entries kept aside are predicted better and better;
+    shrink: bool = True  # then follow a path of shrinkage too, and take what predicts them better
 
     def check(self, problem: Problem) -> None:
         """Check the parameters."""
         require_count(self, "attempts")
-        require(isinstance(self.choose_rank, bool), "choose_rank", self.choose_rank, "True or False")
 
     def init(self, problem: Problem) -> LadderState:
         """Before the first attempt."""
+        highest = self._highest(problem)
         state = LadderState(
-            views=Views(problem, at_least=50 if self.choose_rank else 500),
-            target=problem.rank,
+            views=Views(problem, highest, at_least=50 if self.choose_rank else 500),
+            target=highest,
             choosing=self.choose_rank,
         )
         self._begin(problem, state, 1 if self.choose_rank else 0)
         return state
+
+    def _highest(self, problem: Problem) -> int:
+        """The rank to climb to; where it is to be chosen without a bound, the largest worth trying."""
+        unbounded = self.choose_rank and problem.rank == min(problem.M.shape)
+        return largest_rank(problem.M) if unbounded else problem.rank
 
     # -- attempts
 
@@ -166,6 +178,9 @@ class Ladder(Solver):
         """
         state = copy(state)  # an interruption leaves the one before as it was
         state.views.enlarge(state.generous)  # if it was resumed
+        if state.path.running:
+            self._follow_path(problem, state)
+            return state
         done, attempt = 0, state.attempt
         while True:
             done += lines_of(state)[0].M.nnz
@@ -231,7 +246,15 @@ class Ladder(Solver):
         state.U = left[:, : state.target]
         state.V = Q @ (sizes[: state.target, None] * right[: state.target]).T
         state.choosing = False
+        state.clear_cut = self._is_clear_cut(state)
         begin_anew(state)
+
+    def _is_clear_cut(self, state: LadderState) -> bool:
+        """Whether without its last component the rank would predict far worse: most entries, or a few by much."""
+        zero = np.log(np.abs(state.views.sketch.held_values) / state.views.unit + 1e-7)
+        without, with_it = np.vstack([zero, state.held])[state.target - 1 : state.target + 1]
+        by_much = math.log(np.mean(np.exp(without)) / np.mean(np.exp(with_it)))
+        return max(float(np.mean(without - with_it)), by_much) > CLEAR
 
     # -- the end of an attempt
 
@@ -320,10 +343,22 @@ class Ladder(Solver):
             state.agreed = False  # what was agreed on before is not the best any more
         elif alike and score <= before + AGREE:
             state.agreed = True
+        if self.choose_rank and len(state.made) == 1 and not state.views.everything:
+            self._ask_for_more(state)
+            state.choosing, state.target = True, self._highest(problem)
+            self._begin(problem, state, state.attempt)
+        elif self._path_is_due(state):
+            state.path = Path(problem, state.views).begin()
+        else:
+            self._decide(problem, state)
+
+    def _decide(self, problem: Problem, state: LadderState) -> None:
+        """The best attempt is taken, or another begins."""
         agree = state.agreed
         doubtful = state.best_noise > NOISY * state.views.unit or state.best_given_up > LOST  # by errors or by mistake
         accepted = agree and state.best_fine and state.grown >= min(GROWN[doubtful], self.attempts - 2)
-        tested = held.size >= TELLING and state.best_noise > CLOSELY * state.views.unit
+        known = state.views.sketch.held_values.size
+        tested = known >= TELLING and state.best_noise > CLOSELY * state.views.unit
         accepted = accepted and (tested or self._evidence(state) > EVIDENCE)
         accepted = accepted and not self._partly(state)
         following = self._following(state, agree)
@@ -336,18 +371,20 @@ class Ladder(Solver):
             if larger is not None and self.attempts not in state.made and self._begin_with_less(state, larger):
                 return
         if following is not None and (not accepted or state.next_noise):
-            if following == SLOW and not state.views.everything:
+            if following == SLOW and state.generous == 1 and not state.views.everything:
                 self._ask_for_more(state)
             self._begin(problem, state, following)
             return
+        less, partly = state.next_noise, self._partly(state)
+        if not (accepted or less or partly) and self._take_path(problem, state, False):
+            return
         self._take_best(state)
-        less = state.next_noise
         if less:
             state.advice = (
                 f"with one rank more the noise is {less:.2g} instead of {state.noise:.2g}: the rank is too low, or "
                 f"errors that have structure take the place of a component; try rank={state.U.shape[1] + 1}, or 'auto'"
             )
-        elif self._partly(state):
+        elif partly:
             state.advice = (
                 f"a part of the data is explained up to a noise of {state.part_noise:.2g}, but all of it only to "
                 f"{state.noise:.2g}: errors that have structure may hide a better L; leave out what they are in, "
@@ -522,6 +559,46 @@ class Ladder(Solver):
         gain = np.log(np.abs(values) + close) - np.log(held + close)  # over L = 0
         return as_well and float(np.mean(gain)) > max(0.05, 3 * float(np.std(gain)) / math.sqrt(gain.size))
 
+    # -- the path of shrinkage
+
+    def _path_is_due(self, state: LadderState) -> bool:
+        """Whether the rank is to be chosen, what was kept aside can tell, and the path was not followed yet."""
+        known = state.views.sketch.held_values.size
+        return self.choose_rank and self.shrink and not state.path.data and known >= FEWEST
+
+    def _follow_path(self, problem: Problem, state: LadderState) -> None:
+        """One pass of the path; at its end it is taken, or the other attempts go on."""
+        state.path = copy(state.path)
+        path = Path(problem, state.views)
+        state.row = path.advance(state.path)
+        state.iteration += 1
+        if state.path.data == "whole":
+            state.accuracy = state.path.change
+            if state.advice and state.path.finished:
+                state.failure, state.accuracy = "stalled", math.inf
+            else:
+                state.finished = state.path.finished
+        elif not state.path.running and not self._take_path(problem, state, state.clear_cut):
+            self._decide(problem, state)
+
+    def _take_path(self, problem: Problem, state: LadderState, stands: bool) -> bool:
+        """Take the path if it predicts what was kept aside better than the best attempt, which may stand in doubt."""
+        if not state.path.data:
+            return False
+        path = Path(problem, state.views)
+        held = path.held_residual(state.path), state.views.sketch.held_residual(state.best_U, state.best_V)
+        if not predicts_better(*held, stands):
+            return False
+        own, other = (float(np.mean(np.log(np.abs(e) / state.views.unit + 1e-7))) for e in held)
+        if own < other - FAR_BETTER:
+            state.advice = (
+                "a path of shrinkage predicts entries kept aside far better than any rank that was tried, and is what "
+                "L is: if L has a rank, errors that have structure hide it; leave out what they are in, or give it"
+            )
+        state.path = copy(state.path)
+        path.extend(state.path)
+        return True
+
     # -- the whole matrix
 
     def _to_whole(self, problem: Problem, state: LadderState, determined: bool) -> None:
@@ -595,6 +672,8 @@ class Ladder(Solver):
 
     def _factors(self, problem: Problem, state: LadderState) -> tuple[Float, Float]:
         """L of the whole matrix: of the last attempt if it has got there, else of the best so far."""
+        if state.path.data == "whole":
+            return state.path.U, state.path.V * beside(state.path.sizes, state.path.V)
         if state.data != "whole":
             state = copy(state)
             if state.scores:
@@ -616,24 +695,30 @@ class Ladder(Solver):
     def finish(self, problem: Problem, state: LadderState) -> Outcome:
         """L, and S = M - L where that is more than four times the noise."""
         U, V = self._factors(problem, state)
+        shrunk = state.path.data == "whole"
+        if not U.shape[1]:  # nothing predicts better than zero
+            U, V = (beside(np.eye(lines, 1), U) * one for lines, one in zip(problem.M.shape, (1.0, 0.0), strict=True))
         U, R = qr(U)
         V = times(V, R.T).T
         if not self.choose_rank and len(V) < problem.rank:  # an exact fit of lower rank; what is asked for is more
             U = qr(np.hstack([U, beside(np.eye(len(U), problem.rank), U)]))[0][:, : problem.rank]
             V = np.vstack([V, beside(np.zeros((problem.rank - len(V), V.shape[1])), V)])
         e = problem.sweep.residual(U, V.T)
-        noise = state.noise if math.isfinite(state.noise) else robust_scale(e)
+        noise = state.path.noise if shrunk else state.noise
+        noise = noise if math.isfinite(noise) else robust_scale(e)
         flagged = outlying(e, max(OUTLIER * noise, 1e-7 * state.views.unit, problem.rounding))
         m, n = problem.M.shape
-        k = state.U.shape[1]
+        k = U.shape[1]
         free = 1 - k * (m + n - k) / max(problem.M.nnz - flagged.size, 1)  # of what the fit leaves to the residuals
+        spread = trimmed_deviation(host(e[:: max(1, e.size // 20_000)]), noise) / math.sqrt(max(free, 0.1))
+        held_out = state.path.noise if shrunk else state.held_out
         return Outcome(
             L=LowRank(U, V),
             flagged=flagged,
             S=-e[flagged].astype(problem.M.dtype, copy=False),
             objective=noise,
-            noise=trimmed_deviation(host(e[:: max(1, e.size // 20_000)]), noise) / math.sqrt(max(free, 0.1)),
-            held_out=state.held_out if math.isfinite(state.held_out) else None,
+            noise=noise if shrunk else spread,
+            held_out=held_out if math.isfinite(held_out) else None,
             next_noise=state.next_noise or None,
             undetermined=state.open,
         )

@@ -17,7 +17,7 @@ from ..lines import Lines
 from ..observed import ObservedMatrix
 from ..robust.growth import take_block
 from ..robust.ties import Ties
-from ..sketch import Sketch, draw
+from ..sketch import Sample, Sketch, draw
 from ..sweeps import open_sweep
 from .base import Problem
 
@@ -29,9 +29,10 @@ IN_MEMORY = 2_000_000  # entries, at most, of what is grown or solved jointly
 class Views:
     """Lines to regress, by what they are of."""
 
-    def __init__(self, problem: Problem, at_least: int) -> None:
-        self.problem, self.at_least, self.unit = problem, at_least, problem.unit
+    def __init__(self, problem: Problem, rank: int, at_least: int) -> None:
+        self.problem, self.rank, self.at_least, self.unit = problem, rank, at_least, problem.unit
         self.lines: dict[tuple[str, str], Lines] = {}
+        self.samples: dict[str, Sample] = {}
         self.at = b"", b"", False  # the part that the lines of "part" are of
         self.generous = 1.0
 
@@ -42,6 +43,7 @@ class Views:
             for name in ("sketch", "block", "block_by_row", "ties", "untied", "untied_by_row", "telling"):
                 self.__dict__.pop(name, None)
             self.lines = {key: lines for key, lines in self.lines.items() if key[1] == "whole"}
+            self.samples.pop("some", None)
 
     @property
     def everything(self) -> bool:
@@ -52,7 +54,7 @@ class Views:
     def sketch(self) -> Sketch:
         """What passes over "some" see, and what is kept aside."""
         rng = np.random.default_rng(0x6C6164)
-        return draw(self.problem.M, self.problem.rank, rng, at_least=self.at_least, generous=self.generous)
+        return draw(self.problem.M, self.rank, rng, at_least=self.at_least, generous=self.generous)
 
     @cached_property
     def block(self) -> ObservedMatrix | None:
@@ -121,6 +123,12 @@ class Views:
     def strip(self) -> Lines:
         """The rows of the whole matrix, as far as they lie in the columns of the block."""
         return self._lines("strip", "some", lambda: self.sketch.strip.T, learning=False)
+
+    def sample(self, data: str) -> Sample:
+        """Some entries of "some" or "whole", or all: enough to tell a scale by."""
+        if data not in self.samples:
+            self.samples[data] = Sample(self.columns(data).M, self.problem.sweep.name)
+        return self.samples[data]
 
     def part(self, rows: NDArray[np.intp], columns: NDArray[np.intp], untied: bool) -> tuple[Lines, Lines]:
         """The columns and the rows of a part of the block."""
