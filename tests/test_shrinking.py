@@ -137,6 +137,7 @@ def test_no_pass_increases_the_objective(p):
 # ---------------------------------------------------------------------- what it is for
 
 
+@pytest.mark.slow
 def test_it_predicts_better_than_a_fit_of_any_rank():
     errors = []
     for seed in (1, 2, 3):
@@ -185,6 +186,7 @@ def test_of_noise_nothing_is_predicted():
     assert r.noise == pytest.approx(1.0, rel=0.15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("m", "n"), [(2500, 30), (30, 2500)])
 def test_many_rows_or_columns_are_learnt_from_some(m, n):
     M, L, _ = decaying(m, n, outliers=0.05, seed=5)

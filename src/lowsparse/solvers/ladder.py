@@ -657,11 +657,13 @@ class Ladder(Solver):
         k = state.U.shape[1]
         noise = state.noise / problem.scale
         error = noise * math.sqrt(k * (m + n - k) / problem.M.nnz)  # of the fit
-        to_come = state.change_of_most / (1 - min(state.falls, SLOWEST))
+        size = float(np.linalg.norm(state.V)) / (math.sqrt(m * n) * problem.scale)  # of L; U is orthonormal
+        change = min(size, 1.0) * state.change_of_most  # of an L that is next to nothing, little
+        to_come = change / (1 - min(state.falls, SLOWEST))
         if state.change <= problem.tol or to_come <= REST * error:
             return True
         falling = len(state.recent) < 3 or state.noise < SETTLED * state.recent[-3]
-        return state.since >= CREEPING and not falling and state.change_of_most <= UNSEEN * noise
+        return state.since >= CREEPING and not falling and change <= UNSEEN * noise
 
     # -- what comes out
 
