@@ -169,7 +169,7 @@ class FromHost:
             found = getattr(self.sweep_there, name)(*sent, **{key: _sent(cupy, part) for key, part in options.items()})
             for ours, theirs in zip(given, sent, strict=True):  # what was written to
                 for a, b in zip(*((x if isinstance(x, tuple) else (x,)) for x in (ours, theirs)), strict=True):
-                    if isinstance(a, np.ndarray):
+                    if isinstance(a, np.ndarray) and a.flags.writeable:
                         a[...] = b.get()
             if dataclasses.is_dataclass(found):
                 kinds = ls.sweeps.Swept, ls.sweeps.Regressed  # of which there are late ones

@@ -379,6 +379,18 @@ def test_a_clipped_table_is_found(seed):
     assert r.L.error(L, relative=True) < 1e-6
 
 
+def test_numbers_that_are_repeated_are_said():
+    rng = np.random.default_rng(61)
+    L = ls.LowRank(rng.standard_normal((90, 2)), rng.standard_normal((2, 70)))
+    X = L.to_dense() + 0.01 * rng.standard_normal((90, 70))
+    X[10:40, 20:60] = 2.5
+    r = ls.solve(X, 2)
+    assert r.converged
+    assert r.L.error(L, relative=True) < 0.01
+    assert "about 19.1 % of the entries repeat a number" in r.notes[0]
+    assert not ls.solve(np.round(X, 1), 2).notes
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_wrong_rows_with_many_entries_do_not_hide_those_with_few(seed):
     rng = np.random.default_rng([60, seed])

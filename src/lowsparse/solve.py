@@ -30,6 +30,7 @@ from .result import Result, Status, Trace
 from .scale import LARGEST, robust_scale
 from .sketch import Sample
 from .solvers import Ladder, Problem, Solver, State, from_name
+from .solvers.base import Outcome
 from .start import generator, starting_subspace
 from .sweeps import enough, open_sweep
 from .wording import percent
@@ -241,7 +242,7 @@ def solve(
         held_out=outcome.held_out,
         next_noise=outcome.next_noise,
         trace=loop.trace,
-        notes=_notes(data, L.rank, flagged, outcome.undetermined),
+        notes=_notes(data, L.rank, flagged, outcome),
     )
     return result.to_host() if there is None else result
 
@@ -407,8 +408,8 @@ def _advice(status: Status, solver: Solver) -> str:
     return ADVICE[status]
 
 
-def _notes(M: ObservedMatrix, rank: int, flagged: NDArray[np.intp], undetermined: float) -> tuple[str, ...]:
-    """What the data lacks to determine L: lines with few entries, or with few that are not outliers; and elsewhere."""
+def _notes(M: ObservedMatrix, rank: int, flagged: NDArray[np.intp], outcome: Outcome) -> tuple[str, ...]:
+    """What the data lack to determine L: lines with few entries, or with few that are not outliers; and what is odd."""
     said = []
     for lines, counts, wrong in zip(
         ("rows", "columns"), (M.row_counts, M.column_counts), counted(M, flagged), strict=True
@@ -420,10 +421,15 @@ def _notes(M: ObservedMatrix, rank: int, flagged: NDArray[np.intp], undetermined
         if left.any():
             said.append(f"{left.sum()} of {left.size} {lines} have too few entries that are not outliers")
     notes = [f"{line}: L is not determined there" for line in said]
-    if undetermined > 0.001:
+    if outcome.repeated:
         notes.append(
-            f"about {percent(undetermined)} of the entries of L in the other rows and columns are not determined by "
-            "the entries that pass for right: parts of the data hang together too loosely; result.determined(i, j) "
+            f"about {percent(outcome.repeated)} of the entries repeat a number of their row or column exactly, which "
+            "others hardly do: a stuck or clipped instrument, copied rows? They were not relied upon"
+        )
+    if outcome.undetermined > 0.001:
+        notes.append(
+            f"about {percent(outcome.undetermined)} of the entries of L in the other rows and columns are not determined "
+            "by the entries that pass for right: parts of the data hang together too loosely; result.determined(i, j) "
             "says where"
         )
     return tuple(notes)

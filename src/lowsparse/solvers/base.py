@@ -71,6 +71,7 @@ class Outcome:
     noise: float | None = None  # standard deviation of the inliers, if the method estimates it
     held_out: float | None = None  # robust scale of the residuals of entries kept aside
     next_noise: float | None = None  # the noise that one rank more leaves, if that is far less
+    repeated: float = 0.0  # share of the entries whose number is repeated suspiciously often
     undetermined: float = 0.0  # share of the entries of L, rows and columns with few entries left out
 
 

@@ -43,7 +43,8 @@ class LadderState(State):
 
     views: Views
     data: str = "some"
-    untied: bool = False  # numbers that are suspiciously often repeated are left out
+    untied: bool = False  # numbers that are suspiciously often repeated are left out,
+    repeated: float = 0.0  # which are this share
     U: Float = field(default_factory=nothing)  # a row for each row of the data
     V: Float = field(default_factory=nothing)  # a row for each column
     c: float = 0.0

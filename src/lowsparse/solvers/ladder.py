@@ -17,21 +17,25 @@ problem is not convex, so there are several attempts, which differ in kind:
 - straight: at the full rank, from the singular vectors of the clipped data;
 - climbing: rank 1, then the leading singular vector of the clipped residuals is added, and so on. Small components are
   not taken for outliers then, nor outliers for small components: all that is larger has been removed before;
-- growing (`robust.growth`): climbing on small blocks, of neighbours or of lines that have much in common; the best of
-  them grows, line by line, in the order in which what is known determines the rest;
+- growing: several small blocks, of neighbours or of lines that have much in common, are climbed on at once
+  (`robust.blocks`). The one that explains other lines best grows, line by line, in the order in which what is known
+  determines the rest (`robust.growth`). c then stays within reach of the noise of a part that is large;
+- from one rank more, where that leaves far less noise: without the component that the fewest rows or columns have;
 - shrinking (`shrinking`): a path of decreasing shrinkage, where the rank is to be chosen and a climb leaves noise. It
   is taken if it predicts entries kept aside better than the climb does, and in doubt if the rank is not clear-cut.
 
-At the end of an attempt lines that explain few of their entries are regressed anew, from scratch and by random subsets
+Numbers that are repeated suspiciously often (`robust.ties`) take no part in some attempts, nor in their comparison. At
+the end of an attempt lines that explain few of their entries are regressed anew, from scratch and by random subsets
 (`robust.subsets`). Where what is left of the entries does not hold the matrix together, though some that pass for
 outliers would, Gauss-Newton steps in both factors follow (`robust.joint`), from a wider c.
 
 That the whole finds the truth is not proved, only measured (`python -m benchmarks.phase`, `benchmarks.structure`), so
 the answer is tested. Some entries are kept aside while the subspace is learnt. An attempt is taken at once if it fits
 exactly, predicts these entries as well as those it has seen, gives up hardly a line, and no entry passes for an outlier
-where L is not determined. Otherwise the best is taken only if two attempts agree on it, two that grew were among them,
-and one rank more does not leave far less noise. Of fewer than 500 entries none is kept aside, and the other tests
-remain.
+where L is not determined. Otherwise the best is taken only if two attempts agree on it, two that grew were among them
+(four, if much noise is left or many lines are given up), a close fit explains twice as many entries as it has
+parameters, no part is explained far better, and one rank more does not leave far less noise. Of fewer than 500 entries
+none is kept aside, and the other tests remain.
 """
 
 from __future__ import annotations
@@ -156,7 +160,9 @@ class Ladder(Solver):
         state.looks, state.changed, state.joint, state.joined = 0, np.inf, 0, 0
         state.held, state.widest = nothing(), np.inf
         state.shrinks = attempt not in (0, SLOW)
-        state.data, state.untied = "some", attempt > 0 and attempt not in BELIEVING and state.views.ties is not None
+        state.data, state.untied = "some", False
+        if attempt > 0 and state.views.ties is not None:
+            state.untied, state.repeated = attempt not in BELIEVING, state.views.ties.share
         if attempt > SLOW and sow(problem, state):
             return
         if attempt == 0 and problem.start_given:
@@ -722,5 +728,6 @@ class Ladder(Solver):
             noise=noise if shrunk else spread,
             held_out=held_out if math.isfinite(held_out) else None,
             next_noise=state.next_noise or None,
+            repeated=state.repeated,
             undetermined=state.open,
         )
