@@ -429,7 +429,7 @@ def _notes(M: ObservedMatrix, rank: int, flagged: NDArray[np.intp], outcome: Out
     if outcome.undetermined > 0.001:
         notes.append(
             f"about {percent(outcome.undetermined)} of the entries of L in the other rows and columns are not "
-            "determined by the entries that pass for right: parts of the data hang together too loosely; result.determined(i, j) "
-            "says where"
+            "determined by the entries that pass for right: parts of the data hang together too loosely; "
+            "result.determined(i, j) says where"
         )
     return tuple(notes)
