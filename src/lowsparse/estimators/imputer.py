@@ -46,7 +46,7 @@ class RobustImputer(SampleTransformer):
         As in `lowsparse.solve`; `memory` is of samples that are not in memory. With backend "dask" the current client
         is used.
     random_state : int, Generator, RandomState or None
-        Of the entries kept aside. The same data and seed give the same bits.
+        Of the first directions of a path of shrinkage. The same data and seed give the same bits.
 
     Attributes
     ----------

@@ -201,7 +201,7 @@ def is_moving(state: LadderState) -> bool:
 
 def run_joint_step(state: LadderState) -> None:
     """One Gauss-Newton step in both factors."""
-    M, _ = state.views.soil(state.untied)
+    M, _ = state.views.block_and_turned(state.untied)
     sweep = open_sweep(M, state.views.problem.sweep.name)
     U, V, c = host(state.U), host(state.V), state.c
     A, B, state.damping = joint_step(M, sweep, U, V, c, min(state.noise, c / EFFICIENT), state.damping, JOINT[1])

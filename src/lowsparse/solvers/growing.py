@@ -25,11 +25,11 @@ WIDER = 1.5  # this factor
 STEPS = 4  # passes on each rank of the climb but the last
 
 
-def sow(problem: Problem, state: LadderState) -> bool:
+def begin_with_block(problem: Problem, state: LadderState) -> bool:
     """Begin with the best of several small blocks; False if there is none."""
     if state.views.block is None:
         return False
-    M, _ = state.views.soil(state.untied)
+    M, _ = state.views.block_and_turned(state.untied)
     best = best_block(problem, state, np.arange(M.shape[0]), np.arange(M.shape[1]))
     if best is None:
         return False
@@ -42,7 +42,7 @@ def best_block(
     problem: Problem, state: LadderState, rows: NDArray[np.intp], columns: NDArray[np.intp]
 ) -> LadderState | None:
     """Climb on several small blocks of these rows and columns; what came of the one that explains others best."""
-    M = take_block(state.views.soil(state.untied)[0], rows, columns)
+    M = take_block(state.views.block_and_turned(state.untied)[0], rows, columns)
     if not M.nnz:
         return None
     rng = np.random.default_rng([0x736F77, state.attempt, rows.size])
@@ -69,7 +69,7 @@ def best_block(
 
 def grow(problem: Problem, state: LadderState) -> None:
     """The part with what it determines; when nothing more is determined, all rows and columns there are."""
-    M, turned = state.views.soil(state.untied)
+    M, turned = state.views.block_and_turned(state.untied)
     _note_noise(state)
     state.c = max(state.c, EXPLAINED * state.views.unit)
     part = Part(state.part_rows, state.part_columns, state.U, state.V)
@@ -91,7 +91,7 @@ def grow(problem: Problem, state: LadderState) -> None:
 
 def another_part(problem: Problem, state: LadderState) -> Part | None:
     """The part with one of the rows and columns that are left, which share too little with it or nothing at all."""
-    M, _ = state.views.soil(state.untied)
+    M, _ = state.views.block_and_turned(state.untied)
     rows, columns = (
         np.setdiff1d(np.arange(total), known)
         for total, known in zip(M.shape, (state.part_rows, state.part_columns), strict=True)
@@ -115,13 +115,13 @@ def _note_noise(state: LadderState) -> None:
     if free >= FREE and (state.untied or state.views.untied is None):
         noise = state.noise / math.sqrt(free)
         state.part_noise = min(state.part_noise, noise)
-        if part.nnz > LARGE * state.views.soil(state.untied)[0].nnz:
+        if part.nnz > LARGE * state.views.block_and_turned(state.untied)[0].nnz:
             state.widest = WIDER * EFFICIENT * max(noise, EXPLAINED * state.views.unit)
 
 
 def adopt_the_rest(state: LadderState) -> None:
     """From the part to all rows and columns of the block."""
-    M, turned = state.views.soil(state.untied)
+    M, turned = state.views.block_and_turned(state.untied)
     backend, unit = state.views.problem.sweep.name, state.views.unit
     across = rows_of(turned, state.part_columns)
     Q, R = basis(state.V)

@@ -79,7 +79,7 @@ from .climbing import (
     run_pass,
     width_for,
 )
-from .growing import STEPS, adopt_the_rest, grow, sow
+from .growing import STEPS, adopt_the_rest, begin_with_block, grow
 from .shrinking import FEWEST, Path, predicts_better
 from .views import Views
 
@@ -163,7 +163,7 @@ class Ladder(Solver):
         state.data, state.untied = "some", False
         if attempt > 0 and state.views.ties is not None:
             state.untied, state.repeated = attempt not in BELIEVING, state.views.ties.share
-        if attempt > SLOW and sow(problem, state):
+        if attempt > SLOW and begin_with_block(problem, state):
             return
         if attempt == 0 and problem.start_given:
             columns, unit = state.views.columns(state.data), state.views.unit
@@ -304,7 +304,7 @@ class Ladder(Solver):
         state.open = 0.0
         if state.views.block is None:
             return 0.0
-        M, _ = state.views.soil(state.untied)
+        M, _ = state.views.block_and_turned(state.untied)
         U, V, backend = host(state.U), host(state.V), state.views.problem.sweep.name
         e = open_sweep(M, backend).residual(U, V)
         right = np.abs(e) <= OUTLIER * state.noise + EXPLAINED * state.views.unit

@@ -95,7 +95,7 @@ class Views:
             return np.arange(s.held_values.size)
         return np.flatnonzero(~self.ties.among(s.held_rows, s.held_columns, s.held_values))
 
-    def soil(self, untied: bool) -> tuple[ObservedMatrix, ObservedMatrix]:
+    def block_and_turned(self, untied: bool) -> tuple[ObservedMatrix, ObservedMatrix]:
         """What L grows in, and its transpose."""
         if untied and self.untied is not None:
             return self.untied, self.untied_by_row
@@ -113,7 +113,7 @@ class Views:
     def _matrix(self, data: str) -> ObservedMatrix:
         if data == "whole":
             return self.problem.M
-        return self.soil(True)[0] if data == "untied" else self.sketch.M
+        return self.block_and_turned(True)[0] if data == "untied" else self.sketch.M
 
     @property
     def judged_by(self) -> Lines:
@@ -134,7 +134,7 @@ class Views:
         """The columns and the rows of a part of the block."""
         at = rows.tobytes(), columns.tobytes(), untied
         if at != self.at:
-            M = take_block(self.soil(untied)[0], rows, columns)
+            M = take_block(self.block_and_turned(untied)[0], rows, columns)
             for which, A in (("columns", M), ("rows", M.T)):
                 sweep = open_sweep(A, self.problem.sweep.name)
                 self.lines[which, "part"] = Lines(A, sweep, self.unit, learning=True)
