@@ -25,7 +25,7 @@ from .lines import EFFICIENT, EXPLAINED, Placement
 from .lowrank import LowRank
 from .observed import ObservedMatrix
 from .offsets import Preparation
-from .result import Result, Status
+from .result import Result
 from .scale import CONSISTENT, OUTLIER, outlying, robust_scale
 from .solve import Progress, outliers_at, solve
 from .sweeps import Float, Robust, open_sweep
@@ -33,7 +33,6 @@ from .sweeps import Float, Robust, open_sweep
 __all__ = ["Imputation", "Prediction"]
 
 AGAIN = 2  # turns of the regression of rows that were fitted
-HELPS = 0.5  # error of entries kept aside, against what scales and offsets leave of them
 FEW = 20  # entries; the noise of a column with fewer is the usual one
 DUST = 1e-60  # of the largest number, or of the features' spread
 USUAL = 3.0  # times the usual length of a row: what is longer, and not borne out by its entries, is not believed
@@ -100,13 +99,8 @@ class Imputation:
 
     @property
     def converged(self) -> bool:
-        """The method met its test, or lacks but its own agreement, and entries kept aside are predicted.
-
-        Far better, that is, than by scales and offsets alone.
-        """
-        held_out = self.result.held_out
-        predicts = held_out is not None and held_out < HELPS * self.width / EFFICIENT
-        return self.result.converged or (self.result.status is Status.STALLED and predicts)
+        """Whether the method met its test."""
+        return self.result.converged
 
     @property
     def tolerance(self) -> Float:

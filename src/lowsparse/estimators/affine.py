@@ -31,13 +31,13 @@ from numpy.typing import NDArray
 from ..blocks.along import along_columns, along_rows, by_columns
 from ..diagnosis import largest_rank
 from ..geometry import basis
-from ..lines import EFFICIENT, Lines, below_usual
+from ..lines import EFFICIENT, SMALLEST, Lines, below_usual
 from ..observed import ObservedMatrix
-from ..scale import CONSISTENT, robust_scale
+from ..scale import CONSISTENT, column_medians, robust_scale
 from ..sketch import Sketch, draw
 from ..solve import solve
 from ..solvers import Ladder
-from ..sweeps import Float, Sweep, enough, open_sweep
+from ..sweeps import Float, enough, open_sweep
 from .subspace import principal_axes
 
 __all__ = ["AffineFit", "fit_affine", "spatial_median"]
@@ -46,7 +46,6 @@ GENEROUS = 4.0  # how much larger than it need be the block is that is learnt fr
 FEW = 2  # attempts at a rough fit
 WIDER = 2.0  # c at first, as a multiple of what the residuals ask for: they hold what the medians are off by
 PACE = 0.3  # c / its previous value, at least
-SMALLEST = 1e-8  # c, in units
 PASSES = 100  # on the block, at most
 CAREFUL = 3  # passes at first that reweight twice
 ROUNDS = 3  # of a rough fit about the mean that was found before, at most,
@@ -126,24 +125,6 @@ def spatial_median(points: Float, turns: int = 50) -> Float:
     return np.asarray(at, dtype=np.float64)
 
 
-def medians(M: Any, sweep: Sweep) -> Float:
-    """The median of each column, 0 if it has no entry: in memory and in pieces, and quicker than by sorting.
-
-    >>> M = ObservedMatrix.from_dense([[1.0, np.nan], [2.0, np.nan], [9.0, np.nan], [3.0, np.nan]])
-    >>> medians(M, open_sweep(M, "numpy")).tolist()
-    [2.5, 0.0]
-    """
-    counts = M.column_counts
-    middle = counts // 2 + 1, (counts + 1) // 2
-    x: Any = M.values.astype(np.float64)
-    # No median is larger than the median size; what is may be wild, and would cost the median its digits.
-    size = np.where(counts > 0, sweep.kth_largest(np.abs(x), middle[1]), 0.0)
-    most = along_columns(M, size)
-    above = np.minimum(np.maximum(x, -most), most) + most
-    low, high = (sweep.kth_largest(above, k) - size for k in middle)
-    return np.where(counts > 0, (low + high) / 2, 0.0)
-
-
 def shortest_halves(M: ObservedMatrix) -> Float:
     """Of each column, the mean of those of its entries that lie closest together, half of them; 0 if there are none.
 
@@ -190,7 +171,7 @@ def fit_affine(
         if settled.noise <= WORSE * start.noise + SMALLEST * block.unit:
             return block.extended(settled)
     bound = rank if isinstance(rank, int) else largest_rank(M) if max_rank is None else max_rank
-    levels = by_columns(M, shortest_halves) if thorough else medians(M, open_sweep(M, how.backend))
+    levels = by_columns(M, shortest_halves if thorough else column_medians)
     block, settled = _Block(M, levels, bound, how).searched(rank, bound, thorough=thorough)
     return block.extended(settled)
 

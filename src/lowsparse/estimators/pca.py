@@ -29,9 +29,7 @@ from .subspace import SubspaceTransformer, principal_axes
 __all__ = ["RobustPCA"]
 
 BETTER = 0.5  # noise of a fit with another centre, against the first, from which on it is taken
-FAR_BETTER = (
-    0.2  # noise that is left about a centre, against that of the fit which the centre is of, that asks for another
-)
+FAR_BETTER = 0.2  # noise of the fit about a centre, against what the centre left, that asks for another
 
 
 class RobustPCA(SubspaceTransformer):

@@ -22,7 +22,6 @@ ROUNDS = 15  # of growth; what is not known by then is taken as it is
 FREE = 0.7  # of the entries of a part, at least, that are more than its parameters: else its noise tells nothing
 LARGE = 0.4  # share of the entries: c stays within reach of the noise of a part that has more,
 WIDER = 1.5  # this factor
-STEPS = 4  # passes on each rank of the climb but the last
 
 
 def begin_with_block(problem: Problem, state: LadderState) -> bool:
@@ -47,9 +46,11 @@ def best_block(
         return None
     rng = np.random.default_rng([0x736F77, state.attempt, rows.size])
     unit, backend, k = state.views.unit, problem.sweep.name, state.target
+    # where every second attempt leaves suspicious numbers out, those that do and those that do not take turns
+    turn = state.grown if state.views.ties is None else state.grown // 2
     places = [
         (some_rows, some_columns)
-        for near, size in SEEDS[state.grown // 2 % 2 if state.views.untied is not None else state.grown % 2]
+        for near, size in SEEDS[turn % 2]
         for some_rows, some_columns in [seed_block(M, k, rng, size, near=near)]
         if min(some_rows.size, some_columns.size) > k
     ]

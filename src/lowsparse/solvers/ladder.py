@@ -79,7 +79,7 @@ from .climbing import (
     run_pass,
     width_for,
 )
-from .growing import STEPS, adopt_the_rest, begin_with_block, grow
+from .growing import adopt_the_rest, begin_with_block, grow
 from .shrinking import FEWEST, Path, predicts_better
 from .views import Views
 
@@ -88,6 +88,7 @@ __all__ = ["Ladder", "LadderState"]
 GENEROUS = 3.0  # how much larger the block is made if the first attempts do not agree
 GROWN = (2, 4)  # attempts that grew L before what two attempts agree on is taken; the second if much noise is left,
 NOISY = 0.08  # against the size of the entries
+STEPS = 4  # passes on each rank of the climb but the last
 ORDER = (3, 4, 1, 5, 6, SLOW)  # of the attempts after the first; further ones follow
 BELIEVING = (4, 6, 8)  # attempts that take part in what is repeated suspiciously often, as does the first
 PARTLY = 0.2  # noise of a part that L grew from, as a share: the whole could be explained far better
@@ -156,11 +157,8 @@ class Ladder(Solver):
 
     def _begin(self, problem: Problem, state: LadderState, attempt: int) -> None:
         """Start an attempt: at the full rank, or with rank 1; on a block, on all rows and columns, or growing."""
-        state.attempt, state.made = attempt, (*state.made, attempt)
-        state.looks, state.changed, state.joint, state.joined = 0, np.inf, 0, 0
-        state.held, state.widest = nothing(), np.inf
+        self._reset(state, attempt)
         state.shrinks = attempt not in (0, SLOW)
-        state.data, state.untied = "some", False
         if attempt > 0 and state.views.ties is not None:
             state.untied, state.repeated = attempt not in BELIEVING, state.views.ties.share
         if attempt > SLOW and begin_with_block(problem, state):
@@ -174,6 +172,14 @@ class Ladder(Solver):
             begin_anew(state)
         else:
             climb_from(state, state.target if attempt == 0 else 1)
+
+    @staticmethod
+    def _reset(state: LadderState, attempt: int) -> None:
+        """Nothing of the attempt before is left, but what it was judged by."""
+        state.attempt, state.made = attempt, (*state.made, attempt)
+        state.looks, state.changed, state.joint, state.joined = 0, np.inf, 0, 0
+        state.held, state.widest, state.shrinks = nothing(), np.inf, True
+        state.data, state.untied = "some", False
 
     # -- one pass
 
@@ -475,9 +481,7 @@ class Ladder(Solver):
         side, direction, size = min(found, key=lambda one: one[2])
         if size > SPARSE:
             return False
-        state.attempt, state.made = self.attempts, (*state.made, self.attempts)
-        state.looks, state.changed, state.joint, state.joined = 0, np.inf, 0, 0
-        state.widest, state.shrinks, state.data = np.inf, True, "some"
+        self._reset(state, self.attempts)
         state.U, state.V, state.c = larger.U, larger.V, larger.c
         self._leave_out(state, side, direction)
         return True

@@ -39,7 +39,7 @@ import numpy as np
 
 from ..arrays import beside, host, times
 from ..geometry import basis, relative_change
-from ..lines import EFFICIENT
+from ..lines import EFFICIENT, SMALLEST
 from ..scale import robust_scale
 from ..start import left_singular_vectors
 from ..sweeps import Float, Robust, open_sweep
@@ -60,7 +60,6 @@ LARGEST_RANK = 50
 PATIENCE = 2  # steps without a better prediction, at the end of the path;
 HOPELESS = 1.005  # an error so many times the best ends it at once
 TOLERANT = 3.0  # c / the largest that shrinkage takes off
-SMALLEST = 1e-8  # c in units of the data, and the threshold
 NEGLIGIBLE = 0.1  # of the threshold: a component that small is on its way out, and dropped
 LAST = 5  # passes over all entries, at most;
 FEWEST = 15  # entries kept aside by which a path can be chosen
