@@ -49,17 +49,14 @@ import numpy as np
 
 from ..arrays import beside, host, times
 from ..diagnosis import largest_rank
-from ..geometry import basis, leverages, qr
-from ..lines import EFFICIENT, EXPLAINED, below_usual
+from ..geometry import basis, qr
+from ..lines import EXPLAINED, below_usual
 from ..lowrank import LowRank
-from ..robust.joint import coupling, determination
 from ..robust.subsets import sparsest_direction
 from ..scale import OUTLIER, outlying, robust_scale, trimmed_deviation
-from ..sweeps import Float, enough, open_sweep
+from ..sweeps import Float
 from .base import Outcome, Problem, Solver, nothing, require_count
 from .climbing import (
-    BETWEEN,
-    PATIENCE,
     SETTLED,
     SLOW,
     SLOWEST,
@@ -80,6 +77,22 @@ from .climbing import (
     width_for,
 )
 from .growing import adopt_the_rest, begin_with_block, grow
+from .judging import (
+    drop_spikes,
+    evidence,
+    has_few_entries,
+    ignored_share,
+    is_alike,
+    is_partly_better,
+    is_spiky,
+    leave_out,
+    predicted,
+    predicts,
+    score_of,
+    take_best,
+    take_second_look,
+    with_one_rank_more,
+)
 from .shrinking import FEWEST, Path, predicts_better
 from .views import Views
 
@@ -91,26 +104,18 @@ NOISY = 0.08  # against the size of the entries
 STEPS = 4  # passes on each rank of the climb but the last
 ORDER = (3, 4, 1, 5, 6, SLOW)  # of the attempts after the first; further ones follow
 BELIEVING = (4, 6, 8)  # attempts that take part in what is repeated suspiciously often, as does the first
-PARTLY = 0.2  # noise of a part that L grew from, as a share: the whole could be explained far better
-FEW = 4  # entries for each parameter, below which the slow attempt ends in joint steps
-TIGHT = 0.7  # coupling below which the entries that are explained hold everything together
 IGNORED = 0.005  # share of entries that pass for outliers where L is not determined
 GIVEN_UP = 0.02  # share of the lines that an exact fit may not explain, if it is to be taken at once
 LOST = 0.35  # and that a fit may not explain if it is to be taken after few attempts
-CLOSELY = 0.02  # noise, against the size of the entries: of a fit that is closer, or that no entry was kept aside for,
-EVIDENCE = 2.0  # so many entries must be explained for each parameter, or anything might fit;
-ENOUGH_ALONE = 2.0  # the same for an exact fit that one attempt has found
-SPIKE = 0.6  # leverage of a row or column that has a component almost alone
+CLOSELY = 0.02  # noise, against the size of the entries: of a fit that is closer, that no entry was kept aside for,
+EVIDENCE = 2.0  # or that one attempt alone has found, so many entries must be explained for each parameter
 SPARSE = 0.02  # size of what half of the lines have in a direction, against theirs: none, up to errors
-LESS = 1 / 3  # noise with one rank more, as a share: the fit lacks a component
 REST = 0.1  # of the error that the noise makes: passes that would change L by less in all to come are not made;
 UNSEEN = 0.04  # of the noise: nor are those that change L by less each,
 CREEPING = 6  # after so many
 LOOKS = 3  # second looks in an attempt, 2 in the first
 GAIN = 0.01  # logarithm by which residuals must be smaller for a rank to be better
 HOPE = 3  # ranks beyond the best that are tried where the rank is to be chosen
-ALIKE = (1.0, 0.2)  # of the noise: two attempts that found the same differ by less; the second if most of a
-MOSTLY = 0.2  # usual entry may be noise: it is more than this against their size
 FAR_BETTER = 0.5  # logarithm by which errors of the path are smaller where the climb has missed something
 CLEAR = 0.15  # logarithm by which errors are smaller for the last component of a rank that is clear-cut
 AGREE = 0.1  # difference of the scores of two attempts that found the same
@@ -276,7 +281,7 @@ class Ladder(Solver):
             grow(problem, state)
             return
         exact = is_exact(problem, state)
-        if state.attempt == SLOW and not (exact or state.joined) and self._few_entries(state):
+        if state.attempt == SLOW and not (exact or state.joined) and has_few_entries(state):
             begin_joint_steps(state)
             return
         if not (state.shrinks or exact):
@@ -284,65 +289,32 @@ class Ladder(Solver):
             begin_anew(state)
             return
         before = state.changed
-        shares, state.changed = self._second_look(state)
+        shares, state.changed = take_second_look(state)
         if 0 < state.changed < before and state.looks < (LOOKS if state.attempt else 2):
             state.looks += 1
             state.c = max(10 * state.c, 1e-3 * state.views.unit) if exact else 2 * state.c
             begin_anew(state)
             return
-        ignored = self._examine(state)
+        ignored = ignored_share(state)
         if ignored > IGNORED and state.joined < len(WIDE):
             begin_joint_steps(state)
             return
         self._judge(problem, state, shares, ignored)
 
-    def _few_entries(self, state: LadderState) -> bool:
-        """Whether there are hardly more than parameters: alternating regressions come to rest slowly then."""
-        M = lines_of(state)[0].M
-        return state.views.block is not None and M.nnz < FEW * state.U.shape[1] * sum(M.shape)
-
-    def _examine(self, state: LadderState) -> float:
-        """The share of entries that pass for outliers although what is left does not determine L there.
-
-        They may be what couples parts of the data that are each fitted by itself. Rows and columns with hardly an entry
-        that is explained do not count.
-        """
-        state.open = 0.0
-        if state.views.block is None:
-            return 0.0
-        M, _ = state.views.block_and_turned(state.untied)
-        U, V, backend = host(state.U), host(state.V), state.views.problem.sweep.name
-        e = open_sweep(M, backend).residual(U, V)
-        right = np.abs(e) <= OUTLIER * state.noise + EXPLAINED * state.views.unit
-        if not right.any() or coupling(M, right, backend) < TIGHT:
-            return 0.0
-        found = determination(M, U, V, right, state.noise, backend)
-        rows, columns = M.rows.astype(np.intp), M.columns_of_entries().astype(np.intp)
-        least = enough(U.shape[1])
-        telling_row = np.bincount(rows[right], minlength=M.shape[0]) >= least
-        telling_column = np.bincount(columns[right], minlength=M.shape[1]) >= least
-        wrong = np.flatnonzero(~right & telling_row[rows] & telling_column[columns])
-        some_rows, some_columns = np.flatnonzero(telling_row), np.flatnonzero(telling_column)
-        if some_rows.size and some_columns.size:
-            rng = np.random.default_rng(0)
-            i, j = rng.choice(some_rows, 10_000), rng.choice(some_columns, 10_000)
-            state.open = 1 - float(np.mean(found.determined(i, j)))
-        return float(np.count_nonzero(~found.determined(rows[wrong], columns[wrong]))) / M.nnz
-
     def _judge(self, problem: Problem, state: LadderState, shares: tuple[Float, Float], ignored: float) -> None:
         """The attempt is taken, or the best one of several that found the same, or another begins."""
         exact = is_exact(problem, state)
         if not exact:
-            self._drop_spikes(state)
+            drop_spikes(state)
         held = state.views.sketch.held_residual(state.U, state.V)
         given_up = max(below_usual(share, 0.5).size / share.size for share in shares)
-        fine = ignored <= IGNORED and self._predicts(state, held)
-        if exact and fine and given_up <= GIVEN_UP and not (state.untied or self._spiky(state)):
+        fine = ignored <= IGNORED and predicts(state, held)
+        if exact and fine and given_up <= GIVEN_UP and not (state.untied or is_spiky(state)):
             self._to_whole(problem, state, determined=not below_usual(shares[1], 0.5).size)
             return
-        score = self._score(state)
-        seen = self._predicted(state)
-        alike = self._alike(state, seen)
+        score = score_of(state)
+        seen = predicted(state)
+        alike = is_alike(state, seen)
         if score < min(state.scores, default=np.inf):
             state.seen = seen
             state.best_U, state.best_V, state.best_noise = state.U, state.V, state.noise
@@ -371,14 +343,14 @@ class Ladder(Solver):
         accepted = agree and state.best_fine and state.grown >= min(GROWN[doubtful], self.attempts - 2)
         known = state.views.sketch.held_values.size
         tested = known >= TELLING and state.best_noise > CLOSELY * state.views.unit
-        accepted = accepted and (tested or self._evidence(state) > EVIDENCE)
-        accepted = accepted and not self._partly(state)
+        accepted = accepted and (tested or evidence(state) > EVIDENCE)
+        accepted = accepted and not is_partly_better(state)
         following = self._following(state, agree)
         exact_once = state.best_fine and state.best_noise < EXPLAINED * state.views.unit
-        if following is None and exact_once and self._evidence(state) > ENOUGH_ALONE:
+        if following is None and exact_once and evidence(state) > EVIDENCE:
             accepted = True  # nothing speaks against it
         if accepted or following is None:
-            larger = self._lacks_a_rank(state)
+            larger = with_one_rank_more(state)
             state.next_noise = 0.0 if larger is None else larger.noise
             if larger is not None and self.attempts not in state.made and self._begin_with_less(state, larger):
                 return
@@ -387,10 +359,10 @@ class Ladder(Solver):
                 self._ask_for_more(state)
             self._begin(problem, state, following)
             return
-        less, partly = state.next_noise, self._partly(state)
+        less, partly = state.next_noise, is_partly_better(state)
         if not (accepted or less or partly) and self._take_path(problem, state, False):
             return
-        self._take_best(state)
+        take_best(state)
         if less:
             state.advice = (
                 f"with one rank more the noise is {less:.2g} instead of {state.noise:.2g}: the rank is too low, or "
@@ -409,33 +381,6 @@ class Ladder(Solver):
             )
         self._to_whole(problem, state, determined=False)
 
-    def _predicted(self, state: LadderState) -> Float:
-        """L where entries were kept aside, or at some entries of the block if too few were; up to their values."""
-        held = state.views.sketch.held_residual(state.U, state.V)
-        if held.size >= TELLING:
-            return held
-        e = state.views.judged_by.sweep.residual(state.U, state.V)
-        return np.asarray(host(e[:: max(1, e.size // 2000)]), dtype=np.float64)
-
-    def _alike(self, state: LadderState, seen: Float) -> bool:
-        """Whether the best attempt so far says the same, but for a part of the noise."""
-        if not state.scores or seen.shape != state.seen.shape:
-            return False
-        unit = state.views.unit
-        return robust_scale(seen - state.seen) <= ALIKE[state.noise > MOSTLY * unit] * state.noise + EXPLAINED * unit
-
-    def _evidence(self, state: LadderState) -> float:
-        """Entries that the best attempt explains, for each of its parameters."""
-        columns, k = state.views.judged_by, state.best_U.shape[1]
-        e = columns.sweep.residual(state.best_U, state.best_V)
-        many = int(np.count_nonzero(np.abs(e) <= OUTLIER * state.best_noise + EXPLAINED * state.views.unit))
-        parameters: int = k * (sum(columns.M.shape) - k)
-        return many / parameters
-
-    def _partly(self, state: LadderState) -> bool:
-        """Whether a part of the data is explained far better than the best attempt explains all of it."""
-        return state.part_noise + EXPLAINED * state.views.unit < PARTLY * state.best_noise
-
     def _ask_for_more(self, state: LadderState) -> None:
         """A larger block, on which attempts are counted anew: what was kept aside is not the same."""
         state.generous = GENEROUS
@@ -449,28 +394,6 @@ class Ladder(Solver):
         growing = [k for k in left if k > SLOW]
         return next(iter(growing if agree and growing else left), None)
 
-    def _lacks_a_rank(self, state: LadderState) -> LadderState | None:
-        """One rank more than that of the best attempt, if it leaves far less noise.
-
-        A fit that has spent a component on errors with structure lacks one of those it should have.
-        """
-        trial = copy(state)
-        self._take_best(trial)
-        M = lines_of(trial)[0].M
-        m, n = M.shape
-        k = trial.U.shape[1] + 1
-
-        def noise_of(noise: float, rank: int) -> float:
-            return noise / math.sqrt(max(1 - rank * (m + n - rank) / M.nnz, 0.01))
-
-        if 2 * k > min(m, n) or 1.5 * k * (m + n - k) > M.nnz or state.best_noise < EXPLAINED * state.views.unit:
-            return None  # with so many parameters anything fits, and what fits closely lacks nothing
-        climb(trial)
-        while trial.since < 15 and (trial.since < PATIENCE or trial.recent[-1] < SETTLED * trial.recent[-3]):
-            run_pass(trial)
-        trial.noise = noise_of(trial.noise, k)
-        return trial if trial.noise < LESS * noise_of(state.best_noise, k - 1) else None
-
     def _begin_with_less(self, state: LadderState, larger: LadderState) -> bool:
         """An attempt from one rank more, without the component that the fewest lines have; False if most have all.
 
@@ -483,91 +406,8 @@ class Ladder(Solver):
             return False
         self._reset(state, self.attempts)
         state.U, state.V, state.c = larger.U, larger.V, larger.c
-        self._leave_out(state, side, direction)
+        leave_out(state, side, direction)
         return True
-
-    @staticmethod
-    def _leave_out(state: LadderState, side: str, direction: Float) -> None:
-        """L without what its rows (side U) or columns (V) have in this direction of an orthonormal basis of theirs."""
-        rest = np.linalg.svd(direction[None, :])[2][1:].T  # what is orthogonal to it
-        if side == "U":
-            state.U, state.V = times(state.U, rest), times(state.V, rest)
-        else:
-            W, R = basis(state.V)
-            state.U, R = basis(times(state.U, R.T @ rest))
-            state.V = times(times(W, rest), R.T)
-        begin_anew(state)
-
-    def _drop_spikes(self, state: LadderState) -> None:
-        """Leave out components that a single row or column has almost alone, if what is left predicts better."""
-        M = lines_of(state)[0].M
-        while 1 < state.U.shape[1] <= min(M.shape) / 5 and 2 * state.U.shape[1] * sum(M.shape) <= M.nnz:
-            better = None
-            for side in ("U", "V"):
-                Q, _ = basis(host(getattr(state, side)))
-                own = np.sum(Q**2, axis=1)
-                if own.max() < SPIKE:
-                    continue
-                trial = copy(state)
-                self._leave_out(trial, side, Q[int(np.argmax(own))])
-                for _ in range(BETWEEN + 2):
-                    run_pass(trial)
-                if self._score(trial) < self._score(state if better is None else better):
-                    better = trial
-            if better is None:
-                return
-            state.U, state.V, state.noise, state.c = better.U, better.V, better.noise, better.c
-
-    def _second_look(self, state: LadderState) -> tuple[tuple[Float, Float], int]:
-        """The shares of the entries that columns and rows explain, and how many lines were changed for the better."""
-        columns, rows = lines_of(state)
-        by_column = columns.share(columns.again(state.U, state.V, state.c, 1).inside)
-        state.V, _, some = columns.second_look(state.U, state.V, state.c, by_column)
-        Q, R = basis(state.V)
-        C = times(state.U, R.T)
-        by_row = rows.share(rows.again(Q, C, state.c, 1).inside)
-        C, _, others = rows.second_look(Q, C, state.c, by_row)
-        if some or others:
-            state.U, R = basis(C)
-            state.V = times(Q, R.T)
-        return (by_column, by_row), some + others
-
-    def _score(self, state: LadderState) -> float:
-        """The mean logarithm of the residuals of what was kept aside; of all, and for components, if too little was."""
-        e, unit = state.views.sketch.held_residual(state.U, state.V)[state.views.telling], state.views.unit
-        if e.size >= TELLING:
-            return float(np.mean(np.log(np.abs(e) / unit + 1e-7)))
-        columns = state.views.judged_by
-        (m, n), entries = columns.M.shape, columns.M.nnz
-        e = columns.sweep.residual(state.U, state.V)
-        sizes = np.linalg.svd(host(state.V), compute_uv=False) / (robust_scale(e) + 1e-7 * unit)
-        components = np.sum(1 + np.log1p(entries / (m * n * (m + n)) * sizes**2))
-        return float(np.mean(np.log(np.abs(e) / unit + 1e-7)) + (m + n) / (2 * entries) * components)
-
-    def _spiky(self, state: LadderState) -> bool:
-        """Whether a component lives on a single row or column: it may be there for an outlier alone."""
-        return any(bool((leverages(A) > 0.9).any()) for A in (state.U, state.V))
-
-    def _predicts(self, state: LadderState, e: Float) -> bool:
-        """Whether what was kept aside, with these residuals, is predicted as well as what was fitted."""
-        columns, values = lines_of(state)[0], state.views.sketch.held_values
-        if state.untied:
-            e, values = e[state.views.telling], values[state.views.telling]
-        held = np.abs(e)
-        if held.size < 20:
-            return True
-        seen = np.abs(columns.sweep.residual(state.U, state.V))
-        close = EXPLAINED * state.views.unit
-        m, n = columns.M.shape
-        k = state.U.shape[1]
-        inliers = max(float(np.count_nonzero(seen <= OUTLIER * state.noise + close)), 1.0)
-        h = min(k * (m + n - k) / inliers, 0.9)  # parameters / inliers
-        bound = OUTLIER * state.noise * math.sqrt((1 + h) / (1 - h)) + close
-        share_seen, share_held = float(np.mean(seen <= bound)), float(np.mean(held <= bound))
-        deviation = math.sqrt(max(share_seen * (1 - share_seen), 0.01) / held.size)
-        as_well = share_held >= share_seen - 0.05 - 3 * deviation
-        gain = np.log(np.abs(values) + close) - np.log(held + close)  # over L = 0
-        return as_well and float(np.mean(gain)) > max(0.05, 3 * float(np.std(gain)) / math.sqrt(gain.size))
 
     # -- the path of shrinkage
 
@@ -648,7 +488,7 @@ class Ladder(Solver):
         if state.advice and state.since >= 20:
             state.failure = "stalled"
         elif self._at_rest(problem, state):
-            if not state.looks and self._second_look(state)[1]:
+            if not state.looks and take_second_look(state)[1]:
                 state.looks, state.accuracy = 1, math.inf  # on, with the lines that are new
             elif state.advice and not self._explains_all(problem, state):
                 state.failure = "stalled"
@@ -689,7 +529,7 @@ class Ladder(Solver):
         if state.data != "whole":
             state = copy(state)
             if state.scores:
-                self._take_best(state)
+                take_best(state)
             elif state.data == "part":
                 adopt_the_rest(state)
             self._extend(problem, state)
@@ -698,11 +538,6 @@ class Ladder(Solver):
                 for _ in range(2):
                     run_pass(state)
         return state.U, state.V
-
-    def _take_best(self, state: LadderState) -> None:
-        state.U, state.V, state.noise = state.best_U, state.best_V, state.best_noise
-        state.data, state.open, state.widest = "some", state.best_open, state.best_widest
-        state.c, state.untied = min(EFFICIENT * state.noise, state.widest), False
 
     def finish(self, problem: Problem, state: LadderState) -> Outcome:
         """L, and S = M - L where that is more than four times the noise."""
