@@ -25,13 +25,14 @@ from .lines import EFFICIENT, EXPLAINED, Placement
 from .lowrank import LowRank
 from .observed import ObservedMatrix
 from .offsets import Preparation
-from .result import Result
+from .result import Result, Status
 from .scale import CONSISTENT, OUTLIER, outlying, robust_scale
 from .solve import Progress, outliers_at, solve
 from .sweeps import Float, Robust, open_sweep
 
 __all__ = ["Imputation", "Prediction"]
 
+HELPS = 0.5  # error of entries kept aside, against what scales and offsets leave of them
 AGAIN = 2  # turns of the regression of rows that were fitted
 FEW = 20  # entries; the noise of a column with fewer is the usual one
 DUST = 1e-60  # of the largest number, or of the features' spread
@@ -98,9 +99,11 @@ class Imputation:
         return int(np.count_nonzero(np.linalg.norm(self.result.L.V, axis=1)))
 
     @property
-    def converged(self) -> bool:
-        """Whether the method met its test."""
-        return self.result.converged
+    def borne_out(self) -> bool:
+        """Whether the method met its test, or stalled but predicts entries kept aside far better than offsets alone."""
+        held_out = self.result.held_out
+        predicts = held_out is not None and held_out < HELPS * self.width / EFFICIENT
+        return self.result.converged or (self.result.status is Status.STALLED and predicts)
 
     @property
     def tolerance(self) -> Float:

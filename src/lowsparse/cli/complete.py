@@ -358,7 +358,7 @@ def _facts(table: Table | LargeTable, model: Imputation, empty: int, *, every: b
         "flagged": flagged,
         "replaced": flagged if clean else 0,
         "rank": model.rank,
-        "converged": model.converged,
+        "converged": model.result.converged,
     }
 
 

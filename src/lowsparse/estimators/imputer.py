@@ -228,7 +228,7 @@ class RobustImputer(SampleTransformer):
         self.rank_ = self.model_.rank
         result = self.model_.result
         self.n_iter_ = result.n_iter
-        if not self.model_.converged:
+        if not self.model_.borne_out:
             warnings.warn(f"RobustImputer: {result.status.value}: {result.message}", ConvergenceWarning, stacklevel=4)
 
     @property
