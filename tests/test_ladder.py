@@ -343,3 +343,9 @@ def test_a_start_is_used():
     assert ls.solve(M, 4, start=L.U).n_iter < ls.solve(M, 4).n_iter
     with pytest.raises(ValueError, match="attempts must be a whole number"):
         ls.solve(M, 4, method=Ladder(attempts=0))
+
+
+@pytest.mark.parametrize("name", ["choose_rank", "shrink"])
+def test_what_is_asked_for_is_true_or_false(name):
+    with pytest.raises(ValueError, match=f"{name} must be True or False, not 'yes'"):
+        ls.solve(np.eye(3), 1, method=Ladder(**{name: "yes"}))

@@ -55,7 +55,7 @@ from ..lowrank import LowRank
 from ..robust.subsets import sparsest_direction
 from ..scale import OUTLIER, outlying, robust_scale, trimmed_deviation
 from ..sweeps import Float
-from .base import Outcome, Problem, Solver, nothing, require_count
+from .base import Outcome, Problem, Solver, nothing, require, require_count
 from .climbing import (
     SETTLED,
     SLOW,
@@ -141,6 +141,9 @@ class Ladder(Solver):
     def check(self, problem: Problem) -> None:
         """Check the parameters."""
         require_count(self, "attempts")
+        for name in ("choose_rank", "shrink"):
+            value = getattr(self, name)
+            require(isinstance(value, bool), name, value, "True or False")
 
     def init(self, problem: Problem) -> LadderState:
         """Before the first attempt."""
