@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "climb.hpp"
 #include "kernels.hpp"
 #include "nonzeros.hpp"
 #include "parallel.hpp"
@@ -33,7 +34,6 @@ namespace {
 
 using Input64 = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Input32 = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Draws = nb::ndarray<const int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Entries = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using EntriesOut = nb::ndarray<nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Values = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
@@ -620,18 +620,15 @@ class ColumnSweep {
     }
 
     // Of each column the best fit to r of its entries; a column without one keeps its V.
-    Array subsets(Matrix U, Matrix V_in, Draws first, Draws step, double c, double bound, double good, int threads) {
+    Array subsets(Matrix U, Matrix V_in, Bits seeds, int64_t draws, double c, double bound, double good, int threads) {
         check_rows(U);
-        const int64_t r = int64_t(U.shape(1)), draws = int64_t(first.shape(0)), n = columns_.n;
+        const int64_t r = int64_t(U.shape(1)), n = columns_.n;
         check_columns(V_in, r);
-        if (int64_t(first.shape(1)) != n || step.shape(0) != first.shape(0) || step.shape(1) != first.shape(1))
-            throw std::invalid_argument("draws must have one number per column");
-        for (int64_t k = 0; k < draws * n; ++k)
-            if (first.data()[k] < 0 || step.data()[k] < 0) throw std::invalid_argument("draws must not be negative");
+        if (int64_t(seeds.shape(0)) != n) throw std::invalid_argument("there must be one seed per column");
         if (!(c > 0)) throw std::invalid_argument("c must be positive");
         Array V = new_array(size_t(n), size_t(r));
         std::copy_n(V_in.data(), n * r, V.data());
-        const SubsetArgs args{columns_, int(r), U.data(), first.data(), step.data(), draws, c, bound, good, V.data()};
+        const SubsetArgs args{columns_, int(r), U.data(), seeds.data(), draws, c, bound, good, V.data()};
         int64_t longest = 0;
         for (int64_t j = 0; j < n; ++j) longest = std::max(longest, columns_.indptr[j + 1] - columns_.indptr[j]);
         const auto bounds = pieces();
@@ -644,6 +641,47 @@ class ColumnSweep {
               }}},
             threads, stop);
         return V;
+    }
+
+    // Blocks of rows and columns, which have no entries elsewhere, each fitted up to the rank or until it is exact: (U, V,
+    // zero beyond the rank of a block; the noise of each; its rank)
+    nb::tuple climb(Input64 row_starts, Input64 column_starts, Matrix begin, double unit, int threads) {
+        const int64_t count = int64_t(row_starts.shape(0)) - 1, m = columns_.m, n = columns_.n;
+        const int64_t rank = int64_t(begin.shape(0));
+        if (count < 1 || column_starts.shape(0) != row_starts.shape(0) || int64_t(begin.shape(1)) != n || rank < 1 ||
+            !(unit > 0))
+            throw std::invalid_argument("the arrays do not fit together");
+        const int64_t *of_rows = row_starts.data(), *of_columns = column_starts.data();
+        if (of_rows[0] != 0 || of_columns[0] != 0 || of_rows[count] != m || of_columns[count] != n)
+            throw std::invalid_argument("the blocks must have all rows and columns");
+        for (int64_t b = 0; b < count; ++b) {
+            if (of_rows[b + 1] <= of_rows[b] || of_columns[b + 1] <= of_columns[b])
+                throw std::invalid_argument("a block must have rows and columns");
+            const int64_t first = columns_.indptr[of_columns[b]], end = columns_.indptr[of_columns[b + 1]];
+            if (end <= first) throw std::invalid_argument("a block must have entries");
+            for (int64_t k = first; k < end; ++k)
+                if (columns_.rows[k] < of_rows[b] || columns_.rows[k] >= of_rows[b + 1])
+                    throw std::invalid_argument("a block has entries in rows of another");
+        }
+        Array U = new_array(size_t(m), size_t(rank)), V = new_array(size_t(n), size_t(rank));
+        Array noise = new_array(1, size_t(count));
+        Counts ranks = new_counts(size_t(count));
+        std::fill_n(U.data(), m * rank, 0.0);
+        std::fill_n(V.data(), n * rank, 0.0);
+        Stop stop(signalled);
+        const auto one = [&](int worker, int64_t b) {
+            const int64_t row = of_rows[b], column = of_columns[b];
+            BlockClimb block(kernels_, SmallMatrix::of(columns_, row, of_rows[b + 1] - row, column, of_columns[b + 1] - column),
+                             unit);
+            block.run(int(rank), begin.data() + column, n, stop, worker);
+            for (int64_t i = 0; i < block.U.lines; ++i) std::copy_n(block.U.row(i), block.U.k, U.data() + (row + i) * rank);
+            for (int64_t j = 0; j < block.V.lines; ++j)
+                std::copy_n(block.V.row(j), block.V.k, V.data() + (column + j) * rank);
+            noise.data()[b] = block.noise;
+            ranks.data()[b] = block.U.k;
+        };
+        run({{count, one}}, int(std::min<int64_t>(threads, count)), stop);
+        return nb::make_tuple(U, V, noise, ranks);
     }
 
     // The k-th largest |y| of each column
@@ -818,8 +856,10 @@ NB_MODULE(_core, module) {
         .def("ascend", &ColumnSweep::ascend, nb::arg("U"), nb::arg("C"), nb::arg("multiplier"), nb::arg("w"),
              nb::arg("multiplier_out"), nb::arg("w_out"), nb::arg("beta"), nb::arg("next_beta"), nb::arg("threads"))
         .def("grams", &ColumnSweep::grams, nb::arg("U"), nb::arg("threads"))
-        .def("subsets", &ColumnSweep::subsets, nb::arg("U"), nb::arg("V"), nb::arg("first"), nb::arg("step"), nb::arg("c"),
+        .def("subsets", &ColumnSweep::subsets, nb::arg("U"), nb::arg("V"), nb::arg("seeds"), nb::arg("draws"), nb::arg("c"),
              nb::arg("bound"), nb::arg("good"), nb::arg("threads"))
+        .def("climb", &ColumnSweep::climb, nb::arg("row_starts"), nb::arg("column_starts"), nb::arg("begin"), nb::arg("unit"),
+             nb::arg("threads"))
         .def("kth_largest", &ColumnSweep::kth_largest, nb::arg("y"), nb::arg("k"), nb::arg("threads"))
         .def("gram_product", &ColumnSweep::gram_product, nb::arg("Q"), nb::arg("threads"));
 }

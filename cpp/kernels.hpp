@@ -140,8 +140,7 @@ struct SubsetArgs {
     Columns columns;
     int r;
     const double* U;  // m x r
-    const int32_t* first;  // draws x n: with which of its entries a draw begins, counted within the column,
-    const int32_t* step;   // draws x n: and how many entries it is from one to the next
+    const uint64_t* seeds;  // n: of what is drawn
     int64_t draws;
     double c;
     double bound;  // residuals up to this are those of entries that are right

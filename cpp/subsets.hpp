@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <utility>
+#include <vector>
 
 namespace lowsparse {
 namespace LOWSPARSE_ISA {
@@ -25,13 +26,34 @@ LS_INLINE void gather_column(const SubsetArgs& args, int64_t j, double* buffer) 
     }
 }
 
-// Coefficients that fit r entries, the first and every `step`-th after it; false if they do not determine them.
-LS_INLINE bool fit_some(const double* buffer, int r, int64_t count, int64_t first, int64_t step, double* A, double* v) {
-    const int width = r + 1, stride = 4 * width;
+// The k-th of the numbers that a seed stands for (splitmix64).
+LS_INLINE uint64_t random_bits(uint64_t seed, uint64_t k) {
+    uint64_t z = seed + (k + 1) * 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+// The draw d of r different entries out of `count`; one that was drawn already gives way to the next.
+LS_INLINE void draw_entries(uint64_t seed, int64_t d, int r, int64_t count, int64_t* places) {
     for (int k = 0; k < r; ++k) {
-        const int64_t entry = (first + step * k) % count;
-        for (int a = 0; a < width; ++a) A[k * width + a] = buffer[entry / 4 * stride + 4 * a + entry % 4];
+        const uint64_t bits = random_bits(seed, uint64_t(d) * uint64_t(r) + uint64_t(k)) >> 32;
+        places[k] = int64_t((bits * uint64_t(count)) >> 32);
+        for (int before = 0; before < k;)
+            if (places[before] == places[k]) {
+                places[k] = (places[k] + 1) % count;
+                before = 0;
+            } else {
+                ++before;
+            }
     }
+}
+
+// Coefficients that fit the r entries at these places; false if they do not determine them.
+LS_INLINE bool fit_some(const double* buffer, int r, const int64_t* places, double* A, double* v) {
+    const int width = r + 1, stride = 4 * width;
+    for (int k = 0; k < r; ++k)
+        for (int a = 0; a < width; ++a) A[k * width + a] = buffer[places[k] / 4 * stride + 4 * a + places[k] % 4];
     double largest = 0.0;
     for (int k = 0; k < r; ++k) {
         int pivot = k;
@@ -90,6 +112,7 @@ void subset_columns(const SubsetArgs& args, int64_t begin, int64_t end, double* 
     double* v = memory;
     double* A = v + r;
     double* buffer = A + int64_t(r) * (r + 1);
+    std::vector<int64_t> places(static_cast<size_t>(r));
     for (int64_t j = begin; j < end; ++j) {
         const int64_t count = args.columns.indptr[j + 1] - args.columns.indptr[j], groups = (count + 3) / 4;
         if (count <= r) continue;
@@ -97,8 +120,8 @@ void subset_columns(const SubsetArgs& args, int64_t begin, int64_t end, double* 
         double least = std::numeric_limits<double>::infinity();
         double wanted = double(args.draws);
         for (int64_t d = 0; d < args.draws && double(d) < wanted; ++d) {
-            const int64_t at = d * args.columns.n + j;
-            if (!fit_some(buffer, r, count, args.first[at], args.step[at], A, v)) continue;
+            draw_entries(args.seeds[j], d, r, count, places.data());
+            if (!fit_some(buffer, r, places.data(), A, v)) continue;
             const double loss = loss_of_column(buffer, r, groups, v, 1.0 / args.c, least);
             if (!(loss < least)) continue;
             least = loss;

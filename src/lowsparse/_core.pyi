@@ -104,12 +104,20 @@ class ColumnSweep:
         self,
         U: Float,
         V: Float,
-        first: NDArray[np.int32],
-        step: NDArray[np.int32],
+        seeds: NDArray[np.uint64],
+        draws: int,
         c: float,
         bound: float,
         good: float,
         threads: int,
     ) -> Float: ...
+    def climb(
+        self,
+        row_starts: NDArray[np.int64],
+        column_starts: NDArray[np.int64],
+        begin: Float,
+        unit: float,
+        threads: int,
+    ) -> tuple[Float, Float, Float, NDArray[np.int64]]: ...
     def kth_largest(self, y: Float, k: NDArray[np.int64], threads: int) -> Float: ...
     def gram_product(self, Q: Float, threads: int) -> Float: ...

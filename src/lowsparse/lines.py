@@ -25,8 +25,14 @@ EFFICIENT = 2.385  # c / scale: 95 % of the efficiency of least squares
 SHRINK = 0.01  # of lines that do not determine their coefficients, while the subspace is learnt
 SMALLEST = 1e-8  # c, in units: far above rounding, and outliers of any size have no weight any more
 WILD = 10.0  # times the usual size: such coefficients are not believed
+WITHIN = 3.0  # c: an entry whose residual is less is explained
 ANNEALING = 12  # steps in which the scale of the loss comes down
 EASY = 0.75  # share of its entries that are explained, from which on a line is not looked at again
+DOUBTFUL = (
+    0.75,
+    0.9,
+)  # share of its entries that a line explains, against the usual, below which it is looked at again;
+FEW = 50_000  # the second of so many entries
 SHRINKAGE = 1.5  # λ in variances of the noise (see `Prior`)
 UNFELT = 1e-3  # a prior that takes less than this share off every coefficient is left out
 WEAKEST = 1e-3  # size of a component against the largest, at least, that its prior has
@@ -40,20 +46,20 @@ class Lines:
         self.M, self.sweep, self.unit, self.learning = M, sweep, unit, learning
 
     def again(
-        self, B: Float, C: Float, c: float, turns: int, *, usual: float | None = None, noise: float = 0.0
+        self, B: Float, C: Float, c: float, turns: int, *, like: Float | None = None, noise: float = 0.0
     ) -> Regressed:
-        """Regress on B, with the weights of the coefficients C at first; `usual` is their length, if it is known.
+        """Regress on B, with the weights of the coefficients C at first, which are such as those of `like` or all of C.
 
         Lines that do not determine their coefficients must not lead the others astray while the subspace is learnt;
         in the end they get what fits them, unless it is wild. With `noise`, coefficients are shrunk by as much as noise
         of this standard deviation calls for (see `Prior`).
         """
-        shrink, largest = SHRINK, np.inf
+        shrink, largest, like = SHRINK, np.inf, C if like is None else like
         if not self.learning:
-            shrink, largest = 0.0, WILD * (_usual_length(C) if usual is None else usual) or np.inf
-        bound = 3 * max(c, EXPLAINED * self.unit)
+            shrink, largest = 0.0, WILD * _usual_length(like) or np.inf
+        bound = WITHIN * max(c, EXPLAINED * self.unit)
         how = Robust(c=c, turns=turns, bound=bound, unit=self.unit, shrink=shrink, largest=largest)
-        prior = Prior.of(C, noise, self.M.nnz / (len(B) * len(C))) if noise > 0 else None
+        prior = Prior.of(like, noise, self.M.nnz / (len(B) * len(C))) if noise > 0 else None
         if prior is None:
             return self.sweep.regress(B, C, how)
         found = self.sweep.regress(prior.scaled(B), prior.whitened(C), replace(how, ridge=prior.ridge))
@@ -81,13 +87,13 @@ class Lines:
         counts = self.M.column_counts
         return np.asarray(inside / np.maximum(counts, 1) + (counts == 0), dtype=np.float64)
 
-    def second_look(self, B: Float, C: Float, c: float, share: Float) -> tuple[Float, Float, int]:
-        """Regress the lines that explain a small share of their entries afresh; take what explains more.
+    def second_look(self, B: Float, C: Float, c: float, share: Float, usual: float = 0.0) -> tuple[Float, Float, int]:
+        """Regress the lines that explain a small share of their entries, against the usual, afresh; take the better.
 
         Gives back the new C, the shares that go with it, and how many of its lines are new.
         """
         c = max(c, EXPLAINED * self.unit)
-        doubtful = below_usual(share, 0.75)
+        doubtful = below_usual(share, DOUBTFUL[self.M.nnz <= FEW], usual)
         few = self._some(doubtful) if doubtful.size else None
         if few is None:
             return C, share, 0
@@ -95,22 +101,28 @@ class Lines:
         new, inside = few.from_scratch(B, c, thorough=True)
         found = few.share(inside)
         counts = few.M.column_counts
-        many, before, wanted = found * counts, share[doubtful] * counts, enough(B.shape[1])
-        better = (many > 1.1 * before + 1 + B.shape[1] / 2) & (many >= wanted)  # some are explained by any fit
+        many, before, k = found * counts, share[doubtful] * counts, B.shape[1]
+        by_chance = np.maximum(counts - k, 0) * min(0.5 * WITHIN * c / self.unit, 1.0)  # of normal numbers
+        wanted = enough(k) + by_chance + 2 * np.sqrt(by_chance)
+        better = (many > 1.03 * before + 1 + k / 4) & (many >= wanted)  # so many are explained by any fit
         if not self.learning:
-            better |= (many > before) & (counts < wanted)  # there is nothing else to go by
+            tame = np.linalg.norm(host(new), axis=1) <= (WILD * _usual_length(C) or np.inf)
+            better |= (many > before) & (counts < enough(k)) & tame  # there is nothing else to go by
         C, share = C.copy(), share.copy()
         C[beside(doubtful[better], C)] = beside(new[beside(better, new)], C)
         share[doubtful[better]] = found[better]
         return C, share, int(np.count_nonzero(better))
 
-    def complete(self, B: Float, known: NDArray[np.intp], C: Float, c: float, turns: int) -> tuple[Float, bool]:
+    def complete(
+        self, B: Float, known: NDArray[np.intp], C: Float, c: float, turns: int, *, noise: float = 0.0
+    ) -> tuple[Float, bool]:
         """Coefficients for all lines: C for those known, the others from scratch; and whether one is in doubt."""
         c = max(c, EXPLAINED * self.unit)
         guess = self.afresh(B, c, turns)
         guess[beside(known, guess)] = beside(C, guess)
-        fitted = self.again(B, guess, c, 1, usual=_usual_length(C))
-        found, share, _ = self.second_look(B, fitted.V, c, self.share(fitted.inside))
+        fitted = self.again(B, guess, c, 1, like=C, noise=noise)
+        share = self.share(fitted.inside)
+        found, share, _ = self.second_look(B, fitted.V, c, share, float(np.median(share[known])))
         return found, below_usual(share, 0.5).size > 0
 
     def _some(self, which: NDArray[np.intp]) -> Lines | None:
@@ -165,15 +177,15 @@ class Prior:
         return found
 
 
-def below_usual(share: Float, part: float) -> NDArray[np.intp]:
-    """Lines whose share is less than this part of the median; of the largest share, if most have none.
+def below_usual(share: Float, part: float, usual: float = 0.0) -> NDArray[np.intp]:
+    """Lines whose share is less than this part of the usual one, or of the median; of the largest, if most have none.
 
     >>> below_usual(np.array([0.9, 0.4, 0.8]), 0.75).tolist()
     [1]
     """
-    if share.min() >= part * share.max():  # which takes a tenth of the time of a median
+    if share.min() >= part * max(share.max(), usual):  # which takes a tenth of the time of a median
         return np.empty(0, np.intp)
-    return np.flatnonzero(share < part * (np.median(share) or share.max()))
+    return np.flatnonzero(share < part * max(float(np.median(share)) or float(share.max()), usual))
 
 
 @dataclass(frozen=True)

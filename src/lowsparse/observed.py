@@ -276,8 +276,17 @@ class ObservedMatrix(Facts):
         >>> ObservedMatrix.from_coo([0, 2, 1], [1, 1, 0], [5, 6, 7]).take_columns(np.array([1])).values.tolist()
         [5.0, 6.0]
         """
-        A = self.to_scipy()[:, which]
-        return ObservedMatrix.from_scipy(A) if A.nnz else None
+        which = np.arange(self.shape[1])[which]
+        counts, starts = self.column_counts[which], self.indptr[which]
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        if not indptr[-1]:
+            return None
+        entries: slice | NDArray[np.intp] = slice(starts[0], starts[0] + indptr[-1])
+        if np.any(np.diff(which) != 1):
+            entries = np.repeat(starts - indptr[:-1], counts) + np.arange(indptr[-1])
+        return ObservedMatrix._unchecked(
+            (indptr, self.rows[entries], self.values[entries]), (self.shape[0], which.size)
+        )
 
     def sample(self, size: int) -> "ObservedMatrix":
         """About so many of the entries, evenly spread over all columns; all if there are not many more.

@@ -30,6 +30,7 @@ SEEDS = (
     (*[(True, (2, 6))] * 3, *[(True, (3, 8))] * 2, *[(False, (3, 8))] * 2),
 )
 TURNS = 9  # reweighted regressions of lines on a block, by which it is judged
+EXACTLY = 1e-4  # c, in units, of a part that is explained exactly
 LIKED = 0.5  # of the largest number of entries in the known part that a line must have to be tried at once
 
 
@@ -136,8 +137,9 @@ def grown(M: ObservedMatrix, turned: ObservedMatrix, part: Part, c: float, unit:
     """
     rank = part.U.shape[1]
     need = (rank + 2, enough(rank) + 2, 2 * rank + 4)[careful]
-    share = 0.5 if careful else 0.9  # of these entries that must be explained
     c = max(c, EXPLAINED * unit)
+    exact = c <= EXACTLY * unit  # then hardly an entry is explained by chance
+    share = 0.5 if careful or exact else 0.9  # of these entries that must be explained
     rows, coefficients = _joining(turned, part.rows, part.columns, part.V, c, unit, need, share)
     more_rows, U = _merged(part.rows, part.U, rows, coefficients)
     columns, coefficients = _joining(M, part.columns, more_rows, U, c, unit, need, share)

@@ -56,15 +56,13 @@ def regress_by_subsets(
 
 
 def _drawn(M: ObservedMatrix, r: int, c: float, rng: np.random.Generator, thorough: bool) -> Draws:
-    """Subsets of each line, evenly spaced: from a random entry on, at a random distance."""
+    """How subsets of each line are drawn, and how many at most."""
     counts = M.column_counts
     affordable = int(WORK[thorough] / (M.nnz * r + counts.size * r**3))
     many = min(math.ceil(GOOD / RIGHT[thorough] ** r), DRAWS[1 + thorough], affordable)
     many = max(DRAWS[0], many)
-    first = rng.integers(np.maximum(counts, 1), size=(many, counts.size), dtype=np.int32)
-    farthest = np.maximum((counts - 1) // max(r - 1, 1), 1)
-    step = rng.integers(1, farthest + 1, size=(many, counts.size), dtype=np.int32)
-    return Draws(first, step, c, BOUND * c, GOOD)
+    seeds = rng.integers(2**64, size=counts.size, dtype=np.uint64)
+    return Draws(seeds, many, c, BOUND * c, GOOD)
 
 
 def sparsest_direction(F: Float, rng: np.random.Generator, draws: int = 400) -> tuple[Float, float]:

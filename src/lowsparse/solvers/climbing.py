@@ -174,12 +174,13 @@ def run_pass(state: LadderState) -> None:
 def noise_to_shrink_by(state: LadderState) -> float:
     """The noise; where there are few entries for each parameter, more by those kept aside: fits are too close.
 
-    A component that is new has no size yet, and nothing is shrunk.
+    A component that is new has no size yet, and nothing is shrunk; nor where there are as many parameters as entries.
     """
-    if not (state.shrinks and state.since):
+    M, k = lines_of(state)[0].M, state.U.shape[1]
+    free = M.nnz - k * (sum(M.shape) - k)
+    if not state.shrinks or free <= 0 or not (state.since or state.data == "whole"):
         return 0.0
-    M = lines_of(state)[0].M
-    if state.data == "part" or M.nnz > CLOSE * state.U.shape[1] * sum(M.shape):
+    if state.data == "part" or M.nnz > CLOSE * k * sum(M.shape):
         return state.noise
     if state.data == "whole":
         return max(state.noise, state.held_out) if math.isfinite(state.held_out) else state.noise

@@ -21,7 +21,7 @@ TIGHT = 0.7  # coupling below which the entries that are explained hold everythi
 SPIKE = 0.6  # leverage of a row or column that has a component almost alone
 LESS = 1 / 3  # noise with one rank more, as a share: the fit lacks a component
 ALIKE = (1.0, 0.2)  # of the noise: two attempts that found the same differ by less; the second if noise
-MOSTLY = 0.2  # is more than this against the size of the entries
+MOSTLY = 0.2  # is more than this against the size of the entries, and makes no larger an error by itself
 
 
 def has_few_entries(state: LadderState) -> bool:
@@ -72,8 +72,10 @@ def is_alike(state: LadderState, seen: Float) -> bool:
     """Whether the best attempt so far says the same, but for a part of the noise."""
     if not state.scores or seen.shape != state.seen.shape:
         return False
-    unit = state.views.unit
-    return robust_scale(seen - state.seen) <= ALIKE[state.noise > MOSTLY * unit] * state.noise + EXPLAINED * unit
+    M, unit, k = state.views.judged_by.M, state.views.unit, state.U.shape[1]
+    error = math.sqrt(k * (sum(M.shape) - k) / M.nnz)  # that noise makes, in its own size
+    most = ALIKE[0] if state.noise <= MOSTLY * unit else max(ALIKE[1], min(error, ALIKE[0]))
+    return robust_scale(seen - state.seen) <= most * state.noise + EXPLAINED * unit
 
 
 def evidence(state: LadderState) -> float:

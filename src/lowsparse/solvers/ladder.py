@@ -474,12 +474,14 @@ class Ladder(Solver):
             strip = views.strip()
             learnt = strip.M.column_counts
             Q, R = basis(state.V)
-            C, doubtful = strip.complete(Q, sketch.rows, times(state.U, R.T), state.c, turns=7)  # of few entries each
+            C, doubtful = strip.complete(Q, sketch.rows, times(state.U, R.T), state.c, turns=7, noise=state.noise)
             state.U, R = basis(C)
             state.V = times(Q, R.T)
         else:
             doubtful = False
-        state.V, _ = views.columns("whole").complete(state.U, sketch.columns, state.V, state.c, turns=5)
+        state.V, _ = views.columns("whole").complete(
+            state.U, sketch.columns, state.V, state.c, turns=5, noise=state.noise
+        )
         state.U = beside(state.U, state.V)  # the block may have been small enough for the processor
         return doubtful or bool(((learnt < 3 * k) & (problem.M.row_counts > 0)).any())
 

@@ -268,13 +268,32 @@ class Sweep(Protocol):
 
 @dataclass(frozen=True)
 class Draws:
-    """Subsets of r entries of each column: the first, then every `step`-th, counted within the column and around it."""
+    """Subsets of r entries of each column, at random."""
 
-    first: NDArray[np.int32]  # draws x n
-    step: NDArray[np.int32]  # draws x n
+    seeds: NDArray[np.uint64]  # n: what is drawn of a column depends on its own
+    many: int  # draws of a column, at most
     c: float  # the fit with the smallest sum of log(1 + (e/c)²) over the column is the best
     bound: float  # residuals up to this are those of entries that are right
     good: float  # draws end when so many of them can be expected to have had none but right ones
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Blocks of rows and columns of a matrix that has no entries elsewhere, to be fitted up to a rank."""
+
+    row_starts: NDArray[np.int64]  # the first row of each block, and the end
+    column_starts: NDArray[np.int64]
+    begin: Float  # rank x n: where the search for a leading singular vector begins, for each rank
+    unit: float  # the usual size of an entry
+
+
+class BlockFits(NamedTuple):
+    """L = U Vᵀ on each of some blocks, U orthonormal there."""
+
+    U: Float  # m x rank, zero beyond the rank of a block
+    V: Float  # n x rank
+    noise: Float  # of each block: the scale of what L leaves
+    ranks: NDArray[np.int64]  # of each block: less than the rank if the fit is exact
 
 
 class HostSweep(Sweep, Protocol):
@@ -282,6 +301,14 @@ class HostSweep(Sweep, Protocol):
 
     def subsets(self, U: Float, V: Float, draws: Draws) -> Float:
         """Of each column the best fit to r of its entries; V where it has no more than r, or none determines them."""
+        ...
+
+    def climb(self, blocks: Blocks) -> BlockFits:
+        """Fit each block robustly, one rank after the other, until it is exact or of the highest rank.
+
+        A new rank begins with the leading singular vector of the clipped residuals; the columns and the rows are then
+        regressed in turn, under the weights of a Cauchy loss whose scale follows the residuals.
+        """
         ...
 
 

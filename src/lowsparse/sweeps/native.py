@@ -11,7 +11,21 @@ from numpy.typing import NDArray
 
 from ..losses import Loss
 from ..observed import ObservedMatrix
-from . import Ascent, Before, Draws, Float, Gradient, Magnitudes, Multiplier, Proximal, Regressed, Robust, Swept
+from . import (
+    Ascent,
+    Before,
+    BlockFits,
+    Blocks,
+    Draws,
+    Float,
+    Gradient,
+    Magnitudes,
+    Multiplier,
+    Proximal,
+    Regressed,
+    Robust,
+    Swept,
+)
 
 THREADS = ("LOWSPARSE_NUM_THREADS", "OMP_NUM_THREADS")  # what says how many, in the order in which they count
 
@@ -170,8 +184,14 @@ class ColumnSweep:
 
     def subsets(self, U: Float, V: Float, draws: Draws) -> Float:
         """Of each column the best fit to r of its entries."""
-        first, step = (np.ascontiguousarray(a, dtype=np.int32) for a in (draws.first, draws.step))
-        return self.core.subsets(_whole(U), _whole(V), first, step, draws.c, draws.bound, draws.good, self.threads)
+        U, V, seeds = _whole(U), _whole(V), np.ascontiguousarray(draws.seeds, dtype=np.uint64)
+        return self.core.subsets(U, V, seeds, draws.many, draws.c, draws.bound, draws.good, self.threads)
+
+    def climb(self, blocks: Blocks) -> BlockFits:
+        """Block by block, each on one thread."""
+        rows, columns = (np.ascontiguousarray(a, dtype=np.int64) for a in (blocks.row_starts, blocks.column_starts))
+        U, V, noise, ranks = self.core.climb(rows, columns, _whole(blocks.begin), blocks.unit, num_threads())
+        return BlockFits(U, V, noise.ravel(), ranks)
 
     def kth_largest(self, y: Float, k: NDArray[np.int64]) -> Float:
         """The k-th largest |y| of each column."""

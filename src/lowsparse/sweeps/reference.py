@@ -13,9 +13,12 @@ from scipy import sparse
 
 from ..losses import Loss
 from ..observed import ObservedMatrix
+from ..scale import CONSISTENT_LOW, LOW
 from . import (
     Ascent,
     Before,
+    BlockFits,
+    Blocks,
     Draws,
     Float,
     Gradient,
@@ -30,6 +33,16 @@ from . import (
 )
 
 DETERMINED = 1e-10  # a square system whose singular values are farther apart has no solution worth having
+# of the climb on a block; the same numbers as in cpp/climb.hpp
+PASSES = (4, 40)  # on each rank, least and most;
+FALLING = 0.5  # the noise after a pass / that before, at most, if there are to be more on a rank;
+SETTLED = 0.98  # that three passes before, on the last rank
+PACE = (0.8, 0.3)  # c / its previous value, at least: on a scale that collapses a part is fitted, and the rest lost;
+CLOSE, MOST = 0.05, 0.7  # the second if residuals of so many are less than this part of c
+NARROW, SMALLEST = 1.9, 1e-8  # c / the noise; and in units
+EXACT = 1e-9  # noise, in units: a block that is left with less needs no rank more
+SHRINK = 0.01  # of lines that do not determine their coefficients
+PRODUCTS = 10  # with a matrix, for its leading singular vector
 PIVOT_TOLERANCE = 1e-13  # a pivot below this share of its diagonal entry is rounding: that direction is dropped
 
 
@@ -225,16 +238,17 @@ class ColumnSweep:
         """Draw by draw."""
         M, r, counts = self.M, U.shape[1], self.M.column_counts
         best, least = np.array(V, dtype=np.float64), np.full(M.shape[1], np.inf)
-        wanted = np.where(counts > r, float(len(draws.first)), 0.0)
+        wanted = np.where(counts > r, float(draws.many), 0.0)
         owner = M.columns_of_entries()
 
         def sums(y: NDArray[Any]) -> Float:
             return np.bincount(owner, weights=y, minlength=M.shape[1]).astype(np.float64, copy=False)
 
-        for d, (first, step) in enumerate(zip(draws.first, draws.step, strict=True)):
+        for d in range(draws.many):
             lines = np.flatnonzero(d < wanted)
-            place = (first[lines, None] + step[lines, None] * np.arange(r)) % counts[lines, None]
-            drawn = M.indptr[:-1][lines, None] + place
+            if not lines.size:
+                break
+            drawn = M.indptr[:-1][lines, None] + _drawn(draws.seeds[lines], d, r, counts[lines])
             fits = best.copy()
             fits[lines], determined = _fitted(U[M.rows[drawn]], M.values[drawn].astype(np.float64))
             e = self.residual(U, fits)
@@ -243,8 +257,21 @@ class ColumnSweep:
             better[lines] = determined & (loss < least)[lines]
             best[better], least[better] = fits[better], loss[better]
             share = sums(np.abs(e) <= draws.bound)[better] / counts[better]
-            wanted[better] = np.minimum(draws.good / share**r, len(draws.first))
+            wanted[better] = np.minimum(draws.good / share**r, draws.many)
         return best
+
+    def climb(self, blocks: Blocks) -> BlockFits:
+        """Block by block."""
+        rank, n = blocks.begin.shape
+        U, V = np.zeros((self.M.shape[0], rank)), np.zeros((n, rank))
+        noise, ranks = [], []
+        for some_rows, some in zip(pairwise(blocks.row_starts), pairwise(blocks.column_starts), strict=True):
+            M = _block(self.M, slice(*some_rows), slice(*some))
+            u, v, left = _climb(ColumnSweep(M), ColumnSweep(M.T), blocks.begin[:, slice(*some)], blocks.unit)
+            U[slice(*some_rows), : u.shape[1]], V[slice(*some), : v.shape[1]] = u, v
+            noise.append(left)
+            ranks.append(u.shape[1])
+        return BlockFits(U, V, np.array(noise), np.array(ranks))
 
     def kth_largest(self, y: Float, k: NDArray[np.int64]) -> Float:
         """Column by column."""
@@ -269,3 +296,66 @@ def _fitted(A: Float, b: Float) -> tuple[Float, NDArray[np.bool_]]:
     x = np.zeros_like(b)
     x[determined] = np.linalg.solve(A[determined], b[determined][:, :, None])[:, :, 0]
     return x, determined
+
+
+def _drawn(seeds: NDArray[np.uint64], d: int, r: int, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The draw d of r different places out of each of the counts (splitmix64): lines x r."""
+    places = np.empty((seeds.size, r), np.int64)
+    for k in range(r):
+        z = seeds.astype(np.uint64) + np.uint64((d * r + k + 1) * 0x9E3779B97F4A7C15 % 2**64)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        z = (z ^ (z >> np.uint64(31))) >> np.uint64(32)
+        places[:, k] = (z * counts.astype(np.uint64)) >> np.uint64(32)
+        while (taken := np.any(places[:, :k] == places[:, k, None], axis=1)).any():
+            places[taken, k] = (places[taken, k] + 1) % counts[taken]
+    return places
+
+
+def _block(M: ObservedMatrix, rows: slice, columns: slice) -> ObservedMatrix:
+    """Rows and columns that have no entries elsewhere."""
+    indptr = M.indptr[columns.start : columns.stop + 1]
+    entries = slice(int(indptr[0]), int(indptr[-1]))
+    shape = (int(rows.stop - rows.start), int(columns.stop - columns.start))
+    here = (M.rows[entries] - rows.start).astype(np.int32)
+    return ObservedMatrix.trusted(indptr - indptr[0], here, M.values[entries].astype(np.float64), shape)
+
+
+def _climb(by_column: ColumnSweep, by_row: ColumnSweep, begin: Float, unit: float) -> tuple[Float, Float, float]:
+    """L = U Vᵀ of a block, and the scale of what it leaves."""
+    m, n = by_column.M.shape
+    rank, smallest, c = len(begin), SMALLEST * unit, unit
+    U, V, e, noise = np.zeros((m, 0)), np.zeros((n, 0)), -by_column.M.values, np.inf
+    clip = c
+    for k in range(1, rank + 1):
+        new = _leading(by_column.M.with_values(np.clip(-e, -clip, clip)).to_scipy(), begin[k - 1])
+        U, R = np.linalg.qr(np.column_stack([U, new]))
+        V = np.column_stack([V, np.zeros(n)]) @ R.T
+        before: list[float] = []
+        for since in range(PASSES[1]):
+            how = Robust(c=c, turns=2 if since < 3 else 1, shrink=SHRINK)
+            Q, R = np.linalg.qr(by_column.regress(U, V, how).V)
+            U, R = np.linalg.qr(by_row.regress(Q, U @ R.T, how).V)
+            V = Q @ R.T
+            e = by_column.residual(U, V)
+            low, most = (np.partition(np.abs(e), int(q * e.size))[int(q * e.size)] for q in (LOW, MOST))
+            noise = CONSISTENT_LOW * float(low)
+            c = max(NARROW * noise, PACE[int(most < CLOSE * c)] * c, smallest)
+            before.append(noise)
+            if len(before) >= PASSES[0]:
+                limit = FALLING * before[-2] if k < rank else SETTLED * before[-4]
+                if not (noise < limit and c > smallest):
+                    break
+        if noise <= EXACT * unit:
+            break
+        clip = max(noise, smallest)
+        c = NARROW * clip
+    return U, V, noise
+
+
+def _leading(A: sparse.csc_array, begin: Float) -> Float:
+    """The leading left singular vector of A, up to its length."""
+    x = A @ begin
+    for _ in range(PRODUCTS):
+        x = A @ (A.T @ (x / (np.linalg.norm(x) + np.finfo(float).tiny)))
+    return np.asarray(x, dtype=np.float64)
