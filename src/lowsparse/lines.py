@@ -19,13 +19,26 @@ from .robust.subsets import regress_by_subsets
 from .sketch import near
 from .sweeps import Float, Regressed, Robust, Sweep, enough, open_sweep
 
-__all__ = ["EFFICIENT", "EXPLAINED", "SHRINK", "SMALLEST", "WILD", "Lines", "Placement", "Prior", "below_usual"]
+__all__ = [
+    "EFFICIENT",
+    "EXPLAINED",
+    "SHRINK",
+    "SMALLEST",
+    "WILD",
+    "WITHIN",
+    "Lines",
+    "Placement",
+    "Prior",
+    "below_usual",
+]
 
 EFFICIENT = 2.385  # c / scale: 95 % of the efficiency of least squares
 SHRINK = 0.01  # of lines that do not determine their coefficients, while the subspace is learnt
 SMALLEST = 1e-8  # c, in units: far above rounding, and outliers of any size have no weight any more
 WILD = 10.0  # times the usual size: such coefficients are not believed
 WITHIN = 3.0  # c: an entry whose residual is less is explained
+FROM = 6.0  # units: from this c on a line is regressed without a guess,
+STEP = 3.0  # which comes down by this factor in a turn, or more if turns are few
 ANNEALING = 12  # steps in which the scale of the loss comes down
 EASY = 0.75  # share of its entries that are explained, from which on a line is not looked at again
 DOUBTFUL = (
@@ -67,7 +80,7 @@ class Lines:
 
     def afresh(self, B: Float, c: float, turns: int) -> Float:
         """Regress on B without a guess: c comes down from the size of the data."""
-        return self.sweep.regress(B, None, Robust(c=c, first_c=6 * self.unit, turns=turns)).V
+        return self.sweep.regress(B, None, Robust(c=c, first_c=FROM * self.unit, turns=turns)).V
 
     def from_scratch(self, B: Float, c: float, *, thorough: bool = False) -> tuple[Float, NDArray[np.int64]]:
         """Regress on B without a guess, with subsets of the entries where many are not explained; how many are."""
@@ -118,8 +131,12 @@ class Lines:
     ) -> tuple[Float, bool]:
         """Coefficients for all lines: C for those known, the others from scratch; and whether one is in doubt."""
         c = max(c, EXPLAINED * self.unit)
-        guess = self.afresh(B, c, turns)
-        guess[beside(known, guess)] = beside(C, guess)
+        if len(known) == self.M.shape[1]:
+            guess = C
+        else:
+            steps = math.ceil(math.log(max(FROM * self.unit / c, 1.0)) / math.log(STEP)) + 1
+            guess = self.afresh(B, c, min(turns, steps))
+            guess[beside(known, guess)] = beside(C, guess)
         fitted = self.again(B, guess, c, 1, like=C, noise=noise)
         share = self.share(fitted.inside)
         found, share, _ = self.second_look(B, fitted.V, c, share, float(np.median(share[known])))

@@ -29,6 +29,7 @@ SEEDS = (
     (*[(True, (3, 8))] * 3, (True, (5, 14)), *[(False, (3, 8))] * 2, (False, (6, 20))),
     (*[(True, (2, 6))] * 3, *[(True, (3, 8))] * 2, *[(False, (3, 8))] * 2),
 )
+SOME = 100  # other lines by which a block is judged;
 TURNS = 9  # reweighted regressions of lines on a block, by which it is judged
 EXACTLY = 1e-4  # c, in units, of a part that is explained exactly
 LIKED = 0.5  # of the largest number of entries in the known part that a line must have to be tried at once
@@ -177,7 +178,8 @@ def beyond(M: ObservedMatrix, turned: ObservedMatrix, part: Part, noise: float, 
         there = rows_of(A, across)
         counts = there.column_counts
         counts[known] = 0
-        others = there.take_columns(np.flatnonzero(counts > rank + 2))
+        which = np.flatnonzero(counts > rank + 2)
+        others = there.take_columns(which[:: -(-which.size // SOME) or 1])
         if others is not None:
             sweep, Q = open_sweep(others, backend), basis(F)[0]
             left.append(np.abs(sweep.residual(Q, sweep.regress(Q, None, how).V)))

@@ -11,17 +11,20 @@ from numpy.typing import NDArray
 
 from ..arrays import across, beside, gram, host, times
 from ..geometry import basis, relative_change
-from ..lines import EFFICIENT, SMALLEST, Lines
+from ..lines import EFFICIENT, SMALLEST, WITHIN, Lines
 from ..robust.joint import joint_step
 from ..scale import CONSISTENT, CONSISTENT_LOW, LOW, robust_scale
 from ..start import left_singular_vectors
-from ..sweeps import Float, enough, open_sweep
+from ..sweeps import Float, Magnitudes, enough, open_sweep
 from .base import Problem, State, nothing
 from .shrinking import PathState
 from .views import Views
 
 SLOW = 2  # the attempt that climbs slowly; those after it grow
-PACE = (0.3, 0.6)  # c / its previous value, at least, and slowly; a scale that collapses throws inliers away
+PACE = (0.3, 0.6, 0.8)  # c / its previous value, at least; slowly; and more slowly, if otherwise some are left behind:
+CLOSELY = 0.01  # where c, in units, is less than this,
+BULK = 10.0  # residuals of more than this times the noise but within reach of c
+BEHIND = 0.01  # are of more than this share of the entries
 BETWEEN = 4  # passes between two rounds of growth
 JOINT = (25, 40)  # joint steps, and iterations of each
 WIDE = (0.03, 0.3)  # c at which they begin, in units; the second if the first were not enough
@@ -158,7 +161,9 @@ def run_pass(state: LadderState) -> None:
     state.noise = CONSISTENT * fitted.before.quantile(0.5)
     if state.data == "part":  # more than half of its entries may be wrong
         state.noise = min(state.noise, CONSISTENT_LOW * fitted.before.quantile(LOW))
-    pace = PACE[1 if state.attempt == SLOW else 0]
+    pace = PACE[1] if state.attempt == SLOW else PACE[0]
+    if state.c < CLOSELY * state.views.unit and is_leaving_some_behind(state, fitted.before):
+        pace = PACE[2]
     state.c = max(min(max(EFFICIENT * state.noise, pace * state.c), state.widest), SMALLEST * state.views.unit)
     state.since += 1
     state.recent = (*state.recent, state.noise)[-PATIENCE - 1 :]
@@ -169,6 +174,11 @@ def run_pass(state: LadderState) -> None:
     relaxed = state.since > 3 and (state.data == "whole" or state.noise < GAINING * state.recent[-2])
     state.beyond = relaxation(state.beyond, state.falls) if relaxed else 0.0
     state.change, state.change_of_most = change, most
+
+
+def is_leaving_some_behind(state: LadderState, before: Magnitudes) -> bool:
+    """Whether residuals of some entries fall too, but slowly: with a smaller c they would pass for outliers."""
+    return before.share(WITHIN * state.c) - before.share(BULK * state.noise) > BEHIND
 
 
 def noise_to_shrink_by(state: LadderState) -> float:

@@ -74,10 +74,13 @@ def grow(problem: Problem, state: LadderState) -> None:
     M, turned = state.views.block_and_turned(state.untied)
     _note_noise(state)
     state.c = max(state.c, EXPLAINED * state.views.unit)
+    here, k = lines_of(state)[0].M, state.U.shape[1]
+    h = min(k * (sum(here.shape) - k) / here.nnz, 0.5)  # parameters / entries
+    c = state.c * math.sqrt(1 + h) / (1 - h)  # the part is fitted closely, others are predicted
     part = Part(state.part_rows, state.part_columns, state.U, state.V)
     larger = None
     while larger is None and state.careful >= 0 and state.rounds < ROUNDS:
-        larger = grown(M, turned, part, state.c, state.views.unit, state.careful)
+        larger = grown(M, turned, part, c, state.views.unit, state.careful)
         state.careful -= larger is None
     larger = larger or another_part(problem, state)
     if larger is not None:

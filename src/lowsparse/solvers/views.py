@@ -122,6 +122,8 @@ class Views:
 
     def strip(self) -> Lines:
         """The rows of the whole matrix, as far as they lie in the columns of the block."""
+        if self.sketch.strip is self.problem.M:
+            return self.rows("whole")
         return self._lines("strip", "some", lambda: self.sketch.strip.T, learning=False)
 
     def sample(self, data: str) -> Sample:

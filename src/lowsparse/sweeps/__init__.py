@@ -129,6 +129,15 @@ class Magnitudes:
         inside = (wanted - float(cumulated[k] - self.counts[k])) / max(int(self.counts[k]), 1)
         return self.unit * 2.0 ** (k // 8 - 64) * (1 + (k % 8 + inside) / 8)
 
+    def share(self, below: float) -> float:
+        """The share of the residuals that are smaller than this, to within a bin.
+
+        >>> Magnitudes.of(np.array([1.0, -2.0, 3.0, 100.0]), unit=1.0).share(below=50.0)
+        0.75
+        """
+        smaller = Magnitudes.of(np.array([below]), self.unit).counts.argmax()
+        return float(self.counts[:smaller].sum() / max(self.counts.sum(), 1))
+
 
 def enough(r: int) -> float:
     """The sum of weights from which on the fit of a column by r coefficients is evidence that they are right.
