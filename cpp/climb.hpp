@@ -14,7 +14,8 @@ namespace lowsparse {
 // The same numbers as in lowsparse/sweeps/reference.py.
 struct Climbing {
     static constexpr int least_passes = 4, most_passes = 40, products = 10;
-    static constexpr double falling = 0.5, settled = 0.98, pace = 0.8, quick = 0.3, close = 0.05, exact = 1e-9;
+    static constexpr double falling = 0.5, settled = 0.98, pace = 0.8, quick = 0.3, close = 0.05;
+    static constexpr double nearly = 0.02, exact = 1e-9;
     static constexpr double narrow = 1.9, smallest = 1e-8, shrink = 0.01;
     static constexpr double low = 0.35, consistent_low = 2.2036, most = 0.7;
 };
@@ -236,8 +237,9 @@ class BlockClimb {
                 c = std::max({Climbing::narrow * noise, pace * c, smallest});
                 before.push_back(noise);
                 if (since + 1 < Climbing::least_passes) continue;
-                const double limit = U.k < rank ? Climbing::falling * before[before.size() - 2]
-                                                : Climbing::settled * before[before.size() - 4];
+                const bool wait = U.k == rank || noise < Climbing::nearly * unit_;
+                const double limit = wait ? Climbing::settled * before[before.size() - 4]
+                                          : Climbing::falling * before[before.size() - 2];
                 if (!(noise < limit && c > smallest)) break;
             }
             if (noise <= Climbing::exact * unit_) return;

@@ -97,6 +97,14 @@ def test_a_rank_given_twice_too_large_does_no_harm(seed):
     np.testing.assert_allclose(r.L.U.T @ r.L.U, np.eye(8), atol=1e-12)
 
 
+@pytest.mark.parametrize("seed", range(200, 206))
+def test_a_component_too_many_does_not_fit_errors(seed):
+    M, L, _ = problem(60, 200, 2, 0.8, 0.2, seed=seed)
+    r = ls.solve(M, 3)
+    assert r.converged
+    assert relative(r.L, L) < 1e-6
+
+
 def test_a_line_with_a_single_entry_gets_what_fits_it():
     L = np.outer([1.8, 1.2, 2.5, 1.9, 2.4], [3.0, 3.2, 1.8, 1.6])
     seen = np.array([[0, 0, 0, 1], [0, 1, 0, 0], [0, 0, 1, 0], [1, 1, 1, 1], [1, 0, 1, 1]], bool)

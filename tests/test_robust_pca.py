@@ -1,6 +1,7 @@
 """RobustPCA: right where the truth is known, and at home in scikit-learn."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -248,9 +249,9 @@ def test_stored_entries_of_a_sparse_matrix_are_the_observed_ones():
 def test_absent_entries_can_be_zeros():
     X = np.where(np.random.default_rng(3).random((60, 20)) < 0.5, samples(1, n=60, d=20)[1], 0.0)
     zeros, dense = RobustPCA(absent="zero"), RobustPCA()
-    with pytest.warns(ConvergenceWarning):
+    with warnings.catch_warnings():  # whether half of the entries, which are zero, are outliers is not the question
+        warnings.simplefilter("ignore", ConvergenceWarning)
         zeros.fit(sparse.csr_array(X))
-    with pytest.warns(ConvergenceWarning):
         dense.fit(X)
     assert np.array_equal(zeros.components_, dense.components_)
     assert np.array_equal(zeros.transform(sparse.csr_array(X)), dense.transform(X))

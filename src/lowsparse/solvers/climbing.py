@@ -22,7 +22,7 @@ from .views import Views
 
 SLOW = 2  # the attempt that climbs slowly; those after it grow
 PACE = (0.3, 0.6, 0.8)  # c / its previous value, at least; slowly; and more slowly, if otherwise some are left behind:
-CLOSELY = 0.01  # where c, in units, is less than this,
+CLOSELY = 1e-4  # where c, in units, is less than this,
 BULK = 10.0  # residuals of more than this times the noise but within reach of c
 BEHIND = 0.01  # are of more than this share of the entries
 BETWEEN = 4  # passes between two rounds of growth
@@ -84,6 +84,7 @@ class LadderState(State):
     best_open: float = 0.0
     best_widest: float = np.inf
     best_given_up: float = 0.0  # share of the lines that it does not explain
+    best_spiky: bool = False  # it is exact, with a component that a single row or column has
     best_fine: bool = False  # it predicts what was kept aside, and ignores nothing
     grown: int = 0  # attempts that grew L
     seen: Float = field(default_factory=lambda: np.zeros(0))  # what the best attempt leaves of what it is judged by

@@ -11,6 +11,7 @@ from ..arrays import host, times
 from ..geometry import basis, leverages
 from ..lines import EFFICIENT, EXPLAINED
 from ..robust.joint import coupling, determination
+from ..robust.subsets import sparsest_direction
 from ..scale import OUTLIER, robust_scale
 from ..sweeps import Float, enough, open_sweep
 from .climbing import BETWEEN, PATIENCE, SETTLED, TELLING, LadderState, begin_anew, climb, lines_of, run_pass
@@ -18,6 +19,9 @@ from .climbing import BETWEEN, PATIENCE, SETTLED, TELLING, LadderState, begin_an
 PARTLY = 0.2  # noise of a part that L grew from, as a share: the whole could be explained far better
 FEW = 4  # entries for each parameter, below which the slow attempt ends in joint steps
 TIGHT = 0.7  # coupling below which the entries that are explained hold everything together
+NOTHING = 1e-4  # size of what half of the lines have of a component, against theirs, that only few have
+DRAWS = 40  # directions that are tried
+AS_WELL = 0.01  # difference of scores
 SPIKE = 0.6  # leverage of a row or column that has a component almost alone
 LESS = 1 / 3  # noise with one rank more, as a share: the fit lacks a component
 ALIKE = (1.0, 0.2)  # of the noise: two attempts that found the same differ by less; the second if noise
@@ -142,6 +146,30 @@ def drop_spikes(state: LadderState) -> None:
             for _ in range(BETWEEN + 2):
                 run_pass(trial)
             if score_of(trial) < score_of(state if better is None else better):
+                better = trial
+        if better is None:
+            return
+        state.U, state.V, state.noise, state.c = better.U, better.V, better.noise, better.c
+
+
+def drop_sparse(state: LadderState) -> None:
+    """Leave out components that few rows or few columns have, if what is left predicts as well.
+
+    Of a close fit with too high a rank: they fit errors.
+    """
+    rng, M = np.random.default_rng(0x737061), lines_of(state)[0].M
+    while state.U.shape[1] > 1 and 2 * state.U.shape[1] * sum(M.shape) <= M.nnz:
+        better = None
+        for side in ("U", "V"):
+            direction, size = sparsest_direction(basis(host(getattr(state, side)))[0], rng, DRAWS)
+            if size > NOTHING + 5 * state.noise / state.views.unit:
+                continue
+            trial = copy(state)
+            leave_out(trial, side, direction)
+            take_second_look(trial)  # at the lines that had it
+            for _ in range(BETWEEN):
+                run_pass(trial)
+            if score_of(trial) <= score_of(state if better is None else better) + AS_WELL:
                 better = trial
         if better is None:
             return

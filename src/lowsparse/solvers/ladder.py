@@ -78,6 +78,7 @@ from .climbing import (
 )
 from .growing import adopt_the_rest, begin_with_block, grow
 from .judging import (
+    drop_sparse,
     drop_spikes,
     evidence,
     has_few_entries,
@@ -106,12 +107,13 @@ ORDER = (3, 4, 1, 5, 6, SLOW)  # of the attempts after the first; further ones f
 BELIEVING = (4, 6, 8)  # attempts that take part in what is repeated suspiciously often, as does the first
 IGNORED = 0.005  # share of entries that pass for outliers where L is not determined
 GIVEN_UP = 0.02  # share of the lines that an exact fit may not explain, if it is to be taken at once
+BELIEVED = 0.7  # share of the entries of a column that an exact fit explains, from which on it is not asked which ones
 LOST = 0.35  # and that a fit may not explain if it is to be taken after few attempts
 CLOSELY = 0.02  # noise, against the size of the entries: of a fit that is closer, that no entry was kept aside for,
 EVIDENCE = 2.0  # or that one attempt alone has found, so many entries must be explained for each parameter
 SPARSE = 0.02  # size of what half of the lines have in a direction, against theirs: none, up to errors
 REST = 0.1  # of the error that the noise makes: passes that would change L by less in all to come are not made;
-UNSEEN = 0.04  # of the noise: nor are those that change L by less each,
+UNSEEN = 0.03  # of the noise: nor are those that change L by less each,
 CREEPING = 6  # after so many
 LOOKS = 3  # second looks in an attempt, 2 in the first
 GAIN = 0.01  # logarithm by which residuals must be smaller for a rank to be better
@@ -307,12 +309,16 @@ class Ladder(Solver):
     def _judge(self, problem: Problem, state: LadderState, shares: tuple[Float, Float], ignored: float) -> None:
         """The attempt is taken, or the best one of several that found the same, or another begins."""
         exact = is_exact(problem, state)
+        if state.noise < CLOSELY * state.views.unit:
+            drop_sparse(state)
         if not exact:
             drop_spikes(state)
         held = state.views.sketch.held_residual(state.U, state.V)
         given_up = max(below_usual(share, 0.5).size / share.size for share in shares)
         fine = ignored <= IGNORED and predicts(state, held)
-        if exact and fine and given_up <= GIVEN_UP and not (state.untied or is_spiky(state)):
+        # it may be repeated numbers that are explained
+        believed = float(np.median(shares[0])) >= BELIEVED or state.views.ties is None
+        if exact and fine and believed and given_up <= GIVEN_UP and not (state.untied or is_spiky(state)):
             self._to_whole(problem, state, determined=not below_usual(shares[1], 0.5).size)
             return
         score = score_of(state)
@@ -322,7 +328,7 @@ class Ladder(Solver):
             state.seen = seen
             state.best_U, state.best_V, state.best_noise = state.U, state.V, state.noise
             state.best_fine, state.best_open, state.best_widest = fine, state.open, state.widest
-            state.best_given_up = given_up
+            state.best_given_up, state.best_spiky = given_up, exact and is_spiky(state)
         state.scores = (*state.scores, score)
         state.grown += state.attempt > SLOW
         before = min(state.scores[:-1], default=np.inf)
@@ -391,9 +397,11 @@ class Ladder(Solver):
         state.scores, state.grown, state.best_fine, state.agreed = (), 0, False, False
 
     def _following(self, state: LadderState, agree: bool) -> int | None:
-        """The attempt to make next: while attempts agree, one that grows."""
+        """The attempt to make next: while attempts agree, one that grows; if the rank may be too high, the climb."""
         left = [k for k in ORDER if k < self.attempts and k not in state.made]
         left.extend(k for k in range(max(ORDER) + 1, self.attempts) if k not in state.made)
+        if state.best_spiky and 1 in left:
+            return 1  # it ends at the first rank that is exact
         growing = [k for k in left if k > SLOW]
         return next(iter(growing if agree and growing else left), None)
 

@@ -36,7 +36,8 @@ DETERMINED = 1e-10  # a square system whose singular values are farther apart ha
 # of the climb on a block; the same numbers as in cpp/climb.hpp
 PASSES = (4, 40)  # on each rank, least and most;
 FALLING = 0.5  # the noise after a pass / that before, at most, if there are to be more on a rank;
-SETTLED = 0.98  # that three passes before, on the last rank
+SETTLED = 0.98  # that three passes before, on the last rank and where the noise is
+NEARLY = 0.02  # less than this, in units: the fit may be on the way to an exact one
 PACE = (0.8, 0.3)  # c / its previous value, at least: on a scale that collapses a part is fitted, and the rest lost;
 CLOSE, MOST = 0.05, 0.7  # the second if residuals of so many are less than this part of c
 NARROW, SMALLEST = 1.9, 1e-8  # c / the noise; and in units
@@ -343,7 +344,8 @@ def _climb(by_column: ColumnSweep, by_row: ColumnSweep, begin: Float, unit: floa
             c = max(NARROW * noise, PACE[int(most < CLOSE * c)] * c, smallest)
             before.append(noise)
             if len(before) >= PASSES[0]:
-                limit = FALLING * before[-2] if k < rank else SETTLED * before[-4]
+                wait = k == rank or noise < NEARLY * unit
+                limit = SETTLED * before[-4] if wait else FALLING * before[-2]
                 if not (noise < limit and c > smallest):
                     break
         if noise <= EXACT * unit:
