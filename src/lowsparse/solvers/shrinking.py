@@ -310,8 +310,8 @@ def predicts_better(path: Float, climb: Float, stands: bool) -> bool:
     """Whether these residuals of entries kept aside speak for a path rather than for a climb.
 
     What may stand stands unless the path is better by more than chance, and relatively too: where many entries are
-    predicted closely L has a rank. Else the path is taken unless it is far worse. The mean error alone would have errors
-    with structure predicted, at the cost of all other entries: the median must be about as small too.
+    predicted closely L has a rank. Else the path is taken unless it is far worse. The mean error alone would have
+    errors with structure predicted, at the cost of all other entries: the median must be about as small too.
 
     >>> e = np.random.default_rng(3).standard_normal(1000)
     >>> predicts_better(0.9 * e, e, True), predicts_better(1.05 * e, e, True), predicts_better(1.2 * e, e, False)
