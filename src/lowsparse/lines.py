@@ -132,7 +132,7 @@ class Lines:
         """Coefficients for all lines: C for those known, the others from scratch; and whether one is in doubt."""
         c = max(c, EXPLAINED * self.unit)
         if len(known) == self.M.shape[1]:
-            guess = C
+            guess = beside(C, self.M.values)
         else:
             steps = math.ceil(math.log(max(FROM * self.unit / c, 1.0)) / math.log(STEP)) + 1
             guess = self.afresh(B, c, min(turns, steps))
