@@ -24,6 +24,10 @@ problem is not convex, so there are several attempts, which differ in kind:
 - shrinking (`shrinking`): a path of decreasing shrinkage, where the rank is to be chosen and a climb leaves noise. It
   is taken if it predicts entries kept aside better than the climb does, and in doubt if the rank is not clear-cut.
 
+c comes down by steps, and waits where residuals of some entries are still falling: on a scale that collapses a part of
+the data is fitted, and the rest is lost. A component that only a few rows or columns have is left out if the others
+predict as well: with too high a rank it fits errors.
+
 Numbers that are repeated suspiciously often (`robust.ties`) take no part in some attempts, nor in their comparison. At
 the end of an attempt lines that explain few of their entries are regressed anew, from scratch and by random subsets
 (`robust.subsets`). Where what is left of the entries does not hold the matrix together, though some that pass for
