@@ -105,6 +105,15 @@ def test_a_component_too_many_does_not_fit_errors(seed):
     assert relative(r.L, L) < 1e-6
 
 
+def test_zeros_that_share_no_row_and_no_column_are_zero():
+    X = np.full((3, 4), np.nan)
+    X[0, 1] = X[1, 2] = 0.0
+    for rank in (1, "auto"):
+        r = ls.solve(X, rank)
+        assert r.converged
+        assert not r.L.to_dense().any()
+
+
 def test_a_line_with_a_single_entry_gets_what_fits_it():
     L = np.outer([1.8, 1.2, 2.5, 1.9, 2.4], [3.0, 3.2, 1.8, 1.6])
     seen = np.array([[0, 0, 0, 1], [0, 1, 0, 0], [0, 0, 1, 0], [1, 1, 1, 1], [1, 0, 1, 1]], bool)

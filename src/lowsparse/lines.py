@@ -41,11 +41,8 @@ FROM = 6.0  # units: from this c on a line is regressed without a guess,
 STEP = 3.0  # which comes down by this factor in a turn, or more if turns are few
 ANNEALING = 12  # steps in which the scale of the loss comes down
 EASY = 0.75  # share of its entries that are explained, from which on a line is not looked at again
-DOUBTFUL = (
-    0.75,
-    0.9,
-)  # share of its entries that a line explains, against the usual, below which it is looked at again;
-FEW = 50_000  # the second of so many entries
+DOUBTFUL = (0.75, 0.9)  # a line that explains a smaller share of its entries, against the usual, is looked at again;
+FEW = 50_000  # the second where there are no more entries than this
 SHRINKAGE = 1.5  # λ in variances of the noise (see `Prior`)
 UNFELT = 1e-3  # a prior that takes less than this share off every coefficient is left out
 WEAKEST = 1e-3  # size of a component against the largest, at least, that its prior has

@@ -96,7 +96,7 @@ def _grams(line: NDArray[np.int32], given: Float, w: Float, lines: int) -> Float
 
 def _least(grams: Float) -> Float:
     """What is added to the diagonal of each so that none is singular."""
-    size = np.trace(grams, axis1=1, axis2=2) / grams.shape[1]
+    size = np.trace(grams, axis1=1, axis2=2) / max(grams.shape[1], 1)
     return np.asarray((1e-10 * np.maximum(size, size.mean()) + np.finfo(float).tiny)[:, None], dtype=np.float64)
 
 

@@ -135,21 +135,14 @@ def drop_spikes(state: LadderState) -> None:
     """Leave out components that a single row or column has almost alone, if what is left predicts better."""
     M = lines_of(state)[0].M
     while 1 < state.U.shape[1] <= min(M.shape) / 5 and 2 * state.U.shape[1] * sum(M.shape) <= M.nnz:
-        better = None
+        found = []
         for side in ("U", "V"):
             Q, _ = basis(host(getattr(state, side)))
             own = np.sum(Q**2, axis=1)
-            if own.max() < SPIKE:
-                continue
-            trial = copy(state)
-            leave_out(trial, side, Q[int(np.argmax(own))])
-            for _ in range(BETWEEN + 2):
-                run_pass(trial)
-            if score_of(trial) < score_of(state if better is None else better):
-                better = trial
-        if better is None:
+            if own.max() >= SPIKE:
+                found.append((side, Q[int(np.argmax(own))]))
+        if not _drop_one(state, found):
             return
-        state.U, state.V, state.noise, state.c = better.U, better.V, better.noise, better.c
 
 
 def drop_sparse(state: LadderState) -> None:
@@ -159,21 +152,31 @@ def drop_sparse(state: LadderState) -> None:
     """
     rng, M = np.random.default_rng(0x737061), lines_of(state)[0].M
     while state.U.shape[1] > 1 and 2 * state.U.shape[1] * sum(M.shape) <= M.nnz:
-        better = None
+        found = []
         for side in ("U", "V"):
             direction, size = sparsest_direction(basis(host(getattr(state, side)))[0], rng, DRAWS)
-            if size > NOTHING + 5 * state.noise / state.views.unit:
-                continue
-            trial = copy(state)
-            leave_out(trial, side, direction)
-            take_second_look(trial)  # at the lines that had it
-            for _ in range(BETWEEN):
-                run_pass(trial)
-            if score_of(trial) <= score_of(state if better is None else better) + AS_WELL:
-                better = trial
-        if better is None:
+            if size <= NOTHING + 5 * state.noise / state.views.unit:
+                found.append((side, direction))
+        if not _drop_one(state, found, AS_WELL):
             return
-        state.U, state.V, state.noise, state.c = better.U, better.V, better.noise, better.c
+
+
+def _drop_one(state: LadderState, directions: list[tuple[str, Float]], slack: float = 0.0) -> bool:
+    """Leave out what rows (U) or columns (V) have in the best of these directions; False if each makes it worse."""
+    best, least = None, score_of(state) + slack if directions else -np.inf
+    for side, direction in directions:
+        trial = copy(state)
+        leave_out(trial, side, direction)
+        take_second_look(trial)  # at the lines that had it
+        for _ in range(BETWEEN):
+            run_pass(trial)
+        score = score_of(trial)
+        if score < least:
+            best, least = trial, score
+    if best is None:
+        return False
+    state.U, state.V, state.noise, state.c = best.U, best.V, best.noise, best.c
+    return True
 
 
 def take_second_look(state: LadderState) -> tuple[tuple[Float, Float], int]:
