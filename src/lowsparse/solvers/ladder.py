@@ -312,9 +312,10 @@ class Ladder(Solver):
 
     def _judge(self, problem: Problem, state: LadderState, shares: tuple[Float, Float], ignored: float) -> None:
         """The attempt is taken, or the best one of several that found the same, or another begins."""
-        exact = is_exact(problem, state)
+        exact, rank = is_exact(problem, state), state.U.shape[1]
         if state.noise < CLOSELY * state.views.unit:
             drop_sparse(state)
+        spiky = exact and (is_spiky(state) or state.U.shape[1] < rank)  # the rank may still be too high
         if not exact:
             drop_spikes(state)
         held = state.views.sketch.held_residual(state.U, state.V)
@@ -322,7 +323,7 @@ class Ladder(Solver):
         fine = ignored <= IGNORED and predicts(state, held)
         # it may be repeated numbers that are explained
         believed = float(np.median(shares[0])) >= BELIEVED or state.views.ties is None
-        if exact and fine and believed and given_up <= GIVEN_UP and not (state.untied or is_spiky(state)):
+        if exact and fine and believed and given_up <= GIVEN_UP and not (state.untied or spiky):
             self._to_whole(problem, state, determined=not below_usual(shares[1], 0.5).size)
             return
         score = score_of(state)
@@ -332,7 +333,7 @@ class Ladder(Solver):
             state.seen = seen
             state.best_U, state.best_V, state.best_noise = state.U, state.V, state.noise
             state.best_fine, state.best_open, state.best_widest = fine, state.open, state.widest
-            state.best_given_up, state.best_spiky = given_up, exact and is_spiky(state)
+            state.best_given_up, state.best_spiky = given_up, spiky
         state.scores = (*state.scores, score)
         state.grown += state.attempt > SLOW
         before = min(state.scores[:-1], default=np.inf)
