@@ -33,10 +33,10 @@ from scipy.sparse.linalg import svds
 import lowsparse as ls
 from lowsparse import plots
 from lowsparse.cli.text import table
-from lowsparse.compiled import num_threads
 from lowsparse.files import write_csv
 from lowsparse.reproduce.synthetic import fresh
 from lowsparse.sweeps import available
+from lowsparse.sweeps.native import num_threads
 
 from .contenders import DEFAULT, contenders
 from .shown import cell

@@ -21,6 +21,7 @@
 #include "kernels.hpp"
 #include "nonzeros.hpp"
 #include "parallel.hpp"
+#include "scratch.hpp"
 
 #if defined(LOWSPARSE_HAS_V3) && defined(_MSC_VER)
 #define NOMINMAX
@@ -37,8 +38,6 @@ using Input64 = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device
 using Input32 = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Entries = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using EntriesOut = nb::ndarray<nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Output64 = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Output32 = nb::ndarray<int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Values = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using ValuesOut = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Matrix = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
@@ -93,22 +92,6 @@ const Kernels& kernels_for(const std::string& isa) {
 #endif
     return baseline::kernels;
 }
-
-// Memory that starts on a cache line, kept between calls and grown when needed.
-class Scratch {
-    std::unique_ptr<double[]> memory_;
-    size_t size_ = 0;
-
-  public:
-    double* at_least(size_t doubles) {
-        if (doubles > size_) {
-            memory_.reset();
-            memory_.reset(new double[doubles + 8]);
-            size_ = doubles;
-        }
-        return reinterpret_cast<double*>((reinterpret_cast<uintptr_t>(memory_.get()) + 63) / 64 * 64);
-    }
-};
 
 int64_t whole_lines(int64_t doubles) { return (doubles + 7) / 8 * 8; }
 int64_t whole_packs(int64_t doubles) { return (doubles + 3) / 4 * 4; }
@@ -784,71 +767,6 @@ void by_length(const T& numbers, Work work) {
         throw std::invalid_argument("the numbers must be float");
 }
 
-// The columns of an m x n matrix as those of its transpose: of each row its columns, ascending, and their values. Ranges of
-// rows are done one by one, so that what is written to stays in cache.
-template <class Word>
-void transpose_columns(int64_t m, const Input64& indptr, const Input32& rows, const Word* values, int64_t* indptr_out,
-                       int32_t* rows_out, Word* values_out, int threads, Stop& stop) {
-    const int64_t n = int64_t(indptr.shape(0)) - 1, nnz = int64_t(rows.shape(0));
-    const int64_t* starts = indptr.data();
-    const int32_t* of_entry = rows.data();
-    constexpr int64_t in_cache = 1024;  // rows
-    const int64_t most = std::max<int64_t>(1, nnz / (8 * std::max<int64_t>(n, 1)));  // ranges with some entries of a column
-    const int64_t ranges = std::max<int64_t>(1, std::min({std::max<int64_t>((m + in_cache - 1) / in_cache, 4), most, m}));
-    const auto begin_of = [&](int64_t range) { return m * range / ranges; };
-    // each(column, first entry, last entry) of the columns, as far as they are in a range of rows
-    const auto over = [&](int64_t range, auto each) {
-        const int64_t first = begin_of(range), end = begin_of(range + 1);
-        for (int64_t j = 0; j < n; ++j) {
-            const int32_t *from = of_entry + starts[j], *to = of_entry + starts[j + 1];
-            if (ranges > 1) {
-                from = std::lower_bound(from, to, int32_t(first));
-                to = std::lower_bound(from, to, int32_t(end));
-            }
-            for (const int32_t* at = from; at < to; ++at)
-                if (*at >= first && *at < end) each(j, at - of_entry);
-        }
-    };
-    std::fill_n(indptr_out, m + 1, int64_t(0));
-    const Phase count{ranges,
-                      [&](int, int64_t range) { over(range, [&](int64_t, int64_t k) { ++indptr_out[of_entry[k] + 1]; }); },
-                      [&] {
-                          for (int64_t i = 0; i < m; ++i) indptr_out[i + 1] += indptr_out[i];
-                      }};
-    const Phase move{ranges, [&](int, int64_t range) {
-                         const int64_t first = begin_of(range);
-                         std::vector<int64_t> next(indptr_out + first, indptr_out + begin_of(range + 1));
-                         over(range, [&](int64_t j, int64_t k) {
-                             const int64_t at = next[size_t(of_entry[k] - first)]++;
-                             rows_out[at] = int32_t(j);
-                             values_out[at] = values[k];
-                         });
-                     }};
-    run_phases({count, move}, int(std::min<int64_t>(threads, ranges)), stop);
-}
-
-void transpose(int64_t m, Input64 indptr, Input32 rows, Entries values, Output64 indptr_out, Output32 rows_out,
-               EntriesOut values_out, int threads) {
-    const int64_t nnz = int64_t(rows.shape(0)), n = int64_t(indptr.shape(0)) - 1;
-    if (m < 0 || n < 0 || int64_t(indptr_out.shape(0)) != m + 1 || int64_t(values.shape(0)) != nnz ||
-        int64_t(rows_out.shape(0)) != nnz || int64_t(values_out.shape(0)) != nnz || values.dtype() != values_out.dtype() ||
-        indptr.data()[0] != 0 || indptr.data()[n] != nnz || n > std::numeric_limits<int32_t>::max() ||
-        m > std::numeric_limits<int32_t>::max() || !std::is_sorted(indptr.data(), indptr.data() + n + 1))
-        throw std::invalid_argument("the arrays do not fit together");
-    Stop stop(signalled);
-    const auto transposed = [&](auto word) {
-        using Word = decltype(word);
-        transpose_columns(m, indptr, rows, static_cast<const Word*>(values.data()), indptr_out.data(), rows_out.data(),
-                          static_cast<Word*>(values_out.data()), threads, stop);
-    };
-    {
-        const nb::gil_scoped_release released;
-        by_length(values, transposed);
-    }
-    if (stop.was_interrupted) throw nb::python_error();
-    if (indptr_out.data()[m] != nnz) throw std::invalid_argument("rows must be ascending in each column, and within 0..m-1");
-}
-
 // A bit for each number, and those that are not zero, unless there are more than `found` has room for; how many there are.
 int64_t squeeze_numbers(Entries x, BitsOut bits, EntriesOut found, const std::string& isa, int threads) {
     const int64_t n = int64_t(x.shape(0));
@@ -902,9 +820,6 @@ NB_MODULE(_core, module) {
                nb::arg("turns_min"), nb::arg("turns_max"), nb::arg("tolerance"), nb::arg("mu_min"), nb::arg("mu_max"),
                nb::arg("levels"), nb::arg("step"), nb::arg("learn"), nb::arg("isa"),
                "GRASTA's tracker over many columns; lowsparse.tracking is its user.");
-    module.def("transpose", &transpose, nb::arg("m"), nb::arg("indptr"), nb::arg("rows"), nb::arg("values"),
-               nb::arg("indptr_out"), nb::arg("rows_out"), nb::arg("values_out"), nb::arg("threads"),
-               "The columns of the transposed matrix; lowsparse.compressed is its user.");
     module.def("squeeze", &squeeze_numbers, nb::arg("x"), nb::arg("bits"), nb::arg("found"), nb::arg("isa"), nb::arg("threads"),
                "A bit for each number, and those that are not zero; lowsparse.blocks.scratch is its user.");
     module.def("expand", &expand_numbers, nb::arg("bits"), nb::arg("found"), nb::arg("x"), nb::arg("threads"),

@@ -3,6 +3,7 @@
 #pragma once
 #include "kernels.hpp"
 #include "parallel.hpp"
+#include "scratch.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -18,17 +19,6 @@ struct Climbing {
     static constexpr double nearly = 0.02, exact = 1e-9;
     static constexpr double narrow = 1.9, smallest = 1e-8, shrink = 0.01;
     static constexpr double low = 0.35, consistent_low = 2.2036, most = 0.7;
-};
-
-// Numbers that begin on a cache line.
-class Aligned {
-    std::vector<double> memory_;
-
-  public:
-    double* at_least(int64_t doubles) {
-        if (int64_t(memory_.size()) < doubles + 8) memory_.resize(size_t(doubles + 8));
-        return reinterpret_cast<double*>((reinterpret_cast<uintptr_t>(memory_.data()) + 63) / 64 * 64);
-    }
 };
 
 // A sparse matrix of its own, by column.
@@ -135,12 +125,12 @@ class BlockClimb {
     SmallMatrix M_, turned_;
     double unit_;
     double noise_of_most_ = 0.0;
-    Aligned padded_, memory_;
+    Scratch padded_, memory_;
     std::vector<double> e_, R_, sizes_;
     std::vector<int64_t> inside_, counts_ = std::vector<int64_t>(magnitude_bins, 0);
 
     const double* padded(const Factor& F, int width) {
-        double* copy = padded_.at_least((F.lines + 1) * width);
+        double* copy = padded_.at_least(size_t((F.lines + 1) * width));
         for (int64_t i = 0; i <= F.lines; ++i)
             for (int a = 0; a < width; ++a) copy[i * width + a] = i < F.lines && a < F.k ? F.row(i)[a] : 0.0;
         return copy;
@@ -155,7 +145,7 @@ class BlockClimb {
         const RegressArgs args{A.columns(), F.k, width, padded(F, width), C.numbers.data(), found.data(),
                                Loss{LossKind::cauchy, c, 1.0}, c, turns, Climbing::shrink, 0.0, infinity, infinity,
                                inside_.data(), 1.0 / unit_, 0};
-        kernels_.regress(args, 0, A.n, counts_.data(), memory_.at_least(kernels_.regress_memory(F.k)));
+        kernels_.regress(args, 0, A.n, counts_.data(), memory_.at_least(size_t(kernels_.regress_memory(F.k))));
         C.numbers.swap(found);
     }
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lowsparse.compiled import num_threads
+from lowsparse.sweeps.native import num_threads
 
 pytestmark = pytest.mark.slow
 

@@ -16,9 +16,9 @@ from conftest import (
     soft,
 )
 from lowsparse import LowRank, ObservedMatrix
-from lowsparse.compiled import num_threads
 from lowsparse.losses import Kind, Loss
 from lowsparse.sweeps import BACKENDS, Before, Magnitudes, Multiplier, Proximal, Robust, Rule, available, open_sweep
+from lowsparse.sweeps.native import num_threads
 
 RANKS = [*range(1, 17), 20, 33, 50]
 STEPS = [(Rule.FIT, 1.0), (Rule.MANPG, 1.0), (Rule.MANPG, 0.6), (Rule.AMANPG, 1.0), (Rule.AMANPG, 0.6)]

@@ -30,16 +30,6 @@ def track(
     learn: bool,
     isa: str,
 ) -> tuple[Float, float, int, float]: ...
-def transpose(
-    m: int,
-    indptr: NDArray[np.int64],
-    rows: NDArray[np.int32],
-    values: NDArray[Any],
-    indptr_out: NDArray[np.int64],
-    rows_out: NDArray[np.int32],
-    values_out: NDArray[Any],
-    threads: int,
-) -> None: ...
 
 class ColumnSweep:
     def __init__(

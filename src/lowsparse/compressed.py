@@ -11,11 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from .compiled import num_threads, reason_unavailable
 from .containers import check_numbers
-
-if reason_unavailable() is None:
-    from lowsparse import _core
 
 __all__ = [
     "Parts",
@@ -26,11 +22,8 @@ __all__ = [
     "neighbours",
     "offsets",
     "to_float",
-    "transpose",
     "turn",
 ]
-
-WORTH = 50_000  # entries that are worth a thread
 
 Parts = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # indptr, indices, values of compressed lines
 
@@ -137,19 +130,3 @@ def turn(parts: Parts, length: int) -> Parts:
     """
     A = sp.csr_array(for_scipy(parts), shape=(parts[0].size - 1, length)).tocsc()
     return A.indptr, A.indices, A.data
-
-
-def transpose(parts: Parts, length: int) -> Parts:
-    """The same as `turn`, of lines whose indices ascend: the compiled core does it in a fraction of the time.
-
-    >>> indptr, indices, values = transpose((np.array([0, 2, 3]), np.array([0, 1, 1]), np.array([6.0, 5.0, 7.0])), 2)
-    >>> indptr.tolist(), indices.tolist(), values.tolist()
-    ([0, 1, 3], [0, 0, 1], [6.0, 5.0, 7.0])
-    """
-    if reason_unavailable() is not None:
-        return turn(parts, length)
-    indptr, indices = (np.ascontiguousarray(a, dtype=d) for a, d in zip(parts[:2], (np.int64, np.int32), strict=True))
-    values = np.ascontiguousarray(parts[2])
-    out = np.empty(length + 1, np.int64), np.empty(indices.size, np.int32), np.empty_like(values)
-    _core.transpose(length, indptr, indices, values, *out, min(num_threads(), max(1, indices.size // WORTH)))
-    return out

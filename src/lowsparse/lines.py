@@ -58,7 +58,7 @@ class Lines:
     def again(
         self, B: Float, C: Float, c: float, turns: int, *, like: Float | None = None, noise: float = 0.0
     ) -> Regressed:
-        """Regress on B, with the weights of the coefficients C at first, which are such as those of `like` or all of C.
+        """Regress on B, with the weights of the coefficients C at first; `like` are usual ones, C itself if not given.
 
         Lines that do not determine their coefficients must not lead the others astray while the subspace is learnt;
         in the end they get what fits them, unless it is wild. With `noise`, coefficients are shrunk by as much as noise

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from . import by_column
-from .compressed import Parts, check_compressed, check_shape, for_scipy, neighbours, to_float, transpose
+from .compressed import Parts, check_compressed, check_shape, for_scipy, neighbours, to_float, turn
 from .containers import matrix_of
 from .facts import Facts
 
@@ -213,7 +213,7 @@ class ObservedMatrix(Facts):
         (3, 1)
         """
         m, n = self.shape
-        return ObservedMatrix._unchecked(transpose((self.indptr, self.rows, self.values), m), (n, m))
+        return ObservedMatrix._unchecked(turn((self.indptr, self.rows, self.values), m), (n, m))
 
     def with_values(self, values: ArrayLike) -> "ObservedMatrix":
         """Other values at the same places.

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arrays import beside, host
-from .compiled import reason_unavailable
 from .device import DeviceMatrix
 from .observed import ObservedMatrix
-from .sweeps import Float, open_sweep
+from .sweeps import Float, native, open_sweep
 
 __all__ = ["Sample", "Sketch", "draw", "near", "rows_of"]
 
@@ -121,7 +120,7 @@ def near(M: ObservedMatrix | DeviceMatrix | Any) -> Any:
     >>> near(M) is M
     True
     """
-    if isinstance(M, DeviceMatrix) and M.nnz <= FEW and reason_unavailable() is None:
+    if isinstance(M, DeviceMatrix) and M.nnz <= FEW and native.reason_unavailable() is None:
         return M.to_host()
     return M
 

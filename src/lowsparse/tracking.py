@@ -29,7 +29,6 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .compiled import instruction_set
 from .geometry import Float, qf
 from .sweeps import native
 from .sweeps.reference import cholesky, cholesky_solve
@@ -280,7 +279,7 @@ class Tracker:
             rules.levels,
             rules.step or 0.0,
             learn,
-            instruction_set(),
+            native.instruction_set(),
         )
         if learn:
             self.U, self.gamma, self.w = U, gamma, w

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from ..compiled import num_threads
 from ..device import DeviceMatrix, held_on_device
 from ..observed import ObservedMatrix
-from ..sweeps import BACKENDS, BACKENDS_IN_PIECES, launch, unknown_backend
+from ..sweeps import BACKENDS, BACKENDS_IN_PIECES, launch, native, unknown_backend
 from ..sweeps.launch import block_of, need_cupy
 from .matrix import StoredMatrix
 from .sizes import bytes_of
@@ -242,7 +241,7 @@ def _on_cluster(M: StoredMatrix, client: Any) -> Any:
         own = client = distributed.Client(  # type: ignore[no-untyped-call]
             processes=False,
             n_workers=1,
-            threads_per_worker=num_threads(),
+            threads_per_worker=native.num_threads(),
             direct_to_workers=True,
             dashboard_address=":0",
         )

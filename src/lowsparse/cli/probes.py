@@ -22,11 +22,10 @@ from threadpoolctl import threadpool_info
 from .. import sweeps
 from .._version import __version__
 from ..blocks.placing import WORTH
-from ..compiled import THREADS, num_threads
 from ..datasets import synthetic
 from ..geometry import qf
 from ..observed import ObservedMatrix
-from ..sweeps import Proximal, Rule
+from ..sweeps import Proximal, Rule, native
 from ..wording import counted, duration
 from .extras import extras, installed
 from .failure import one_line
@@ -185,9 +184,9 @@ def agreement() -> Finding:
 
 def threads() -> Finding:
     """How many threads a sweep uses, and who said so."""
-    name = next((name for name in THREADS if os.environ.get(name, "").split(",")[0].strip()), None)
+    name = next((name for name in native.THREADS if os.environ.get(name, "").split(",")[0].strip()), None)
     try:
-        count = num_threads()
+        count = native.num_threads()
     except ValueError as error:
         return Finding(
             "error", one_line(str(error)), f"set {name} to a number of 1 or more, or unset it", {"from": name}
@@ -296,7 +295,7 @@ def speed() -> Finding:
     A = sparse.csc_array((M.values, M.rows, M.indptr), shape=M.shape)
     opened = sweeps.open_sweep(M)
     runs: dict[str, Callable[[], Any]] = {"scipy": lambda: A @ V}
-    count = num_threads() if opened.name == "native" else 1
+    count = native.num_threads() if opened.name == "native" else 1
     for number in dict.fromkeys((1, count)):
         own: Any = sweeps.open_sweep(M, opened.name)
         own.threads = number

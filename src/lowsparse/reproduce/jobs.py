@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from .._version import __version__
-from ..compiled import num_threads
 from ..files import write
 from ..observed import ObservedMatrix
 from ..sweeps import open_sweep
+from ..sweeps.native import num_threads
 
 __all__ = ["Job", "Record", "Step", "Store", "machine"]
 

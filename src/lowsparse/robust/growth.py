@@ -29,8 +29,8 @@ SEEDS = (
     (*[(True, (3, 8))] * 3, (True, (5, 14)), *[(False, (3, 8))] * 2, (False, (6, 20))),
     (*[(True, (2, 6))] * 3, *[(True, (3, 8))] * 2, *[(False, (3, 8))] * 2),
 )
-SOME = 100  # other lines by which a block is judged;
-TURNS = 9  # reweighted regressions of lines on a block, by which it is judged
+SOME = 100  # other lines by which a block is judged, of its rows and of its columns;
+TURNS = 9  # reweighted regressions of them
 EXACTLY = 1e-4  # c, in units, of a part that is explained exactly
 LIKED = 0.5  # of the largest number of entries in the known part that a line must have to be tried at once
 

@@ -84,7 +84,7 @@ class LadderState(State):
     best_open: float = 0.0
     best_widest: float = np.inf
     best_given_up: float = 0.0  # share of the lines that it does not explain
-    best_spiky: bool = False  # it is exact, with a component that few rows or columns have, or had
+    best_too_high: bool = False  # the rank may be: it is exact, and a component is or was there for few rows or columns
     best_fine: bool = False  # it predicts what was kept aside, and ignores nothing
     grown: int = 0  # attempts that grew L
     seen: Float = field(default_factory=lambda: np.zeros(0))  # what the best attempt leaves of what it is judged by

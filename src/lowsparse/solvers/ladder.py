@@ -111,7 +111,6 @@ ORDER = (3, 4, 1, 5, 6, SLOW)  # of the attempts after the first; further ones f
 BELIEVING = (4, 6, 8)  # attempts that take part in what is repeated suspiciously often, as does the first
 IGNORED = 0.005  # share of entries that pass for outliers where L is not determined
 GIVEN_UP = 0.02  # share of the lines that an exact fit may not explain, if it is to be taken at once
-BELIEVED = 0.7  # share of the entries of a column that an exact fit explains, from which on it is not asked which ones
 LOST = 0.35  # and that a fit may not explain if it is to be taken after few attempts
 CLOSELY = 0.02  # noise, against the size of the entries: of a fit that is closer, that no entry was kept aside for,
 EVIDENCE = 2.0  # or that one attempt alone has found, so many entries must be explained for each parameter
@@ -315,15 +314,13 @@ class Ladder(Solver):
         exact, rank = is_exact(problem, state), state.U.shape[1]
         if state.noise < CLOSELY * state.views.unit:
             drop_sparse(state)
-        spiky = exact and (is_spiky(state) or state.U.shape[1] < rank)  # the rank may still be too high
+        too_high = exact and (is_spiky(state) or state.U.shape[1] < rank)  # the rank may be, or be still
         if not exact:
             drop_spikes(state)
         held = state.views.sketch.held_residual(state.U, state.V)
         given_up = max(below_usual(share, 0.5).size / share.size for share in shares)
         fine = ignored <= IGNORED and predicts(state, held)
-        # it may be repeated numbers that are explained
-        believed = float(np.median(shares[0])) >= BELIEVED or state.views.ties is None
-        if exact and fine and believed and given_up <= GIVEN_UP and not (state.untied or spiky):
+        if exact and fine and given_up <= GIVEN_UP and not (state.untied or too_high):
             self._to_whole(problem, state, determined=not below_usual(shares[1], 0.5).size)
             return
         score = score_of(state)
@@ -333,7 +330,7 @@ class Ladder(Solver):
             state.seen = seen
             state.best_U, state.best_V, state.best_noise = state.U, state.V, state.noise
             state.best_fine, state.best_open, state.best_widest = fine, state.open, state.widest
-            state.best_given_up, state.best_spiky = given_up, spiky
+            state.best_given_up, state.best_too_high = given_up, too_high
         state.scores = (*state.scores, score)
         state.grown += state.attempt > SLOW
         before = min(state.scores[:-1], default=np.inf)
@@ -405,7 +402,7 @@ class Ladder(Solver):
         """The attempt to make next: while attempts agree, one that grows; if the rank may be too high, the climb."""
         left = [k for k in ORDER if k < self.attempts and k not in state.made]
         left.extend(k for k in range(max(ORDER) + 1, self.attempts) if k not in state.made)
-        if state.best_spiky and 1 in left:
+        if state.best_too_high and 1 in left:
             return 1  # it ends at the first rank that is exact
         growing = [k for k in left if k > SLOW]
         return next(iter(growing if agree and growing else left), None)

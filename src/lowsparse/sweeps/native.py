@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..compiled import instruction_set, num_threads, reason_unavailable
 from ..losses import Loss
 from ..observed import ObservedMatrix
 from . import (
@@ -27,12 +27,44 @@ from . import (
     Swept,
 )
 
-if reason_unavailable() is None:
-    from lowsparse import _core
+THREADS = ("LOWSPARSE_NUM_THREADS", "OMP_NUM_THREADS")  # what says how many, in the order in which they count
 
-__all__ = ["ColumnSweep", "Squeezed", "expand", "reason_unavailable", "squeeze"]
+_reason: str | None = None
+try:
+    from lowsparse import _core
+except ImportError as error:
+    _reason = f"the compiled core is not there ({error}); install a C++17 compiler and reinstall lowsparse to build it"
+
 
 WORTH = 8000  # entries that are worth a thread: with 16 threads, a pass over 30,000 takes longer than with one
+
+
+def reason_unavailable() -> str | None:
+    """None when the compiled core can be used, else why not."""
+    return _reason
+
+
+def num_threads() -> int:
+    """Threads to use: LOWSPARSE_NUM_THREADS, else OMP_NUM_THREADS, else the cores this process may run on.
+
+    >>> num_threads() >= 1
+    True
+    """
+    for name in THREADS:
+        text = os.environ.get(name, "").split(",")[0].strip()  # OpenMP allows a list, one number per level
+        if text:
+            if not text.isdecimal() or int(text) < 1:
+                raise ValueError(f"{name}={text!r} is not a positive whole number")
+            return min(int(text), 4096)
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on this system
+        return os.cpu_count() or 1
+
+
+def instruction_set() -> str:
+    """The instruction set in use: LOWSPARSE_ISA, else the best this processor has."""
+    return os.environ.get("LOWSPARSE_ISA") or str(_core.instruction_sets()[0])
 
 
 def _whole(A: Float) -> Float:

@@ -32,13 +32,13 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from ..arrays import beside, host, on_device
-from ..compiled import num_threads
 from ..lines import EFFICIENT, WILD, Placement
 from ..observed import ObservedMatrix
 from ..result import Result
 from ..solve import solve
 from ..sweeps import Float
 from ..sweeps.launch import need_cupy
+from ..sweeps.native import num_threads
 from .foreground import Separated, in_front
 from .frames import Frame
 from .looks import LEAST, USUAL, Looks, Samples, Single, share_for
