@@ -145,7 +145,9 @@ def figure(answers: Sequence[Answer]) -> Figure:
             if some:
                 shares[row, column] = np.mean([a.outcome == "found" for a in some])
                 wrong = sum(a.wrong for a in some)
-                ax.text(column, row, str(wrong) if wrong else "", ha="center", va="center", color="#b00020", fontsize=8)
+                if wrong:
+                    box = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none"}
+                    ax.text(column, row, str(wrong), ha="center", va="center", color="#b00020", fontsize=8, bbox=box)
         image = ax.imshow(shares, vmin=0, vmax=1, cmap="Greys_r", aspect="auto")
         ax.set_xticks(range(len(kinds)), kinds, rotation=45, ha="right", fontsize=8)
         ax.set_title(f"kind of {what}", fontsize=9)

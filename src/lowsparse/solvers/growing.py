@@ -20,7 +20,6 @@ from .climbing import LadderState, begin_anew, lines_of
 
 ROUNDS = 15  # of growth; what is not known by then is taken as it is
 FREE = 0.7  # of the entries of a part, at least, that are more than its parameters: else its noise tells nothing
-ENOUGH = 1.3  # entries for each parameter of another part
 LARGE = 0.4  # share of the entries: c stays within reach of the noise of a part that has more,
 WIDER = 1.5  # this factor
 
@@ -102,8 +101,8 @@ def another_part(problem: Problem, state: LadderState) -> Part | None:
         for total, known in zip(M.shape, (state.part_rows, state.part_columns), strict=True)
     )
     k = state.U.shape[1]
-    left = take_block(M, rows, columns).nnz if min(rows.size, columns.size) > k + 1 else 0
-    if state.rounds >= ROUNDS or left < ENOUGH * k * (rows.size + columns.size - k):
+    left = take_block(M, rows, columns).nnz if min(rows.size, columns.size) > 2 * k else 0
+    if state.rounds >= ROUNDS or left < 2 * k * (rows.size + columns.size):
         return None
     other = best_block(problem, state, rows, columns)
     if other is None or other.U.shape[1] != k or other.noise > 3 * max(state.noise, EXPLAINED * state.views.unit):
