@@ -22,12 +22,12 @@ import numpy as np
 
 import lowsparse as ls
 from lowsparse.datasets import PAPER_CASES
-from lowsparse.device import DeviceMatrix
-from lowsparse.geometry import qf
-from lowsparse.lowrank import LowRank
+from lowsparse.linalg.grassmann import qf
+from lowsparse.linalg.lowrank import LowRank
+from lowsparse.places.gpu.launch import need_cupy
+from lowsparse.places.gpu.matrix import DeviceMatrix
 from lowsparse.solvers import AManPGC
 from lowsparse.sweeps import Before, Proximal, Robust, Rule, open_sweep
-from lowsparse.sweeps.launch import need_cupy
 
 LARGE = (100_000, 100_000, 5, 0.1, 0.1)
 AT_ONCE = 2 * 10**8  # cells that are drawn together

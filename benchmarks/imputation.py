@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from lowsparse.cli.text import table
-from lowsparse.files import write_csv
+from lowsparse.support.files import write_csv
 
 from . import memory
 from .apart import OVER_LIMIT, add_arguments, ask, at_most, grown, quietly

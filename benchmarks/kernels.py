@@ -28,9 +28,9 @@ from threadpoolctl import threadpool_limits
 
 import lowsparse as ls
 from lowsparse.cli.text import table
-from lowsparse.files import write_csv
 from lowsparse.solvers import Problem, from_name
-from lowsparse.start import generator, starting_subspace
+from lowsparse.solvers.start import generator, starting_subspace
+from lowsparse.support.files import write_csv
 from lowsparse.sweeps import Float, Sweep, available, open_sweep
 from lowsparse.sweeps.native import num_threads
 

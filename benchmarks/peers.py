@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 
 import lowsparse as ls
 from lowsparse.cli.text import table
-from lowsparse.files import write_csv
+from lowsparse.support.files import write_csv
 
 from .apart import Entrant, add_arguments, load, measured, quietly, row_of
 from .shown import cell, error_against_seconds

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 import lowsparse as ls
 from lowsparse import plots
 from lowsparse.cli.text import table
-from lowsparse.files import write_csv
+from lowsparse.support.files import write_csv
 
 from .contenders import DEFAULT, contenders
 

@@ -33,8 +33,8 @@ from scipy.sparse.linalg import svds
 import lowsparse as ls
 from lowsparse import plots
 from lowsparse.cli.text import table
-from lowsparse.files import write_csv
 from lowsparse.reproduce.synthetic import fresh
+from lowsparse.support.files import write_csv
 from lowsparse.sweeps import available
 from lowsparse.sweeps.native import num_threads
 

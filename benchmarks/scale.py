@@ -35,12 +35,12 @@ from typing import Any
 import numpy as np
 
 import lowsparse as ls
-from lowsparse.blocks import StoredMatrix
-from lowsparse.blocks.placing import bytes_of, placed
-from lowsparse.blocks.store import Side, Writer
 from lowsparse.cli.text import table
+from lowsparse.places import StoredMatrix
+from lowsparse.places.decide import bytes_of, placed
+from lowsparse.places.disk.store import Side, Writer
 from lowsparse.solve import one_blas_thread
-from lowsparse.start import left_singular_vectors
+from lowsparse.solvers.start import left_singular_vectors
 from lowsparse.sweeps import Proximal, Robust, Rule, Sweep, hold, open_sweep
 
 from . import memory

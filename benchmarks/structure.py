@@ -30,7 +30,7 @@ from matplotlib.figure import Figure
 import lowsparse as ls
 from lowsparse import plots
 from lowsparse.cli.text import table
-from lowsparse.files import write_csv
+from lowsparse.support.files import write_csv
 
 from .contenders import DEFAULT, contenders
 from .phase import FIXED, workers

@@ -24,7 +24,7 @@ from scipy.sparse.linalg import svds
 import lowsparse as ls
 from lowsparse import plots
 from lowsparse.cli.text import table
-from lowsparse.files import write_csv
+from lowsparse.support.files import write_csv
 
 from . import memory
 

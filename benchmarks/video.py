@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 import lowsparse as ls
-from lowsparse import metrics
 from lowsparse.cli.text import table
+from lowsparse.video import metrics
 
 DATA = Path(__file__).resolve().parents[1] / "../shared/data"
 FILM = "vtest.avi"

@@ -819,9 +819,9 @@ NB_MODULE(_core, module) {
                nb::arg("gamma"), nb::arg("w"), nb::arg("mu"), nb::arg("level"), nb::arg("scale"), nb::arg("rho"),
                nb::arg("turns_min"), nb::arg("turns_max"), nb::arg("tolerance"), nb::arg("mu_min"), nb::arg("mu_max"),
                nb::arg("levels"), nb::arg("step"), nb::arg("learn"), nb::arg("isa"),
-               "GRASTA's tracker over many columns; lowsparse.tracking is its user.");
+               "GRASTA's tracker over many columns; lowsparse.solvers.tracking is its user.");
     module.def("squeeze", &squeeze_numbers, nb::arg("x"), nb::arg("bits"), nb::arg("found"), nb::arg("isa"), nb::arg("threads"),
-               "A bit for each number, and those that are not zero; lowsparse.blocks.scratch is its user.");
+               "A bit for each number, and those that are not zero; lowsparse.places.disk.scratch is its user.");
     module.def("expand", &expand_numbers, nb::arg("bits"), nb::arg("found"), nb::arg("x"), nb::arg("threads"),
                "The numbers again.");
     nb::class_<ColumnSweep>(module, "ColumnSweep")

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import lowsparse as ls
-from lowsparse.arrays import on_device
-from lowsparse.device import DeviceMatrix
-from lowsparse.geometry import qf
+from lowsparse.linalg.arrays import on_device
+from lowsparse.linalg.grassmann import qf
+from lowsparse.places.gpu.matrix import DeviceMatrix
 from lowsparse.solve import _sizes
 from lowsparse.solvers import Problem
 from lowsparse.sweeps import available, open_sweep

@@ -10,9 +10,11 @@ import types
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from lowsparse import device
-from lowsparse.observed import ObservedMatrix
-from lowsparse.sweeps import Ascent, Before, Gradient, Multiplier, Regressed, Swept, cuda, launch, reference
+from lowsparse.entries.observed import ObservedMatrix
+from lowsparse.places.gpu import launch
+from lowsparse.places.gpu import matrix as device
+from lowsparse.places.gpu import sweep as cuda
+from lowsparse.sweeps import Ascent, Before, Gradient, Multiplier, Regressed, Swept, reference
 
 FREE = 10**15  # bytes
 

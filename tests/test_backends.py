@@ -11,8 +11,8 @@ import pytest
 
 import lowsparse as ls
 from conftest import PATH, SMALL, slow_decay
-from lowsparse.blocks import StoredMatrix
-from lowsparse.blocks.coefficients import is_mapped
+from lowsparse.places import StoredMatrix
+from lowsparse.places.pieces.coefficients import is_mapped
 
 METHODS = ("auto", "amanpg", "amanpgc", "manpg", "manpgc", "subgm", "rmc", "lmafit", "irls")
 BACKENDS = ("numpy", "outofcore", "dask")
@@ -250,7 +250,7 @@ def test_outliers_are_had_by_places_and_columns_and_in_files(noisy, somewhere, b
 @pytest.mark.parametrize("method", ["auto", "amanpgc"])
 @pytest.mark.parametrize("backend", ["outofcore", "dask"])
 def test_a_large_v_is_mapped_from_the_disk(noisy, somewhere, stored, backend, method, monkeypatch):
-    monkeypatch.setattr("lowsparse.blocks.coefficients.SHARE", stored.memory // 100)  # 100 bytes are large
+    monkeypatch.setattr("lowsparse.places.pieces.coefficients.SHARE", stored.memory // 100)  # 100 bytes are large
     found = somewhere(backend, method=method, max_iter=4)
     assert is_mapped(found.L.V)
     inside = ls.solve(noisy.M, 2, method=method, max_iter=4).L
@@ -264,21 +264,21 @@ def test_a_large_v_is_mapped_from_the_disk(noisy, somewhere, stored, backend, me
 
 @pytest.mark.parametrize("method", ["amanpgc", "irls"])
 def test_factors_that_need_much_of_the_memory_get_smaller_pieces(noisy, stored, monkeypatch, method):
-    monkeypatch.setattr("lowsparse.blocks.placing.PYTHON", 0)
-    monkeypatch.setattr("lowsparse.blocks.placing.FACTORS", stored.memory // 20_000)
+    monkeypatch.setattr("lowsparse.places.decide.PYTHON", 0)
+    monkeypatch.setattr("lowsparse.places.decide.FACTORS", stored.memory // 20_000)
     how = {"method": method, "max_iter": 6}
     inside = ls.solve(noisy.M, 2, **how)
     found = ls.solve(stored, 2, **how)
     compare(inside, found)
     assert len(found.M.pieces) > len(stored.pieces)
-    monkeypatch.setattr("lowsparse.blocks.placing.FACTORS", stored.memory // 10_000)
+    monkeypatch.setattr("lowsparse.places.decide.FACTORS", stored.memory // 10_000)
     with pytest.warns(RuntimeWarning, match=r"U and V of rank 2 .* allow more memory"):
         compare(inside, ls.solve(stored, 2, **how))
 
 
 def test_v_stays_on_the_workers_from_sweep_to_sweep(noisy, stored, client, native):
-    from lowsparse.blocks.cluster import ClusterMatrix
-    from lowsparse.blocks.coefficients import Coefficients
+    from lowsparse.places.cluster import ClusterMatrix
+    from lowsparse.places.pieces.coefficients import Coefficients
     from lowsparse.sweeps import Before, Proximal, Rule, hold, open_sweep
 
     U, turn = np.linalg.qr(np.random.default_rng(1).standard_normal((300, 2)))
@@ -300,8 +300,8 @@ def test_a_low_rank_matrix_is_written_in_blocks(tmp_path, monkeypatch):
     zarr, pq = pytest.importorskip("zarr"), pytest.importorskip("pyarrow.parquet")
     rng = np.random.default_rng(2)
     L = ls.LowRank(rng.standard_normal((70, 3)), rng.standard_normal((3, 50)))
-    monkeypatch.setattr("lowsparse.export.CHUNK", 500)
-    monkeypatch.setattr("lowsparse.lowrank._BLOCK", 500)
+    monkeypatch.setattr("lowsparse.support.export.CHUNK", 500)
+    monkeypatch.setattr("lowsparse.linalg.lowrank._BLOCK", 500)
     L.to_zarr(tmp_path / "l.zarr", dtype=np.float32)
     array = zarr.open_array(str(tmp_path / "l.zarr"), mode="r")
     assert array.chunks == (70, 7)
@@ -362,7 +362,7 @@ def test_workers_must_see_the_matrix(stored, client, monkeypatch):
 
 @pytest.mark.parametrize("anew", [[0], [0, 1]])
 def test_pieces_that_were_read_anew_catch_up(noisy, stored, client, anew):
-    from lowsparse.blocks.cluster import ClusterMatrix
+    from lowsparse.places.cluster import ClusterMatrix
 
     matrix = ClusterMatrix(stored, client)
     x = matrix.hold(matrix.hold(matrix.values * 2) * 2)
@@ -377,7 +377,7 @@ def test_pieces_that_were_read_anew_catch_up(noisy, stored, client, anew):
 @pytest.mark.parametrize("remembered", [0, 1 << 28])
 def test_a_worker_that_dies_is_replaced_and_the_answer_is_the_same(noisy, stored, method, remembered, monkeypatch):
     distributed = pytest.importorskip("distributed", reason="needs the extra `dask`")
-    monkeypatch.setattr("lowsparse.blocks.cluster.REMEMBERED", remembered)
+    monkeypatch.setattr("lowsparse.places.cluster.REMEMBERED", remembered)
     how = {"method": method, "max_iter": 25, "tol": 0}
     with (
         distributed.LocalCluster(n_workers=3, threads_per_worker=1, dashboard_address=":0") as cluster,

@@ -11,7 +11,7 @@ from scipy import ndimage
 
 import lowsparse as ls
 from conftest import PATH, interruptible
-from lowsparse import metrics
+from lowsparse.video import metrics
 from lowsparse.video.background import Separator, TooFewError, learn, regress, usual_look
 from lowsparse.video.film import write_picture
 from lowsparse.video.following import CUT, FIRST, LATEST, Follower, follow

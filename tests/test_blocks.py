@@ -13,12 +13,13 @@ from scipy import sparse
 
 import lowsparse as ls
 from conftest import SMALL
-from lowsparse.blocks import CorruptStoreError, StoredMatrix, sizes
-from lowsparse.blocks.build import sort_into
-from lowsparse.blocks.cluster import ClusterMatrix
-from lowsparse.blocks.scratch import Scratch
-from lowsparse.blocks.sizes import bytes_of
-from lowsparse.blocks.store import Side
+from lowsparse.places import CorruptStoreError, StoredMatrix
+from lowsparse.places.cluster import ClusterMatrix
+from lowsparse.places.disk.build import sort_into
+from lowsparse.places.disk.scratch import Scratch
+from lowsparse.places.disk.store import Side
+from lowsparse.support import sizes
+from lowsparse.support.sizes import bytes_of
 from lowsparse.sweeps import Proximal, Rule, native, open_sweep
 
 # ---------------------------------------------------------------------- entries in pieces

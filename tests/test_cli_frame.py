@@ -31,10 +31,10 @@ from lowsparse.cli.methods import Card, parameters_of
 from lowsparse.cli.output import Voice, to_json
 from lowsparse.cli.progress import Step
 from lowsparse.cli.text import ERRORS, columns, table
+from lowsparse.places.gpu.launch import reason_unavailable
 from lowsparse.solvers.manpg import AManPG
-from lowsparse.sweeps.launch import reason_unavailable
+from lowsparse.support.format import duration
 from lowsparse.tables import read_table
-from lowsparse.wording import duration
 from test_cli import assert_fails, run
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="signals, links and pseudo-terminals of POSIX")

@@ -15,10 +15,10 @@ import pytest
 
 import lowsparse as ls
 from conftest import PATH, SMALL, interruptible
-from lowsparse.blocks import sources
-from lowsparse.blocks.records import records
 from lowsparse.cli.failure import CommandError
 from lowsparse.cli.large import connected
+from lowsparse.places.disk import sources
+from lowsparse.places.disk.records import records
 
 pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
 COLUMNS = ("--row", "user", "--col", "item", "--value", "stars")
@@ -228,7 +228,7 @@ def test_a_scheduler_that_is_gone_is_named(client, caplog, kind):
 def test_ctrl_c_leaves_nothing(ratings, tmp_path, moment):
     code = f"""
 import sys, time
-import lowsparse.blocks.records as records
+import lowsparse.places.disk.records as records
 from lowsparse.cli import main
 
 def stuck(*_, **__):
@@ -239,8 +239,8 @@ def stuck(*_, **__):
 if {moment!r} == "reading":
     records.sort_into = stuck
 else:
-    import lowsparse.imputation
-    lowsparse.imputation.solve = stuck
+    import lowsparse.imputation.model
+    lowsparse.imputation.model.solve = stuck
 sys.argv = ["lowsparse", "complete", {str(ratings / "parts")!r}, *{COLUMNS!r}, "--out", "done.parquet"]
 main()
 """

@@ -20,7 +20,7 @@ from conftest import PATH, command_told, interruptible
 from lowsparse.cli import video
 from lowsparse.cli.again import command_again
 from lowsparse.cli.signals import ending
-from lowsparse.video import Frames
+from lowsparse.video import Frames, metrics
 from lowsparse.video.film import write_picture
 from lowsparse.video.frames import read_picture
 from lowsparse.video.pictures import Picture
@@ -118,7 +118,7 @@ def test_every_kind_of_source(source, out, colour, folder, scene, here, command)
     truth = Picture.of_rgb(scene[2]).luma if colour else scene[2].mean(axis=2)
     assert np.mean(np.abs(found.luma.astype(int) - truth) > 12) < 0.02
     masks = np.stack([frame.picture.luma > 127 for frame in Frames(Path(out, "mask.mp4"))])
-    assert ls.metrics.f1(masks, scene[1]) > 0.85
+    assert metrics.f1(masks, scene[1]) > 0.85
 
 
 def test_standard_input(folder, here):
@@ -528,7 +528,7 @@ def test_scores_are_told_everywhere(folder, scene, here, command):
     facts = json.loads(command("video", folder / "shots", "--truth", "truth", "--json", "--force")[1])
     assert facts["scores"]["masks"] == 3
     masks = np.stack([frame.picture.luma > 127 for frame in Frames(Path("shots-lowsparse", "mask.mp4"))])
-    expected = ls.metrics.f1(masks[[10, 20, 30]], scene[1][[10, 20, 30]])
+    expected = metrics.f1(masks[[10, 20, 30]], scene[1][[10, 20, 30]])
     assert facts["scores"]["f1"] == pytest.approx(expected, abs=0.03)  # of a mask that was not encoded
     page = Path("shots-lowsparse", "report.html").read_text("utf-8")
     for name in ("Precision", "Recall", "F1"):

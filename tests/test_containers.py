@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lowsparse as ls
-from lowsparse.containers import names, rewrap, unwrap
+from lowsparse.entries.containers import names, rewrap, unwrap
 
 nan = np.nan
 X = np.array([[1.0, nan, 3.0], [nan, 5.0, 6.5]])

@@ -16,12 +16,14 @@ import pytest
 import lowsparse as ls
 import pretended
 from conftest import orthonormal, robust_problem, slow_decay
-from lowsparse.blocks import placing
-from lowsparse.device import DeviceMatrix, Places
-from lowsparse.geometry import retract
-from lowsparse.sweeps import Proximal, Robust, Rule, available, cuda, launch, open_sweep
-from lowsparse.sweeps.cuda import ColumnSweep
-from lowsparse.sweeps.launch import reason_unavailable
+from lowsparse.linalg.grassmann import retract
+from lowsparse.places import decide as placing
+from lowsparse.places.gpu import launch
+from lowsparse.places.gpu import sweep as cuda
+from lowsparse.places.gpu.launch import reason_unavailable
+from lowsparse.places.gpu.matrix import DeviceMatrix, Places
+from lowsparse.places.gpu.sweep import ColumnSweep
+from lowsparse.sweeps import Proximal, Robust, Rule, available, open_sweep
 from lowsparse.video import background, separate_video
 from lowsparse.video.frames import Frame
 from lowsparse.video.pictures import Picture
@@ -98,7 +100,7 @@ def test_a_video_is_not_decoded_for_nothing(monkeypatch, afresh, command, tmp_pa
 
 
 def test_the_kernels_come_with_the_package():
-    folder = resources.files("lowsparse.sweeps") / "kernels"
+    folder = resources.files("lowsparse.places.gpu") / "kernels"
     assert {path.name for path in folder.iterdir()} == {f"{name}.cuh" for name in launch.SOURCES}
     assert "gradient_rows" in launch.source()
 
@@ -471,7 +473,7 @@ def test_columns_in_pieces_have_the_same_bits_every_time(gpu, rank):
 
 def shrunk_alike(few, monkeypatch, backend):
     """A table without an exact rank, with the block on the processor or on the GPU: solved there, and here."""
-    monkeypatch.setattr("lowsparse.sketch.FEW", few)
+    monkeypatch.setattr("lowsparse.robust.sketch.FEW", few)
     M = slow_decay(70, 60, seed=3)
     there, here = (ls.solve(M, "auto", backend=where) for where in ("cuda", backend))
     assert here.L.rank == there.L.rank > 3
@@ -509,7 +511,7 @@ def test_too_large_is_an_error_with_the_size(gpu, monkeypatch):
 
 @pytest.mark.gpu
 def test_a_block_can_be_learnt_on_the_gpu_itself(gpu, monkeypatch):
-    monkeypatch.setattr("lowsparse.sketch.FEW", 0)
+    monkeypatch.setattr("lowsparse.robust.sketch.FEW", 0)
     problem = robust_problem(300, 250, rank=3, density=0.5)
     result = ls.solve(problem.M, 3, backend="cuda")
     assert result.converged
@@ -577,7 +579,7 @@ def test_a_solve_there_goes_on_to_the_same_bits(gpu, tmp_path, method):
 
 @pytest.mark.gpu
 def test_a_block_that_is_learnt_there_goes_on_to_the_same_bits(gpu, monkeypatch, tmp_path):
-    monkeypatch.setattr("lowsparse.sketch.FEW", 0)
+    monkeypatch.setattr("lowsparse.robust.sketch.FEW", 0)
     assert_same_bits(*interrupted(tmp_path / "at.npz"))
 
 

@@ -7,8 +7,8 @@ from scipy.sparse.linalg import svds
 
 import lowsparse as ls
 from conftest import PAPER, opened, orthonormal, robust_problem, tangent_part
-from lowsparse.geometry import qf, retract
-from lowsparse.start import generator, left_singular_vectors, starting_subspace
+from lowsparse.linalg.grassmann import qf, retract
+from lowsparse.solvers.start import generator, left_singular_vectors, starting_subspace
 
 SHAPES = [(8, 3), (30, 1), (5, 5), (1, 1), (40, 20)]
 

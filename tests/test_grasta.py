@@ -8,10 +8,10 @@ from scipy.optimize import linprog
 
 import lowsparse as ls
 from conftest import assert_close, opened, orthonormal, relative, robust_problem
-from lowsparse import tracking
 from lowsparse.result import Status
+from lowsparse.solvers import tracking
 from lowsparse.solvers.grasta import GRASTA, Lines, _coefficients
-from lowsparse.tracking import Rules, Tracker, least_absolute
+from lowsparse.solvers.tracking import Rules, Tracker, least_absolute
 
 needs_core = pytest.mark.skipif(tracking._track is None, reason="too slow without the compiled core")
 

@@ -27,7 +27,7 @@ def test_nothing_is_imported_before_it_is_asked_for(tmp_path):
     code = f"""
 import sys
 import lowsparse as ls
-from lowsparse.containers import names, rewrap, unwrap
+from lowsparse.entries.containers import names, rewrap, unwrap
 
 def check(what):
     there = [name for name in {OPTIONAL} if name in sys.modules]

@@ -13,7 +13,7 @@ from sklearn.impute import KNNImputer, SimpleImputer
 
 import lowsparse as ls
 from lowsparse import RobustImputer
-from lowsparse.imputation import Imputation
+from lowsparse.imputation.model import Imputation
 
 
 def table(seed=0, n=200, d=20, rank=2, noise=0.0, missing=0.2, wrong=0.03):

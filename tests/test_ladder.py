@@ -9,9 +9,9 @@ import pytest
 import lowsparse as ls
 from conftest import conditioned, relative, robust_problem
 from lowsparse.diagnosis import coherence
-from lowsparse.geometry import basis
+from lowsparse.linalg.grassmann import basis
 from lowsparse.result import Status
-from lowsparse.sketch import draw
+from lowsparse.robust.sketch import draw
 from lowsparse.solvers import Ladder, climbing
 from lowsparse.sweeps import Robust, open_sweep
 

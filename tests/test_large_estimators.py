@@ -8,7 +8,7 @@ import pytest
 
 import lowsparse as ls
 from conftest import SMALL
-from lowsparse.blocks.outliers import StoredOutliers
+from lowsparse.places.pieces.outliers import StoredOutliers
 
 pytest.importorskip("sklearn")
 da = pytest.importorskip("dask.array", reason="needs the extra `dask`")

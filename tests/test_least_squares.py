@@ -23,7 +23,7 @@ from conftest import (
     tangent_part,
 )
 from lowsparse import Status
-from lowsparse.geometry import qf
+from lowsparse.linalg.grassmann import qf
 from lowsparse.solvers import AManPG
 from lowsparse.solvers.least_squares import fit, rounding
 from lowsparse.solvers.optspace import OptSpace, best_core, trimmed

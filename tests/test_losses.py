@@ -6,8 +6,8 @@ from scipy import integrate
 from scipy.optimize import linprog
 
 from conftest import assert_close, on_entries, on_grid, orthonormal, robust_problem
-from lowsparse.losses import EFFICIENT, Kind, Loss
 from lowsparse.sweeps import Robust, open_sweep
+from lowsparse.sweeps.losses import EFFICIENT, Kind, Loss
 
 KINDS = [(kind, 1.0) for kind in Kind if kind is not Kind.POWER] + [(Kind.POWER, p) for p in (0.3, 1.0, 1.6, 2.0)]
 SMOOTH = [(kind, p) for kind, p in KINDS if kind is not Kind.L1]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowsparse.lowrank import LowRank
+from lowsparse.linalg.lowrank import LowRank
 
 
 def factors(m, n, r, seed=0):
@@ -155,7 +155,7 @@ def test_long_factors_are_gone_through_in_strips(monkeypatch):
     L, X = (LowRank(rng.standard_normal((23, r)), rng.standard_normal((r, 31))) for r in (2, 3))
     near = LowRank(L.U, L.V * (1 + 1e-12))
     whole = L.norm(), L.error(X), *L.singular_values()
-    monkeypatch.setattr("lowsparse.lowrank._STRIP", 7)
+    monkeypatch.setattr("lowsparse.linalg.lowrank._STRIP", 7)
     np.testing.assert_allclose((L.norm(), L.error(X), *L.singular_values()), whole, rtol=1e-13)
     assert L.error(near) == pytest.approx(1e-12 * L.norm(), rel=1e-3)
     V = L.V.copy()

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from lowsparse import metrics
+from lowsparse.video import metrics
 
 TRUTH = np.full((6, 7), 100.0)
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from lowsparse.by_column import tiles
-from lowsparse.observed import ObservedMatrix
+from lowsparse.entries.by_column import tiles
+from lowsparse.entries.observed import ObservedMatrix
 
 nan = np.nan
 FORMATS = ["csc", "csr", "coo", "lil", "dok", "dia", "bsr"]

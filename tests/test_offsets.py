@@ -7,8 +7,8 @@ import pytest
 
 import lowsparse as ls
 from conftest import assert_close
-from lowsparse.offsets import Preparation
-from lowsparse.scale import robust_scale
+from lowsparse.imputation.offsets import Preparation
+from lowsparse.linalg.scale import robust_scale
 
 
 def table(m, n, density, *, rows=0.7, columns=1.5, noise=0.5, outliers=0.0, scale=None, seed=0):

@@ -24,7 +24,7 @@ from conftest import (
     tangent_part,
 )
 from lowsparse import Status
-from lowsparse.geometry import qf, retract
+from lowsparse.linalg.grassmann import qf, retract
 from lowsparse.solvers import AManPG, AManPGC, ManPG, ManPGC, from_name
 from lowsparse.sweeps import Proximal, Rule
 

@@ -11,7 +11,7 @@ from scipy import sparse
 import lowsparse as ls
 from conftest import robust_problem
 from lowsparse import plots
-from lowsparse.report.notebook import ENDINGS, result_card
+from lowsparse.notebook import ENDINGS, result_card
 
 
 @pytest.fixture(autouse=True)

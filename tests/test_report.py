@@ -15,8 +15,8 @@ import pytest
 import lowsparse as ls
 from conftest import assert_close, python
 from lowsparse.report import Filmstrip, Run, TableView, heat_map, in_words, sureness, table_report, video_report
-from lowsparse.report.charts import area
-from lowsparse.report.markup import element
+from lowsparse.support.charts import area
+from lowsparse.support.html import element
 
 pytest.importorskip("PIL", reason="needs the extra `cli`")
 

@@ -19,13 +19,13 @@ import pytest
 
 import lowsparse as ls
 from conftest import interruptible
-from lowsparse import files, metrics
 from lowsparse.cli import main
 from lowsparse.reproduce import claims, jobs, reproduce, settings
 from lowsparse.reproduce.results import CaseResults, Results, SceneResults
 from lowsparse.reproduce.synthetic import Case, reached
 from lowsparse.reproduce.video import Scene, _mean, open_clip
-from lowsparse.video import sample_pixels
+from lowsparse.support import files
+from lowsparse.video import metrics, sample_pixels
 
 SHARED = Path(__file__).parents[2] / "shared"
 METHODS = ["amanpgc", "manpgc"]

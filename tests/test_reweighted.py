@@ -9,13 +9,13 @@ from scipy import sparse
 
 import lowsparse as ls
 from conftest import assert_close, on_entries, on_grid, relative
-from lowsparse.geometry import basis
-from lowsparse.losses import EFFICIENT, Kind, Loss
+from lowsparse.linalg.grassmann import basis
+from lowsparse.linalg.scale import robust_scale
 from lowsparse.result import Status
-from lowsparse.scale import robust_scale
 from lowsparse.solvers import HQ, IRLS, Lp, hq, irls
 from lowsparse.solvers.lp import prox
 from lowsparse.sweeps import Robust, open_sweep
+from lowsparse.sweeps.losses import EFFICIENT, Kind, Loss
 from test_losses import least_absolute
 
 HARD = 43  # a seed for which lines are given up

@@ -10,12 +10,12 @@ import pytest
 
 import lowsparse as ls
 from conftest import as_problem, assert_close, on_entries, on_grid, orthonormal, relative, soft
-from lowsparse.geometry import qf
-from lowsparse.losses import Kind, Loss
+from lowsparse.linalg.grassmann import qf
 from lowsparse.result import Status
 from lowsparse.solvers import RMC, AManPGC, LMaFit, SubGM
 from lowsparse.solvers.rmc import Point, retraction, transport
 from lowsparse.sweeps import Robust, open_sweep
+from lowsparse.sweeps.losses import Kind, Loss
 
 RIVALS = ["rmc", "subgm", "lmafit"]
 REACHED = {"rmc": 1e-6, "subgm": 1e-5, "lmafit": 1e-6}

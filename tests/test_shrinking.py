@@ -11,13 +11,13 @@ import pytest
 
 import lowsparse as ls
 from conftest import assert_close, on_entries, on_grid, relative, robust_problem
-from lowsparse.losses import Kind, Loss
-from lowsparse.scale import robust_scale
+from lowsparse.linalg.scale import robust_scale
 from lowsparse.solvers import Ladder, shrinking
 from lowsparse.solvers.base import Problem
 from lowsparse.solvers.shrinking import PathState
 from lowsparse.solvers.views import Views
 from lowsparse.sweeps import open_sweep
+from lowsparse.sweeps.losses import Kind, Loss
 
 REAL = Path(__file__).resolve().parents[2] / "shared" / "data"
 

@@ -10,10 +10,11 @@ import pytest
 
 import lowsparse as ls
 import pretended
-from lowsparse.blocks import StoredMatrix, streamed
-from lowsparse.blocks.placing import placed
-from lowsparse.blocks.streamed import WORK, StreamedMatrix
-from lowsparse.device import DeviceMatrix
+from lowsparse.places import StoredMatrix
+from lowsparse.places.decide import placed
+from lowsparse.places.gpu import streamed
+from lowsparse.places.gpu.matrix import DeviceMatrix
+from lowsparse.places.gpu.streamed import WORK, StreamedMatrix
 from lowsparse.sweeps import Proximal, Robust, Rule, available, open_sweep
 
 METHODS = ["amanpg", "amanpgc", "irls", "ladder", "lmafit", "manpg", "manpgc", "rmc", "subgm"]

@@ -13,7 +13,7 @@ import pytest
 
 import lowsparse as ls
 from conftest import assert_close, orthonormal
-from lowsparse.lines import EFFICIENT
+from lowsparse.robust.regression import EFFICIENT
 from lowsparse.streaming import Stream, Sums
 from lowsparse.streaming import stream as streaming
 from lowsparse.streaming.block import Block

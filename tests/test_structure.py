@@ -12,11 +12,11 @@ import pytest
 
 import lowsparse as ls
 from conftest import conditioned, relative
-from lowsparse.lines import Lines, Prior
-from lowsparse.observed import ObservedMatrix
-from lowsparse.robust.blocks import climb_blocks
+from lowsparse.entries.observed import ObservedMatrix
 from lowsparse.robust.growth import SEEDS, Part, beyond, grown, seed_block, take_block
 from lowsparse.robust.joint import JointSystem, balanced_factors, coupling, determination, joint_step
+from lowsparse.robust.regression import Lines, Prior
+from lowsparse.robust.small_blocks import climb_blocks
 from lowsparse.robust.subsets import regress_by_subsets, sparsest_direction
 from lowsparse.robust.ties import Ties
 from lowsparse.sweeps import Blocks, Draws, open_sweep
@@ -494,7 +494,7 @@ def test_the_prior_shrinks_components_as_the_noise_asks_for():
     X = (left[:, :2] * strong) @ right[:, :2].T + noise * rng.standard_normal((m, n))
     U, sizes, Vt = np.linalg.svd(X, full_matrices=False)
     U, V = U[:, :3], (sizes[:3, None] * Vt[:3]).T
-    from lowsparse.lines import SHRINKAGE, Lines
+    from lowsparse.robust.regression import SHRINKAGE, Lines
 
     M = ObservedMatrix.from_dense(X)
     columns, rows = (Lines(A, open_sweep(A), 1.0, learning=False) for A in (M, M.T))

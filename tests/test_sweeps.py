@@ -16,8 +16,8 @@ from conftest import (
     soft,
 )
 from lowsparse import LowRank, ObservedMatrix
-from lowsparse.losses import Kind, Loss
 from lowsparse.sweeps import BACKENDS, Before, Magnitudes, Multiplier, Proximal, Robust, Rule, available, open_sweep
+from lowsparse.sweeps.losses import Kind, Loss
 from lowsparse.sweeps.native import num_threads
 
 RANKS = [*range(1, 17), 20, 33, 50]

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import lowsparse as ls
-from lowsparse.metrics import REC601
 from lowsparse.video import read_video, sample_pixels
 from lowsparse.video.ahead import ahead
 from lowsparse.video.film import Film, codec, write_picture
 from lowsparse.video.frames import Frames, NoVideoError, read_picture
+from lowsparse.video.metrics import REC601
 from lowsparse.video.pictures import Picture
 
 FRAMES = np.random.default_rng(5).integers(0, 256, (12, 24, 32)).astype(np.uint8)

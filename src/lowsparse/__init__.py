@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from . import datasets, solvers
 from ._version import __version__
-from .blocks import StoredMatrix
-from .choose import diagnose
 from .diagnosis import Diagnosis
-from .lowrank import LowRank
-from .observed import ObservedMatrix
+from .entries.observed import ObservedMatrix
+from .linalg.lowrank import LowRank
+from .places import StoredMatrix
 from .result import Result, Stationarity, Status, Trace
-from .solve import Progress, solve
+from .solve import Progress, diagnose, solve
 from .validation import Candidate, Holdout, Validation, cross_validate, holdout
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
-from .arrays import beside, host, on_device
-from .blocks.coefficients import Coefficients
-from .blocks.entries import Entries
+from .linalg.arrays import beside, host, on_device
+from .places.pieces.coefficients import Coefficients
+from .places.pieces.formulas import Entries
 from .result import Trace
 from .solvers.base import Problem, Solver, State
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .lowrank import LowRank
-from .observed import ObservedMatrix
+from .entries.observed import ObservedMatrix
+from .linalg.lowrank import LowRank
 
 __all__ = ["PAPER_CASES", "SyntheticProblem", "SyntheticVideo", "moving_blocks", "paper_case", "synthetic"]
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .arrays import on_device
-from .geometry import leverages
-from .lowrank import LowRank
-from .observed import ObservedMatrix
+from .entries.observed import ObservedMatrix
+from .linalg.arrays import on_device
+from .linalg.grassmann import leverages
+from .linalg.lowrank import LowRank
+from .linalg.scale import robust_scale
 from .robust.joint import determination
-from .scale import robust_scale
+from .support.format import percent
 from .sweeps import enough
-from .wording import percent
 
 if TYPE_CHECKING:
     from .result import Result
@@ -73,7 +73,7 @@ class Diagnosis:
 
     def _repr_html_(self) -> str:
         """A card, in notebooks."""
-        from .report.notebook import diagnosis_card
+        from .notebook import diagnosis_card
 
         return diagnosis_card(self)
 

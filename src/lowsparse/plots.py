@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .lowrank import LowRank
+from .linalg.lowrank import LowRank
+from .linalg.tiling import Edges, block_edges, block_of_lines, block_sums
 from .result import Result
-from .tiling import Edges, block_edges, block_of_lines, block_sums
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from .arrays import host, on_device
 from .diagnosis import Certainty, Diagnosis, examine
-from .lowrank import LowRank
-from .observed import ObservedMatrix
+from .entries.observed import ObservedMatrix
+from .linalg.arrays import host, on_device
+from .linalg.lowrank import LowRank
 
 __all__ = ["Result", "Stationarity", "Status", "Trace"]
 
@@ -199,6 +199,6 @@ class Result:
 
     def _repr_html_(self) -> str:
         """A card, in notebooks."""
-        from .report.notebook import result_card
+        from .notebook import result_card
 
         return result_card(self)

@@ -17,25 +17,32 @@ from scipy import sparse
 from threadpoolctl import ThreadpoolController
 
 from . import checkpoint as checkpoints
-from .arrays import beside, on_device
-from .blocks.coefficients import laid_aside
-from .blocks.outliers import StoredOutliers
-from .blocks.placing import check_in_pieces, check_on_gpu, closed_on_error, leaving_room, placed, room_for
-from .blocks.streamed import StreamedMatrix
-from .device import DeviceMatrix, DeviceOutliers, held_on_device
-from .diagnosis import counted
-from .lowrank import LowRank
-from .observed import ObservedMatrix
+from .diagnosis import Diagnosis, counted
+from .entries.observed import ObservedMatrix
+from .linalg.arrays import beside, on_device
+from .linalg.lowrank import LowRank
+from .linalg.scale import LARGEST, robust_scale
+from .places.decide import (
+    check_in_pieces,
+    check_on_gpu,
+    closed_on_error,
+    leaving_room,
+    placed,
+    room_for,
+)
+from .places.gpu.matrix import DeviceMatrix, DeviceOutliers, held_on_device
+from .places.gpu.streamed import StreamedMatrix
+from .places.pieces.coefficients import laid_aside
+from .places.pieces.outliers import StoredOutliers
 from .result import Result, Status, Trace
-from .scale import LARGEST, robust_scale
-from .sketch import Sample
+from .robust.sketch import Sample
 from .solvers import Ladder, Problem, Solver, State, from_name
 from .solvers.base import Outcome
-from .start import generator, starting_subspace
+from .solvers.start import generator, starting_subspace
+from .support.format import percent
 from .sweeps import enough, open_sweep
-from .wording import percent
 
-__all__ = ["Progress", "outliers_at", "solve"]
+__all__ = ["Progress", "diagnose", "outliers_at", "solve"]
 
 ADVICE = {
     Status.MAX_ITER: "not converged after {n} iterations: raise max_iter or loosen tol",
@@ -245,6 +252,28 @@ def solve(
         notes=_notes(data, L.rank, flagged, outcome),
     )
     return result.to_host() if there is None else result
+
+
+def diagnose(
+    M: ObservedMatrix | ArrayLike | Any,
+    rank: int | None = None,
+    *,
+    backend: str = "auto",
+    memory: int | str | None = None,
+    client: Any = None,
+) -> Diagnosis:
+    """Say whether a low-rank matrix can be recovered from these entries, and what stands in the way.
+
+    The data, anything `solve` takes, are solved with the default method; without a `rank` it is chosen. The rest is as
+    in `solve`.
+
+    >>> import lowsparse as ls
+    >>> problem = ls.datasets.synthetic(100, 90, rank=3, density=0.5, outliers=0.1, noise=0.01, random_state=1)
+    >>> d = ls.diagnose(problem.M)
+    >>> d.rank, d.recovered, 0.008 < d.noise < 0.012
+    (3, True, True)
+    """
+    return solve(M, "auto" if rank is None else rank, backend=backend, memory=memory, client=client).diagnostics
 
 
 class _Loop:

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .lowrank import LowRank
-from .observed import ObservedMatrix
-from .scale import OUTLIER, robust_scale
+from .entries.observed import ObservedMatrix
+from .linalg.lowrank import LowRank
+from .linalg.scale import OUTLIER, robust_scale
 from .solve import solve
 from .solvers import Solver
-from .start import generator
+from .solvers.start import generator
 from .sweeps import Float
 
 __all__ = ["Candidate", "Holdout", "Validation", "bound_of", "count_up_to", "cross_validate", "holdout"]

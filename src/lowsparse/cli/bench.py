@@ -18,13 +18,13 @@ from scipy.sparse import linalg
 
 from .. import solvers
 from ..datasets import synthetic
-from ..lowrank import LowRank
-from ..observed import ObservedMatrix
-from ..scale import column_medians
+from ..entries.observed import ObservedMatrix
+from ..linalg.lowrank import LowRank
+from ..linalg.scale import column_medians
 from ..solve import solve
+from ..support.format import counted, percent
 from ..tables import read_table
 from ..validation import holdout
-from ..wording import counted, percent
 from .extras import installed
 from .failure import advise, fail, one_line, require
 from .output import Json, Quiet, Voice

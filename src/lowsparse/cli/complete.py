@@ -13,18 +13,18 @@ import numpy as np
 import typer
 
 from .. import report
-from ..blocks.sizes import bytes_of
-from ..imputation import Imputation
-from ..lines import EFFICIENT
-from ..lowrank import LowRank
-from ..scale import LARGEST
+from ..imputation.model import Imputation
+from ..linalg.lowrank import LowRank
+from ..linalg.scale import LARGEST
+from ..robust.regression import EFFICIENT
+from ..support.format import counted, duration, number, percent
+from ..support.sizes import bytes_of
 from ..tables import Completed, Table, read_table, write_table
 from ..tables.columns import NoNumbersError
 from ..tables.labels import shown
 from ..tables.read import ARRAYS, TEXT, ending_of
 from ..tables.stream import LargeTable
 from ..tables.write import write_columns
-from ..wording import counted, duration, number, percent
 from .again import command_again
 from .failure import USAGE, advise, fail, require
 from .folder import output_folder

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, ParamSpec
 
 import typer
 
-from ..files import FULL
+from ..support.files import FULL
 from .extras import advice_for
 from .signals import TerminatedError, stoppable
 from .text import let_go

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ..files import FULL
+from ..support.files import FULL
 from .failure import fail
 from .signals import uninterrupted
 

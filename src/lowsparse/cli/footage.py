@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..report import Filmstrip, Run, video_report
+from ..support.format import counted, duration, percent
 from ..video.foreground import Separated
 from ..video.pictures import Picture
 from ..video.separation import FILMS, STILL, Separation, separate_video
-from ..wording import counted, duration, percent
 from .failure import advise
 from .folder import output_folder
 from .output import Voice

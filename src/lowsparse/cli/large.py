@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import report
-from ..blocks import StoredMatrix
-from ..blocks.placing import placed
-from ..blocks.records import common_schema, opened, parquet_files
-from ..imputation import Imputation
-from ..lowrank import LowRank
+from ..imputation.model import Imputation
+from ..linalg.lowrank import LowRank
+from ..places import StoredMatrix
+from ..places.decide import placed
+from ..places.disk.records import common_schema, opened, parquet_files
 from ..tables.labels import arrow_labels, library
 from ..tables.stream import LargeTable, StreamedRecords, among
 from ..tables.table import Layout

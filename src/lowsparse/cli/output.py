@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..plain import plain
+from ..support.jsonable import plain
 
 __all__ = ["Force", "Json", "Quiet", "Voice", "to_json"]
 

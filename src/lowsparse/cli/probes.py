@@ -21,12 +21,12 @@ from threadpoolctl import threadpool_info
 
 from .. import sweeps
 from .._version import __version__
-from ..blocks.placing import WORTH
 from ..datasets import synthetic
-from ..geometry import qf
-from ..observed import ObservedMatrix
+from ..entries.observed import ObservedMatrix
+from ..linalg.grassmann import qf
+from ..places.decide import WORTH
+from ..support.format import counted, duration
 from ..sweeps import Proximal, Rule, native
-from ..wording import counted, duration
 from .extras import extras, installed
 from .failure import one_line
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from ..solve import Progress
-from ..wording import duration
+from ..support.format import duration
 from .output import Voice
 
 __all__ = ["Step", "step"]

@@ -28,13 +28,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..blocks.along import along_columns, along_rows, by_columns
 from ..diagnosis import largest_rank
-from ..geometry import basis
-from ..lines import EFFICIENT, SMALLEST, Lines, below_usual
-from ..observed import ObservedMatrix
-from ..scale import CONSISTENT, column_medians, robust_scale
-from ..sketch import Sketch, draw
+from ..entries.observed import ObservedMatrix
+from ..linalg.grassmann import basis
+from ..linalg.scale import CONSISTENT, column_medians, robust_scale
+from ..places.pieces.along import along_columns, along_rows, by_columns
+from ..robust.regression import EFFICIENT, SMALLEST, Lines, below_usual
+from ..robust.sketch import Sketch, draw
 from ..solve import solve
 from ..solvers import Ladder
 from ..sweeps import Float, enough, open_sweep

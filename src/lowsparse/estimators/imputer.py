@@ -12,9 +12,23 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.impute import MissingIndicator
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from ..imputation import Imputation
-from .large import by_chunks, in_pieces, is_large, is_lazy, learnt_from, light
-from .samples import SampleTransformer, as_they_came, observed, read, require_choice, seed
+from ..imputation.model import Imputation
+from .large import (
+    by_chunks,
+    in_pieces,
+    is_large,
+    is_lazy,
+    learnt_from,
+    light,
+)
+from .samples import (
+    SampleTransformer,
+    as_they_came,
+    observed,
+    read,
+    require_choice,
+    seed,
+)
 
 __all__ = ["RobustImputer"]
 
@@ -23,9 +37,9 @@ class RobustImputer(SampleTransformer):
     """Fill the holes of a table by a low-rank model that gross errors do not lead astray.
 
     Rows are samples. The model is x_ij ≈ level_j + offset_i + (A Bᵀ)_ij in units of each feature's spread (see
-    `lowsparse.imputation`). In `transform` every row is regressed robustly on what was learnt, from its own entries
-    alone, so a new one may have holes and outliers too. `fit_transform` starts from where the fit has the rows: it is
-    faster, and says nearly the same.
+    `lowsparse.imputation.model`). In `transform` every row is regressed robustly on what was learnt, from its own
+    entries alone, so a new one may have holes and outliers too. `fit_transform` starts from where the fit has the
+    rows: it is faster, and says nearly the same.
 
     Parameters
     ----------
@@ -50,7 +64,7 @@ class RobustImputer(SampleTransformer):
 
     Attributes
     ----------
-    model_ : lowsparse.imputation.Imputation
+    model_ : lowsparse.imputation.model.Imputation
         What was learnt, with ``result``, the `Result` of its low-rank part.
     rank_ : int
         The rank it has.

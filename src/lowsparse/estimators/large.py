@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
-from ..blocks.along import by_columns
-from ..blocks.placing import is_chunked, placed
-from ..observed import ObservedMatrix
+from ..entries.observed import ObservedMatrix
+from ..places.decide import is_chunked, placed
+from ..places.pieces.along import by_columns
 
 __all__ = ["by_chunks", "by_samples", "in_pieces", "is_large", "is_lazy", "learnt_from", "light"]
 

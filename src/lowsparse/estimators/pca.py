@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from ..blocks.along import along_columns, by_columns, column_sums, total
-from ..blocks.rewriting import rewritten
-from ..lines import WILD
-from ..lowrank import LowRank
-from ..observed import ObservedMatrix
+from ..entries.observed import ObservedMatrix
+from ..linalg.lowrank import LowRank
+from ..linalg.scale import column_medians
+from ..places.pieces.along import along_columns, by_columns, column_sums, total
+from ..places.pieces.rewriting import rewritten
 from ..result import Result, Status
-from ..scale import column_medians
+from ..robust.regression import WILD
 from ..solve import solve
 from ..solvers import Solver, from_name
 from ..sweeps import open_sweep

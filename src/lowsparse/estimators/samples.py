@@ -11,8 +11,8 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array, validate_data
 
-from ..containers import recognised, rewrap, unwrap
-from ..observed import ObservedMatrix
+from ..entries.containers import recognised, rewrap, unwrap
+from ..entries.observed import ObservedMatrix
 from .large import is_large
 
 __all__ = ["SampleTransformer", "as_they_came", "observed", "read", "require_choice", "seed"]

@@ -9,14 +9,21 @@ from scipy import sparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ..lines import EFFICIENT, Placement
-from ..lowrank import LowRank
-from ..observed import ObservedMatrix
-from ..scale import OUTLIER, column_medians
-from ..start import generator
+from ..entries.observed import ObservedMatrix
+from ..linalg.lowrank import LowRank
+from ..linalg.scale import OUTLIER, column_medians
+from ..robust.regression import EFFICIENT, Placement
+from ..solvers.start import generator
 from ..sweeps import Float
 from ..validation import bound_of, count_up_to
-from .large import by_chunks, by_samples, is_large, is_lazy, learnt_from, light
+from .large import (
+    by_chunks,
+    by_samples,
+    is_large,
+    is_lazy,
+    learnt_from,
+    light,
+)
 from .samples import SampleTransformer, as_they_came, observed, read
 
 __all__ = ["SubspaceTransformer", "principal_axes", "signs"]

@@ -4,7 +4,15 @@ from .film import Filmstrip
 from .heat import HeatMap, heat_map
 from .page import Run
 from .player import video_report
-from .table import PANES, SUREST, Line, Sureness, TableView, sureness, table_report
+from .table import (
+    PANES,
+    SUREST,
+    Line,
+    Sureness,
+    TableView,
+    sureness,
+    table_report,
+)
 from .words import Remark, in_words
 
 __all__ = [

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..lowrank import LowRank
-from ..observed import ObservedMatrix
-from ..tiling import Edges, block_edges, block_of_lines, block_sums
+from ..entries.observed import ObservedMatrix
+from ..linalg.lowrank import LowRank
+from ..linalg.tiling import Edges, block_edges, block_of_lines, block_sums
 
 __all__ = ["HeatMap", "heat_map"]
 

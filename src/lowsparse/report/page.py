@@ -13,12 +13,12 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from .. import files
 from .._version import __version__
 from ..diagnosis import Diagnosis
-from ..wording import duration, number
-from .charts import convergence
-from .markup import Markup, element, embedded
+from ..support import files
+from ..support.charts import convergence
+from ..support.format import duration, number
+from ..support.html import Markup, element, embedded
 from .words import Remark, in_words
 
 __all__ = ["Run", "card", "columns", "icon", "listed", "meters", "pane", "write"]

@@ -9,10 +9,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .charts import area
+from ..support.charts import area
+from ..support.html import Markup, element, joined
 from .film import Filmstrip, inline, size
-from .markup import Markup, element, joined
-from .page import Run, card, icon, listed, pane, write
+from .page import (
+    Run,
+    card,
+    icon,
+    listed,
+    pane,
+    write,
+)
 
 __all__ = ["video_report"]
 

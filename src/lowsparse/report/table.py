@@ -13,14 +13,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..diagnosis import counted
-from ..lowrank import LowRank
-from ..observed import ObservedMatrix
+from ..entries.observed import ObservedMatrix
+from ..linalg.lowrank import LowRank
 from ..result import Result
-from ..wording import number, percent
-from .charts import bars
+from ..support.charts import bars
+from ..support.format import number, percent
+from ..support.html import Markup, element
 from .heat import HeatMap, heat_map
-from .markup import Markup, element
-from .page import Run, card, columns, meters, pane, write
+from .page import (
+    Run,
+    card,
+    columns,
+    meters,
+    pane,
+    write,
+)
 
 __all__ = ["Line", "Sureness", "TableView", "sureness", "table_report"]
 

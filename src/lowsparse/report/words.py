@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..diagnosis import Diagnosis
-from ..wording import number, percent
+from ..support.format import number, percent
 
 __all__ = ["Remark", "in_words"]
 

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..files import write, write_csv
+from ..support.files import write, write_csv
 from . import claims, figures, page, settings
 from .jobs import Job, Record, Step, Store, machine
 from .markdown import markdown

@@ -9,7 +9,14 @@ from typing import Any
 
 from . import settings
 from .jobs import Record
-from .results import CaseResults, Results, SceneResults, label, listed, spans
+from .results import (
+    CaseResults,
+    Results,
+    SceneResults,
+    label,
+    listed,
+    spans,
+)
 
 __all__ = ["Claim", "about_ours", "judge"]
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from .._version import __version__
-from ..files import write
-from ..observed import ObservedMatrix
+from ..entries.observed import ObservedMatrix
+from ..support.files import write
 from ..sweeps import open_sweep
 from ..sweeps.native import num_threads
 

@@ -16,7 +16,15 @@ import scipy
 from . import settings
 from .claims import FAILS, HOLDS, PARTLY, Claim
 from .jobs import Record
-from .results import Results, SceneResults, doubts, label, listed, ratio, spans
+from .results import (
+    Results,
+    SceneResults,
+    doubts,
+    label,
+    listed,
+    ratio,
+    spans,
+)
 from .synthetic import reached
 
 __all__ = ["html"]

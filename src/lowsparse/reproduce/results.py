@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..files import write_csv
+from ..support.files import write_csv
 from . import settings, video
 from .jobs import Record
 from .synthetic import chosen, reached

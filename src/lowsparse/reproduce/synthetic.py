@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from ..datasets import SyntheticProblem, synthetic
-from ..lowrank import LowRank
-from ..observed import ObservedMatrix
+from ..entries.observed import ObservedMatrix
+from ..linalg.lowrank import LowRank
 from ..result import Result
 from ..solve import Progress, solve
-from ..start import generator, left_singular_vectors
+from ..solvers.start import generator, left_singular_vectors
 from ..sweeps import open_sweep
 from . import settings
 from .jobs import Job, Record, Watch

@@ -17,12 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import metrics
 from ..datasets import moving_blocks
-from ..files import write
-from ..lowrank import LowRank
+from ..linalg.lowrank import LowRank
 from ..solve import Progress, solve
-from ..video import TooLargeError, Video, read_video, sample_pixels
+from ..support.files import write
+from ..video import TooLargeError, Video, metrics, read_video, sample_pixels
 from ..video.pictures import Grey
 from . import settings
 from .jobs import Job, Record, Store, Watch

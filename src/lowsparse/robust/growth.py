@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..geometry import basis
-from ..lines import EFFICIENT, EXPLAINED, Lines
-from ..observed import ObservedMatrix
-from ..sketch import rows_of
+from ..entries.observed import ObservedMatrix
+from ..linalg.grassmann import basis
 from ..sweeps import Float, Robust, enough, open_sweep
+from .regression import EFFICIENT, EXPLAINED, Lines
+from .sketch import rows_of
 
 __all__ = ["SEEDS", "Part", "beyond", "grown", "seed_block", "take_block"]
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..observed import ObservedMatrix
+from ..entries.observed import ObservedMatrix
 from ..sweeps import Float, Sweep, open_sweep
 
 __all__ = ["Determination", "JointSystem", "balanced_factors", "coupling", "determination", "joint_step"]

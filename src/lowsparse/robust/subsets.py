@@ -12,7 +12,7 @@ from typing import cast
 
 import numpy as np
 
-from ..observed import ObservedMatrix
+from ..entries.observed import ObservedMatrix
 from ..sweeps import Draws, Float, HostSweep, Robust, open_sweep
 
 __all__ = ["regress_by_subsets", "sparsest_direction"]

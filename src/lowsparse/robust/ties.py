@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..observed import ObservedMatrix
+from ..entries.observed import ObservedMatrix
 from ..sweeps import Float
 
 __all__ = ["Ties"]

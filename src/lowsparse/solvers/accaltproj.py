@@ -30,9 +30,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..geometry import qf
-from ..lowrank import LowRank
-from ..scale import robust_scale
+from ..linalg.grassmann import qf
+from ..linalg.lowrank import LowRank
+from ..linalg.scale import robust_scale
 from ..sweeps import Float
 from .base import Outcome, Problem, require, require_positive
 from .convex import spectral_norm

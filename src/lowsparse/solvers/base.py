@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..lowrank import LowRank
-from ..observed import ObservedMatrix
+from ..entries.observed import ObservedMatrix
+from ..linalg.lowrank import LowRank
 from ..result import Stationarity
 from ..sweeps import Float, Sweep
 

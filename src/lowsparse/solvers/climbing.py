@@ -9,15 +9,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import across, beside, gram, host, times
-from ..geometry import basis, relative_change
-from ..lines import EFFICIENT, SMALLEST, WITHIN, Lines
+from ..linalg.arrays import across, beside, gram, host, times
+from ..linalg.grassmann import basis, relative_change
+from ..linalg.scale import CONSISTENT, CONSISTENT_LOW, LOW, robust_scale
 from ..robust.joint import joint_step
-from ..scale import CONSISTENT, CONSISTENT_LOW, LOW, robust_scale
-from ..start import left_singular_vectors
+from ..robust.regression import EFFICIENT, SMALLEST, WITHIN, Lines
 from ..sweeps import Float, Magnitudes, enough, open_sweep
 from .base import Problem, State, nothing
 from .shrinking import PathState
+from .start import left_singular_vectors
 from .views import Views
 
 SLOW = 2  # the attempt that climbs slowly; those after it grow

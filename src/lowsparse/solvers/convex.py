@@ -42,11 +42,19 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..geometry import relative_change
-from ..lowrank import LowRank
-from ..scale import outlying
+from ..linalg.grassmann import relative_change
+from ..linalg.lowrank import LowRank
+from ..linalg.scale import outlying
 from ..sweeps import Float
-from .base import Outcome, Problem, Solver, State, require, require_count, require_positive
+from .base import (
+    Outcome,
+    Problem,
+    Solver,
+    State,
+    require,
+    require_count,
+    require_positive,
+)
 from .factors import trace_row
 
 __all__ = ["PCP", "Convex", "ConvexState"]

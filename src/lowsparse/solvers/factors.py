@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..geometry import relative_change
-from ..lowrank import LowRank
+from ..linalg.grassmann import relative_change
+from ..linalg.lowrank import LowRank
+from ..linalg.scale import OUTLIER, outlying, robust_scale
 from ..robust.joint import balanced_factors
-from ..scale import OUTLIER, outlying, robust_scale
-from ..start import left_singular_vectors
 from ..sweeps import Float, open_sweep
 from .base import Outcome, Problem, Solver, State, require_positive
+from .start import left_singular_vectors
 
 __all__ = [
     "EXPLAINED",

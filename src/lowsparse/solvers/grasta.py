@@ -5,7 +5,7 @@
 J. He, L. Balzano, A. Szlam: Incremental gradient on the Grassmannian for online foreground and background separation in
 subsampled video. CVPR 2012. For completion, as in the authors' RobustMC demonstration, one iteration is a pass over the
 columns in random order. Each is regressed on U in the ℓ1 sense by ADMM, and U moves along a geodesic whose length
-follows the agreement of successive gradients (`lowsparse.tracking` has the formulas). Columns with fewer than r entries
+follows the agreement of successive gradients (`tracking` has the formulas). Columns with fewer than r entries
 are left out. In the end all columns are regressed on the last U, more carefully.
 
 What differs. Steps become short whether or not U is where it should be: single rows, and components much smaller than
@@ -27,15 +27,15 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ..geometry import basis
-from ..losses import Kind
-from ..lowrank import LowRank
-from ..observed import ObservedMatrix
-from ..scale import robust_scale
+from ..entries.observed import ObservedMatrix
+from ..linalg.grassmann import basis
+from ..linalg.lowrank import LowRank
+from ..linalg.scale import robust_scale
 from ..sweeps import Float, Robust, Sweep, enough, open_sweep
-from ..tracking import Rules, Tracker
+from ..sweeps.losses import Kind
 from .base import Outcome, Problem, require, require_count
 from .factors import FactorSolver, FactorState, by_residual, spectral_factors
+from .tracking import Rules, Tracker
 
 __all__ = ["GRASTA", "GRASTAState"]
 

@@ -8,12 +8,19 @@ from copy import copy
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import times
-from ..geometry import basis
-from ..lines import EFFICIENT, EXPLAINED, SMALLEST, Lines
-from ..robust.blocks import climb_blocks
-from ..robust.growth import SEEDS, Part, beyond, grown, seed_block, take_block
-from ..sketch import rows_of
+from ..linalg.arrays import times
+from ..linalg.grassmann import basis
+from ..robust.growth import (
+    SEEDS,
+    Part,
+    beyond,
+    grown,
+    seed_block,
+    take_block,
+)
+from ..robust.regression import EFFICIENT, EXPLAINED, SMALLEST, Lines
+from ..robust.sketch import rows_of
+from ..robust.small_blocks import climb_blocks
 from ..sweeps import open_sweep
 from .base import Problem
 from .climbing import LadderState, begin_anew, lines_of

@@ -37,12 +37,20 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
 
-from ..lowrank import LowRank
-from ..observed import ObservedMatrix
-from ..scale import CONSISTENT, OUTLIER, robust_scale
+from ..entries.observed import ObservedMatrix
+from ..linalg.lowrank import LowRank
+from ..linalg.scale import CONSISTENT, OUTLIER, robust_scale
 from ..sweeps import Float
 from .accaltproj import by_outliers
-from .base import Outcome, Problem, Solver, State, require, require_count, require_positive
+from .base import (
+    Outcome,
+    Problem,
+    Solver,
+    State,
+    require,
+    require_count,
+    require_positive,
+)
 from .factors import trace_row
 
 __all__ = ["Hankel", "Lifting"]

@@ -30,9 +30,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..losses import Kind, Loss
-from ..sketch import Sample
+from ..robust.sketch import Sample
 from ..sweeps import Float
+from ..sweeps.losses import Kind, Loss
 from .base import Problem, require, require_positive
 from .factors import EXPLAINED, FactorSolver, FactorState, beyond_noise
 from .irls import GIVEN_UP, WILD, first_factors, given_up

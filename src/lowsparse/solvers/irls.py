@@ -2,7 +2,7 @@
 
     min over U, V of  Σ_Ω ρ_c((UVᵀ - M)_ij) .
 
-With the weight w(e) = ρ'(e)/e of the loss (see `lowsparse.losses`), one iteration is
+With the weight w(e) = ρ'(e)/e of the loss (see `lowsparse.sweeps.losses`), one iteration is
 
     V: each column by least squares under the weights of the residuals at (U, V);
     U: each row by least squares under the weights of the residuals at (U, V⁺).
@@ -35,11 +35,18 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import beside, times
-from ..geometry import basis
-from ..losses import EFFICIENT, Kind, Loss
-from ..scale import CONSISTENT, OUTLIER
-from ..sweeps import Float, Magnitudes, Robust, Sweep, enough, open_sweep
+from ..linalg.arrays import beside, times
+from ..linalg.grassmann import basis
+from ..linalg.scale import CONSISTENT, OUTLIER
+from ..sweeps import (
+    Float,
+    Magnitudes,
+    Robust,
+    Sweep,
+    enough,
+    open_sweep,
+)
+from ..sweeps.losses import EFFICIENT, Kind, Loss
 from .base import Problem, require, require_positive
 from .factors import EXPLAINED, FactorSolver, FactorState, leading_subspace, spectral_factors
 

@@ -7,14 +7,24 @@ from copy import copy
 
 import numpy as np
 
-from ..arrays import host, times
-from ..geometry import basis, leverages
-from ..lines import EFFICIENT, EXPLAINED
+from ..linalg.arrays import host, times
+from ..linalg.grassmann import basis, leverages
+from ..linalg.scale import OUTLIER, robust_scale
 from ..robust.joint import coupling, determination
+from ..robust.regression import EFFICIENT, EXPLAINED
 from ..robust.subsets import sparsest_direction
-from ..scale import OUTLIER, robust_scale
 from ..sweeps import Float, enough, open_sweep
-from .climbing import BETWEEN, PATIENCE, SETTLED, TELLING, LadderState, begin_anew, climb, lines_of, run_pass
+from .climbing import (
+    BETWEEN,
+    PATIENCE,
+    SETTLED,
+    TELLING,
+    LadderState,
+    begin_anew,
+    climb,
+    lines_of,
+    run_pass,
+)
 
 PARTLY = 0.2  # noise of a part that L grew from, as a share: the whole could be explained far better
 FEW = 4  # entries for each parameter, below which the slow attempt ends in joint steps

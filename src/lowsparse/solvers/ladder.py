@@ -51,15 +51,22 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..arrays import beside, host, times
 from ..diagnosis import largest_rank
-from ..geometry import basis, qr
-from ..lines import EXPLAINED, below_usual
-from ..lowrank import LowRank
+from ..linalg.arrays import beside, host, times
+from ..linalg.grassmann import basis, qr
+from ..linalg.lowrank import LowRank
+from ..linalg.scale import OUTLIER, outlying, robust_scale, trimmed_deviation
+from ..robust.regression import EXPLAINED, below_usual
 from ..robust.subsets import sparsest_direction
-from ..scale import OUTLIER, outlying, robust_scale, trimmed_deviation
 from ..sweeps import Float
-from .base import Outcome, Problem, Solver, nothing, require, require_count
+from .base import (
+    Outcome,
+    Problem,
+    Solver,
+    nothing,
+    require,
+    require_count,
+)
 from .climbing import (
     SETTLED,
     SLOW,

@@ -40,7 +40,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..geometry import qf
+from ..linalg.grassmann import qf
 from ..sweeps import Float, Multiplier, hold
 from .base import Problem, require, require_positive
 from .factors import FactorSolver, FactorState, clipped_factors

@@ -35,13 +35,27 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..geometry import basis
-from ..losses import Kind, Loss
-from ..scale import CONSISTENT, OUTLIER
-from ..sweeps import Float, Proximal, Robust, Rule, Sweep, open_sweep
+from ..linalg.grassmann import basis
+from ..linalg.scale import CONSISTENT, OUTLIER
+from ..sweeps import (
+    Float,
+    Proximal,
+    Robust,
+    Rule,
+    Sweep,
+    open_sweep,
+)
+from ..sweeps.losses import Kind, Loss
 from .base import Problem, nothing, require, require_count, require_positive
 from .factors import EXPLAINED, FactorSolver, FactorState
-from .irls import GIVEN_UP, SAME, SMALLEST, first_factors, given_up, in_doubt
+from .irls import (
+    GIVEN_UP,
+    SAME,
+    SMALLEST,
+    first_factors,
+    given_up,
+    in_doubt,
+)
 
 __all__ = ["Lp", "LpState", "prox"]
 

@@ -21,12 +21,27 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dsyev
 
-from ..arrays import times
-from ..geometry import retract
-from ..lowrank import LowRank
+from ..linalg.arrays import times
+from ..linalg.grassmann import retract
+from ..linalg.lowrank import LowRank
 from ..result import Stationarity
-from ..sweeps import Before, Float, Proximal, Rule, Swept, hold
-from .base import Outcome, Problem, Solver, State, nothing, require, require_positive
+from ..sweeps import (
+    Before,
+    Float,
+    Proximal,
+    Rule,
+    Swept,
+    hold,
+)
+from .base import (
+    Outcome,
+    Problem,
+    Solver,
+    State,
+    nothing,
+    require,
+    require_positive,
+)
 
 __all__ = ["AManPG", "ManPG", "ProximalGradient", "ProximalState"]
 

@@ -33,8 +33,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..geometry import qf
-from ..observed import ObservedMatrix
+from ..entries.observed import ObservedMatrix
+from ..linalg.grassmann import qf
 from ..sweeps import Float
 from .base import Problem, require
 from .factors import FactorState, leading_subspace

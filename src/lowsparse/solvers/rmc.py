@@ -37,13 +37,13 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ..arrays import across, beside, times
-from ..geometry import basis, qf, qr
-from ..losses import Kind, Loss
-from ..lowrank import LowRank
-from ..scale import robust_scale
-from ..sketch import Sample
+from ..linalg.arrays import across, beside, times
+from ..linalg.grassmann import basis, qf, qr
+from ..linalg.lowrank import LowRank
+from ..linalg.scale import robust_scale
+from ..robust.sketch import Sample
 from ..sweeps import Float
+from ..sweeps.losses import Kind, Loss
 from .base import Problem, nothing, require, require_count, require_positive
 from .factors import FactorSolver, FactorState, clipped_factors
 

@@ -46,7 +46,14 @@ from ..sweeps import Float
 from ..sweeps.reference import cholesky_solve
 from .base import Problem, require, require_count
 from .factors import FactorState
-from .least_squares import EPS, Fit, LeastSquares, fit, rounding, tangent_part
+from .least_squares import (
+    EPS,
+    Fit,
+    LeastSquares,
+    fit,
+    rounding,
+    tangent_part,
+)
 
 __all__ = ["RTRMC", "hessian", "truncated_cg"]
 

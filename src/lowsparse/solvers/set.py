@@ -32,7 +32,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
-from ..geometry import qf
+from ..linalg.grassmann import qf
 from ..sweeps import Float
 from ..sweeps.reference import cholesky, cholesky_solve
 from .base import Problem

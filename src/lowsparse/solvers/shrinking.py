@@ -37,13 +37,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..arrays import beside, host, times
-from ..geometry import basis, relative_change
-from ..lines import EFFICIENT, SMALLEST
-from ..scale import robust_scale
-from ..start import left_singular_vectors
+from ..linalg.arrays import beside, host, times
+from ..linalg.grassmann import basis, relative_change
+from ..linalg.scale import robust_scale
+from ..robust.regression import EFFICIENT, SMALLEST
 from ..sweeps import Float, Robust, open_sweep
 from .base import Problem, nothing
+from .start import left_singular_vectors
 from .views import Views
 
 __all__ = ["FEWEST", "Path", "PathState", "predicts_better"]

@@ -32,11 +32,18 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import host
-from ..losses import Kind, Loss
+from ..linalg.arrays import host
 from ..sweeps import Float, open_sweep
+from ..sweeps.losses import Kind, Loss
 from .base import Outcome, Problem, nothing, require, require_positive
-from .factors import EXPLAINED, FactorSolver, FactorState, balanced, by_residual, clipped_factors
+from .factors import (
+    EXPLAINED,
+    FactorSolver,
+    FactorState,
+    balanced,
+    by_residual,
+    clipped_factors,
+)
 
 __all__ = ["SubGM"]
 

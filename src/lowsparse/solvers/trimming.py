@@ -16,11 +16,18 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..observed import ObservedMatrix
-from ..scale import OUTLIER, robust_scale
+from ..entries.observed import ObservedMatrix
+from ..linalg.scale import OUTLIER, robust_scale
 from ..sweeps import Float, Sweep, open_sweep
 from .base import Outcome, Problem, require, require_positive
-from .factors import EXPLAINED, FactorSolver, FactorState, balanced, by_residual, leading_subspace
+from .factors import (
+    EXPLAINED,
+    FactorSolver,
+    FactorState,
+    balanced,
+    by_residual,
+    leading_subspace,
+)
 
 __all__ = [
     "TrimmedSolver",

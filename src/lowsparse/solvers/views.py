@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..lines import Lines
-from ..observed import ObservedMatrix
+from ..entries.observed import ObservedMatrix
 from ..robust.growth import take_block
+from ..robust.regression import Lines
+from ..robust.sketch import Sample, Sketch, draw
 from ..robust.ties import Ties
-from ..sketch import Sample, Sketch, draw
 from ..sweeps import open_sweep
 from .base import Problem
 

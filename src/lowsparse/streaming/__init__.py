@@ -21,7 +21,7 @@ and so on: what explains it better is a rival, and follows the stream from then 
 In this way a wrong start is overtaken, and so is a scene that has gone after about a half-life; an interlude of strange
 samples is not followed. See `Rival` for when it need not wait so long.
 
-Against GRASTA (`lowsparse.tracking`, whose step adapts itself), 500 samples of 120 features, rank 4, 30 % missing: the
+Against GRASTA (`solvers.tracking`, whose step adapts itself), 500 samples of 120 features, rank 4, 30 % missing: the
 largest angle to the truth after one pass and after two, the median (and the worst) of 20 streams. In batches of 1, 7,
 50 or 500 samples the numbers are the same.
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..geometry import basis
-from ..lines import EFFICIENT, EXPLAINED, Lines
-from ..observed import ObservedMatrix
-from ..scale import robust_scale
+from ..entries.observed import ObservedMatrix
+from ..linalg.grassmann import basis
+from ..linalg.scale import robust_scale
+from ..robust.regression import EFFICIENT, EXPLAINED, Lines
 from ..solve import solve
 from ..solvers import Ladder
-from ..start import left_singular_vectors
+from ..solvers.start import left_singular_vectors
 from ..sweeps import Float, Robust, open_sweep
 from .sums import Learnt, Sums
 

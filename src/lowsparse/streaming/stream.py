@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..lines import Placement
-from ..observed import ObservedMatrix
-from ..scale import LARGEST
+from ..entries.observed import ObservedMatrix
+from ..linalg.scale import LARGEST
+from ..robust.regression import Placement
 from ..solve import one_blas_thread
 from ..sweeps import BACKENDS, Float
 from .block import Block, begin, follow

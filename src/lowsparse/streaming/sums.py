@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ..lines import EFFICIENT, WILD, Placement
+from ..robust.regression import EFFICIENT, WILD, Placement
 from ..sweeps import Float
 from ..sweeps.reference import cholesky, cholesky_solve
 

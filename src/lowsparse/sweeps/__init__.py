@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import on_device
-from ..losses import Kind, Loss
-from ..observed import ObservedMatrix
+from ..entries.observed import ObservedMatrix
+from ..linalg.arrays import on_device
+from .losses import Kind, Loss
 
 __all__ = [
     "BACKENDS",
@@ -47,7 +47,7 @@ __all__ = [
 Float = NDArray[np.float64]
 
 # In the order of preference of backend="auto". A module offers `reason_unavailable()` and a class `Sweep`.
-BACKENDS = {"native": ".native", "numpy": ".reference", "cuda": ".cuda"}
+BACKENDS = {"native": ".native", "numpy": ".reference", "cuda": "..places.gpu.sweep"}
 BACKENDS_IN_PIECES = ("outofcore", "dask")  # over a matrix in pieces, each of which is swept by one of those
 
 
@@ -335,7 +335,7 @@ def _module(name: str) -> Any:
 
 
 def _reason(name: str) -> str | None:
-    module = importlib.import_module(".launch" if name == "cuda" else BACKENDS[name], __package__)
+    module = importlib.import_module("..places.gpu.launch" if name == "cuda" else BACKENDS[name], __package__)
     why: str | None = module.reason_unavailable()
     return why
 
@@ -381,7 +381,7 @@ def open_sweep(M: ObservedMatrix | Any, backend: str = "auto") -> Sweep:
     'numpy'
     """
     if isinstance(getattr(M, "backend", None), str):
-        pieces: Sweep = importlib.import_module(".pieces", __package__).PiecewiseSweep(M)
+        pieces: Sweep = importlib.import_module("..places.pieces.sweep", __package__).PiecewiseSweep(M)
         return pieces
     if on_device(getattr(M, "values", None)):
         return cast(Sweep, _module("cuda").ColumnSweep(M))

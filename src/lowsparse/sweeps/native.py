@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..losses import Loss
-from ..observed import ObservedMatrix
+from ..entries.observed import ObservedMatrix
 from . import (
     Ascent,
     Before,
@@ -26,6 +25,7 @@ from . import (
     Robust,
     Swept,
 )
+from .losses import Loss
 
 THREADS = ("LOWSPARSE_NUM_THREADS", "OMP_NUM_THREADS")  # what says how many, in the order in which they count
 

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ..losses import Loss
-from ..observed import ObservedMatrix
-from ..scale import CONSISTENT_LOW, LOW
+from ..entries.observed import ObservedMatrix
+from ..linalg.scale import CONSISTENT_LOW, LOW
 from . import (
     Ascent,
     Before,
@@ -31,6 +30,7 @@ from . import (
     Swept,
     enough,
 )
+from .losses import Loss
 
 DETERMINED = 1e-10  # a square system whose singular values are farther apart has no solution worth having
 # of the climb on a block; the same numbers as in cpp/climb.hpp

@@ -16,8 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from ..containers import numbers_of
-from .labels import WHOLE, Array, brief, codes_of, flags, library, shown
+from ..entries.containers import numbers_of
+from .labels import (
+    WHOLE,
+    Array,
+    brief,
+    codes_of,
+    flags,
+    library,
+    shown,
+)
 from .table import Layout
 
 Name = str | int  # of a column: its name, or its place

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..lowrank import LowRank
-from ..observed import ObservedMatrix
+from ..entries.observed import ObservedMatrix
+from ..linalg.lowrank import LowRank
 from .labels import Array
 from .table import Table
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..observed import ObservedMatrix
+from ..entries.observed import ObservedMatrix
 from .arrays import load
 from .columns import ArrowFile, Name, NoNumbersError, Source, TextFile
 from .labels import codes_of, encode, label_array, library, whole_numbers

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..blocks.records import BATCH, common_schema, labels_of, opened
-from ..lowrank import LowRank
+from ..linalg.lowrank import LowRank
+from ..places.disk.records import BATCH, common_schema, labels_of, opened
 from .labels import Array, library
 from .table import Layout
 

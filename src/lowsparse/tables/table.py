@@ -7,9 +7,16 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..containers import numbers_of
-from ..observed import ObservedMatrix
-from .labels import Array, Codes, arrow_column, encode, label_array, shown
+from ..entries.containers import numbers_of
+from ..entries.observed import ObservedMatrix
+from .labels import (
+    Array,
+    Codes,
+    arrow_column,
+    encode,
+    label_array,
+    shown,
+)
 
 __all__ = ["Layout", "Table"]
 

@@ -14,14 +14,22 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .. import files
-from ..containers import unwrap
-from ..lowrank import LowRank
-from ..observed import ObservedMatrix
+from ..entries.containers import unwrap
+from ..entries.observed import ObservedMatrix
+from ..linalg.lowrank import LowRank
+from ..support import files
 from .arrays import dump
 from .columns import PANDAS
 from .completed import Completed
-from .labels import Array, are_places, arrow_column, arrow_labels, brief, library, shown
+from .labels import (
+    Array,
+    are_places,
+    arrow_column,
+    arrow_labels,
+    brief,
+    library,
+    shown,
+)
 from .read import ARRAYS, TEXT, ending_of
 from .table import Layout, Table
 

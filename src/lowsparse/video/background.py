@@ -31,17 +31,24 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from ..arrays import beside, host, on_device
-from ..lines import EFFICIENT, WILD, Placement
-from ..observed import ObservedMatrix
+from ..entries.observed import ObservedMatrix
+from ..linalg.arrays import beside, host, on_device
+from ..places.gpu.launch import need_cupy
 from ..result import Result
+from ..robust.regression import EFFICIENT, WILD, Placement
 from ..solve import solve
 from ..sweeps import Float
-from ..sweeps.launch import need_cupy
 from ..sweeps.native import num_threads
 from .foreground import Separated, in_front
 from .frames import Frame
-from .looks import LEAST, USUAL, Looks, Samples, Single, share_for
+from .looks import (
+    LEAST,
+    USUAL,
+    Looks,
+    Samples,
+    Single,
+    share_for,
+)
 from .pictures import NEUTRAL, Picture, levels
 
 __all__ = [

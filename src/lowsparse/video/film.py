@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..files import refused, write
+from ..support.files import refused, write
 from .frames import as_file, open_av
 from .pictures import Picture
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..metrics import REC601
+from .metrics import REC601
 
 __all__ = ["NEUTRAL", "Grey", "Picture", "Region", "levels", "shrunken"]
 

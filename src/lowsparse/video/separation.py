@@ -17,7 +17,14 @@ import numpy as np
 
 from ..sweeps import Float, check_can_run
 from .ahead import ahead
-from .background import THRESHOLD, Background, Told, TooFewError, check_separation, learn
+from .background import (
+    THRESHOLD,
+    Background,
+    Told,
+    TooFewError,
+    check_separation,
+    learn,
+)
 from .film import Film, write_picture
 from .following import SHARE, Follower
 from .foreground import Separated

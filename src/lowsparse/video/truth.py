@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from .. import metrics
+from . import metrics
 from .foreground import Separated
 from .frames import PICTURES, NoVideoError, label_of, read_picture
 from .pictures import Grey, Picture, Region

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..observed import ObservedMatrix
+from ..entries.observed import ObservedMatrix
 from .frames import Frames, NoVideoError
 from .pictures import Grey
 

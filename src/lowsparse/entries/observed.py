@@ -1,0 +1,400 @@
+"""The entries of a partly observed matrix; every input format becomes this, once."""
+
+import hashlib
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from . import by_column
+from .compressed import (
+    Parts,
+    check_compressed,
+    check_shape,
+    for_scipy,
+    neighbours,
+    to_float,
+    turn,
+)
+from .containers import matrix_of
+from .protocol import Facts
+
+__all__ = ["ObservedMatrix"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ObservedMatrix(Facts):
+    """The entries of a partly observed m x n matrix M on Ω, sorted by column.
+
+    Column j holds ``values[indptr[j]:indptr[j+1]]`` in the rows ``rows[indptr[j]:indptr[j+1]]``,
+    which ascend. What is not stored is unknown, not zero. Objects are immutable. Make one with
+    `from_dense`, `from_scipy`, `from_coo` or `from_any`; the constructor takes the sorted arrays
+    themselves and checks them.
+
+    Parameters
+    ----------
+    indptr : array of n + 1 integers
+        Where each column starts; kept as int64.
+    rows : array of nnz integers
+        The row of each entry, ascending inside each column; kept as int32.
+    values : array of nnz numbers
+        Finite. float32 and float16 are kept as float32, everything else as float64.
+    shape : (m, n)
+        Rows and columns without entries are legal.
+
+    Examples
+    --------
+    >>> M = ObservedMatrix.from_dense([[1.0, np.nan], [2.0, 3.0]])
+    >>> M
+    ObservedMatrix(2 x 2, 3 entries observed (75%), float64)
+    >>> M.indptr.tolist(), M.rows.tolist(), M.values.tolist()
+    ([0, 2, 3], [0, 1, 1], [1.0, 2.0, 3.0])
+    """
+
+    indptr: NDArray[np.int64]
+    rows: NDArray[np.int32]
+    values: NDArray[np.floating[Any]]
+    shape: tuple[int, int]
+    _counted: list[NDArray[np.int64]] = field(default_factory=list, init=False)  # the row counts, once asked for
+
+    def __post_init__(self) -> None:
+        m, n = shape = check_shape(self.shape)
+        indptr, rows, values = (np.asarray(a) for a in (self.indptr, self.rows, self.values))
+        values = to_float(values)
+        check_compressed((indptr, rows, values), n, m)
+        if not values.size:
+            raise ValueError("no entry is observed: there is nothing to recover the matrix from")
+
+        def where(k: np.intp) -> str:
+            return f"row {rows[k]}, column {np.searchsorted(indptr, k, side='right') - 1}"
+
+        bad = neighbours(np.less, indptr, rows)
+        if bad.any():
+            raise ValueError(f"rows must ascend inside a column, not so at {where(bad.argmax() + 1)}; from_coo sorts")
+        bad = neighbours(np.equal, indptr, rows)
+        if bad.any():
+            raise ValueError(
+                f"{np.count_nonzero(bad)} duplicate entries, the first at {where(bad.argmax())}: a position can be "
+                "observed once; aggregate first (the mean, the last, ...)"
+            )
+        bad = ~np.isfinite(values)
+        if bad.any():
+            k = bad.argmax()
+            raise ValueError(
+                f"{np.count_nonzero(bad)} observed values are not finite, the first is {values[k]} at {where(k)}; "
+                "leave them out: NaN or mask=False in a dense array, no entry in a sparse one"
+            )
+
+        for name, array, dtype in (
+            ("indptr", indptr, np.int64),
+            ("rows", rows, np.int32),
+            ("values", values, values.dtype),
+        ):
+            view = np.ascontiguousarray(array, dtype).view()
+            view.flags.writeable = False
+            object.__setattr__(self, name, view)
+        object.__setattr__(self, "shape", shape)
+
+    @classmethod
+    def trusted(
+        cls, indptr: NDArray[np.int64], rows: NDArray[np.int32], values: NDArray[Any], shape: tuple[int, int]
+    ) -> Self:
+        """The sorted arrays themselves, unchecked: of columns that were checked before, and may be without any entry.
+
+        Examples
+        --------
+        >>> M = ObservedMatrix.from_dense([[1.0, 2.0]])
+        >>> ObservedMatrix.trusted(M.indptr, M.rows, M.values, M.shape)
+        ObservedMatrix(1 x 2, 2 entries observed (100%), float64)
+        """
+        self = object.__new__(cls)
+        parts = {"indptr": indptr, "rows": rows, "values": values, "shape": shape, "_counted": []}
+        for name, part in parts.items():
+            object.__setattr__(self, name, part)
+        return self
+
+    @classmethod
+    def _unchecked(cls, parts: Parts, shape: tuple[int, int]) -> Self:
+        """What has come from columns that were checked, as it is kept."""
+        indptr, rows, values = (np.ascontiguousarray(part).view() for part in parts)
+        indptr, rows = indptr.astype(np.int64, copy=False), rows.astype(np.int32, copy=False)
+        for part in (indptr, rows, values):
+            part.flags.writeable = False
+        return cls.trusted(indptr, rows, values, shape)
+
+    # ------------------------------------------------------------------ from other formats
+
+    @classmethod
+    def from_dense(cls, X: Any, mask: ArrayLike | None = None) -> Self:
+        """The entries of a dense array that are not NaN, not masked, or chosen by `mask`.
+
+        Parameters
+        ----------
+        X : 2-D array-like
+            NumPy arrays, masked arrays (masked is missing), memory maps (read in tiles), data frames,
+            tensors and whatever else `lowsparse.entries.containers` reads. NaN is missing.
+        mask : 2-D array-like of bool, optional
+            True where X is observed. A NaN there is an error.
+
+        Examples
+        --------
+        >>> ObservedMatrix.from_dense([[1, 2], [3, 4]], mask=[[True, False], [True, True]])
+        ObservedMatrix(2 x 2, 3 entries observed (75%), float64)
+        """
+        parts, shape = by_column.dense(X, mask)
+        return cls(*parts, shape)
+
+    @classmethod
+    def from_scipy(cls, A: Any, copy: bool = False) -> Self:
+        """The stored entries of a SciPy sparse array or matrix of any format, stored zeros too.
+
+        Parameters
+        ----------
+        A : sparse array or matrix
+            Never modified. Duplicate entries are an error.
+        copy : bool
+            A float CSC matrix with sorted int32 indices is shared, not copied: do not modify it
+            afterwards, or say ``copy=True``.
+
+        Examples
+        --------
+        >>> A = sp.csr_array(([5.0, 0.0], ([0, 1], [1, 0])), shape=(2, 3))
+        >>> ObservedMatrix.from_scipy(A).to_dense(fill=-1).tolist()
+        [[-1.0, 5.0, -1.0], [0.0, -1.0, -1.0]]
+        """
+        parts, shape = by_column.stored(A, copy)
+        return cls(*parts, shape)
+
+    @classmethod
+    def from_coo(
+        cls,
+        rows: ArrayLike,
+        cols: ArrayLike,
+        values: ArrayLike,
+        shape: tuple[int, int] | None = None,
+    ) -> Self:
+        """The entries (rows[k], cols[k], values[k]), in any order.
+
+        Parameters
+        ----------
+        rows, cols : 1-D array-like of int
+            Counted from 0. A position given twice is an error.
+        values : 1-D array-like
+        shape : (m, n), optional
+            Just large enough for the entries by default.
+
+        Examples
+        --------
+        >>> ObservedMatrix.from_coo([0, 2, 1], [1, 0, 1], [5.0, 6.0, 7.0])
+        ObservedMatrix(3 x 2, 3 entries observed (50%), float64)
+        """
+        parts, shape = by_column.triples(rows, cols, values, shape)
+        return cls(*parts, shape)
+
+    @classmethod
+    def from_any(cls, X: Any) -> "ObservedMatrix":
+        """An `ObservedMatrix` from whatever holds one: itself, sparse, a data frame, or 2-D array-like.
+
+        Examples
+        --------
+        >>> ObservedMatrix.from_any([[1.0, 2.0], [3.0, float("nan")]]).nnz
+        3
+        """
+        held = matrix_of(X)
+        if isinstance(held, ObservedMatrix):
+            return held
+        return cls.from_scipy(held) if by_column.is_sparse(held) else cls.from_dense(held)
+
+    # ------------------------------------------------------------------ to other formats
+
+    @property
+    def T(self) -> "ObservedMatrix":  # noqa: N802
+        """The transposed matrix, sorted by its own columns (a copy).
+
+        Examples
+        --------
+        >>> ObservedMatrix.from_dense([[1.0, 2.0, 3.0]]).T.shape
+        (3, 1)
+        """
+        m, n = self.shape
+        return ObservedMatrix._unchecked(turn((self.indptr, self.rows, self.values), m), (n, m))
+
+    def with_values(self, values: ArrayLike) -> "ObservedMatrix":
+        """Other values at the same places.
+
+        Examples
+        --------
+        >>> ObservedMatrix.from_coo([0, 2], [1, 1], [5.0, 6.0]).with_values([7.0, 8.0]).values.tolist()
+        [7.0, 8.0]
+        """
+        numbers = np.asarray(values)
+        if numbers.dtype != self.dtype or numbers.shape != self.values.shape or not np.isfinite(numbers).all():
+            return ObservedMatrix(self.indptr, self.rows, numbers, self.shape)  # which says what is wrong
+        return ObservedMatrix._unchecked((self.indptr, self.rows, numbers), self.shape)
+
+    def to_scipy(self) -> "sp.csc_array[Any]":
+        """A `scipy.sparse.csc_array` of the entries; shares the (read-only) memory if it can.
+
+        Examples
+        --------
+        >>> ObservedMatrix.from_coo([0], [1], [5.0]).to_scipy().toarray().tolist()
+        [[0.0, 5.0]]
+        """
+        A = sp.csc_array(for_scipy((self.indptr, self.rows, self.values)), shape=self.shape)
+        A.has_canonical_format = True  # else SciPy may want to sort the read-only arrays
+        return A
+
+    def to_dense(self, fill: float = np.nan) -> NDArray[np.floating[Any]]:
+        """The m x n array, with `fill` where nothing is observed.
+
+        Examples
+        --------
+        >>> ObservedMatrix.from_coo([0], [1], [5.0]).to_dense().tolist()
+        [[nan, 5.0]]
+        """
+        X = np.full(self.shape, fill, self.dtype)
+        X[self.rows, self.columns_of_entries()] = self.values
+        return X
+
+    def column(self, j: int) -> tuple[NDArray[np.int32], NDArray[np.floating[Any]]]:
+        """The rows and values observed in column j (views).
+
+        Examples
+        --------
+        >>> rows, values = ObservedMatrix.from_coo([0, 2], [1, 1], [5.0, 6.0]).column(1)
+        >>> rows.tolist(), values.tolist()
+        ([0, 2], [5.0, 6.0])
+        """
+        n = self.shape[1]
+        j = operator.index(j)
+        if not -n <= j < n:
+            raise IndexError(f"column {j} is out of range for a matrix with {n} columns")
+        part = slice(self.indptr[j % n], self.indptr[j % n + 1])
+        return self.rows[part], self.values[part]
+
+    def take_columns(self, which: NDArray[np.intp]) -> "ObservedMatrix | None":
+        """Some columns, in this order; None if they have no entry.
+
+        Examples
+        --------
+        >>> ObservedMatrix.from_coo([0, 2, 1], [1, 1, 0], [5, 6, 7]).take_columns(np.array([1])).values.tolist()
+        [5.0, 6.0]
+        """
+        which = np.arange(self.shape[1])[which]
+        counts, starts = self.column_counts[which], self.indptr[which]
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        if not indptr[-1]:
+            return None
+        entries: slice | NDArray[np.intp] = slice(starts[0], starts[0] + indptr[-1])
+        if np.any(np.diff(which) != 1):
+            entries = np.repeat(starts - indptr[:-1], counts) + np.arange(indptr[-1])
+        return ObservedMatrix._unchecked(
+            (indptr, self.rows[entries], self.values[entries]), (self.shape[0], which.size)
+        )
+
+    def sample(self, size: int) -> "ObservedMatrix":
+        """About so many of the entries, evenly spread over all columns; all if there are not many more.
+
+        Examples
+        --------
+        >>> ObservedMatrix.from_dense(np.ones((40, 30))).sample(100).nnz
+        100
+        """
+        step = max(1, self.nnz // size)
+        starts = -(-self.indptr // step)
+        return ObservedMatrix._unchecked((starts, self.rows[::step], self.values[::step]), self.shape)
+
+    def parts(self) -> Iterator[NDArray[np.floating[Any]]]:
+        """The values, a million at a time.
+
+        Examples
+        --------
+        >>> [part.tolist() for part in ObservedMatrix.from_coo([0, 2], [1, 1], [5.0, 6.0]).parts()]
+        [[5.0, 6.0]]
+        """
+        for first in range(0, self.nnz, 2**20):
+            yield self.values[first : first + 2**20]
+
+    def columns_of_entries(self) -> NDArray[np.int32]:
+        """The column of each entry, in the order of `rows` and `values`.
+
+        Examples
+        --------
+        >>> ObservedMatrix.from_coo([0, 2, 1], [1, 1, 0], [5, 6, 7]).columns_of_entries().tolist()
+        [0, 1, 1]
+        """
+        return np.repeat(np.arange(self.shape[1], dtype=np.int32), self.column_counts)
+
+    # ------------------------------------------------------------------ facts
+
+    @property
+    def nnz(self) -> int:
+        """The number of observed entries, |Ω|.
+
+        Examples
+        --------
+        >>> ObservedMatrix.from_dense([[1.0, float("nan")]]).nnz
+        1
+        """
+        return int(self.values.size)
+
+    @property
+    def dtype(self) -> np.dtype[np.floating[Any]]:
+        """float32 or float64.
+
+        Examples
+        --------
+        >>> str(ObservedMatrix.from_dense([[1, 2]]).dtype)
+        'float64'
+        """
+        return self.values.dtype
+
+    @property
+    def column_counts(self) -> NDArray[np.int64]:
+        """The number of entries in each column.
+
+        Examples
+        --------
+        >>> ObservedMatrix.from_coo([0, 2], [1, 1], [5.0, 6.0]).column_counts.tolist()
+        [0, 2]
+        """
+        return np.diff(self.indptr)
+
+    @property
+    def row_counts(self) -> NDArray[np.int64]:
+        """The number of entries in each row.
+
+        Examples
+        --------
+        >>> ObservedMatrix.from_coo([0, 2], [1, 1], [5.0, 6.0]).row_counts.tolist()
+        [1, 0, 1]
+        """
+        if not self._counted:
+            counts = np.zeros(self.shape[0], np.int64)
+            for first in range(0, self.nnz, 2**20):  # bincount takes a copy as int64
+                counts += np.bincount(self.rows[first : first + 2**20], minlength=self.shape[0])
+            counts.flags.writeable = False
+            self._counted.append(counts)
+        return self._counted[0]
+
+    def fingerprint(self) -> str:
+        """A digest of the shape and every entry: equal for equal data, whatever it came from.
+
+        Examples
+        --------
+        >>> M = ObservedMatrix.from_dense([[1.0, 2.0]])
+        >>> M.fingerprint() == ObservedMatrix.from_coo([0, 0], [1, 0], [2.0, 1.0]).fingerprint()
+        True
+        """
+        digest = hashlib.blake2b(f"{self.shape} {self.dtype}".encode(), digest_size=16)
+        for array in (self.indptr, self.rows, self.values):
+            digest.update(array.data)
+        return digest.hexdigest()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Through the constructor, as NumPy forgets read-only flags in a pickle.
+        return type(self), (self.indptr, self.rows, self.values, self.shape)

@@ -1,0 +1,1 @@
+"""What is missing from a table, by what is there."""

@@ -1,0 +1,105 @@
+"""Starting points: where U⁰ comes from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..linalg.arrays import across, beside, host, times
+from ..linalg.grassmann import Float, qf
+from ..linalg.lowrank import LowRank
+
+if TYPE_CHECKING:
+    from ..sweeps import Sweep
+
+__all__ = ["generator", "left_singular_vectors", "starting_subspace"]
+
+
+def generator(random_state: int | np.random.Generator | None) -> np.random.Generator:
+    """The solver's own stream of random numbers.
+
+    A seed is mixed with a constant first, so that data made with ``np.random.default_rng(0)`` and a solve with
+    ``random_state=0`` never share their numbers: a random start would otherwise *be* the true factor.
+
+    >>> own, plain = generator(0), np.random.default_rng(0)
+    >>> bool(own.random() == plain.random())
+    False
+    """
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if random_state is None:
+        return np.random.default_rng()
+    if isinstance(random_state, bool) or not isinstance(random_state, int | np.integer) or random_state < 0:
+        raise ValueError(f"random_state must be a whole number >= 0, a numpy Generator or None, not {random_state!r}")
+    return np.random.default_rng([0x6C6F7773, int(random_state)])
+
+
+def left_singular_vectors(
+    sweep: Sweep,
+    m: int,
+    rank: int,
+    rng: np.random.Generator,
+    *,
+    tol: float = 1e-2,
+    max_passes: int = 12,
+    oversampling: int = 3,
+) -> tuple[Float, Float]:
+    """The leading left singular vectors (m x rank) and singular values of the zero-filled observed matrix A.
+
+    Block subspace iteration on A Aᵀ from a random block with a few columns to spare. Every pass over the data is one
+    product Y = A Aᵀ Q, from which the Rayleigh-Ritz pairs and their residuals come for free. A start is as good as
+    the data, not as the arithmetic: `tol` is the residual ‖A Aᵀ X - X Θ‖ against ‖Θ‖ at which the passes end.
+
+    >>> from lowsparse import ObservedMatrix
+    >>> from lowsparse.sweeps import open_sweep
+    >>> A = np.diag([3.0, 2.0, 1.0, 0.5])
+    >>> U, s = left_singular_vectors(
+    ...     open_sweep(ObservedMatrix.from_dense(A), "numpy"), 4, 2, np.random.default_rng(1), tol=1e-9
+    ... )
+    >>> s.round(6).tolist()
+    [3.0, 2.0]
+    """
+    k = min(rank + oversampling, m)
+    Q = qf(rng.standard_normal((m, k)))
+    for _ in range(max_passes):
+        Y = sweep.gram_product(Q)
+        Q = beside(Q, Y)
+        theta, W = np.linalg.eigh(across(Q, Y))
+        theta, W = theta[::-1][:rank], W[:, ::-1][:, :rank]
+        residual = float(np.linalg.norm(times(Y, W) - times(Q, W) * beside(theta, Q)))
+        if residual <= tol * np.linalg.norm(theta):
+            break
+        Q = qf(Y)
+    # One application of A Aᵀ is paid for already: the Ritz vectors of its image.
+    return qf(times(Y, W)), np.sqrt(np.maximum(theta, 0.0))
+
+
+def starting_subspace(
+    start: str | ArrayLike | LowRank | Any, sweep: Sweep, m: int, rank: int, rng: np.random.Generator
+) -> Float:
+    """U⁰ as `solve` is asked for it: "svd", "random", a matrix with `rank` columns, a `LowRank` or a `Result`.
+
+    >>> from lowsparse import ObservedMatrix
+    >>> from lowsparse.sweeps import open_sweep
+    >>> M = ObservedMatrix.from_dense(np.eye(3))
+    >>> starting_subspace([[2.0], [0.0], [0.0]], open_sweep(M, "numpy"), 3, 1, generator(0)).ravel().tolist()
+    [1.0, 0.0, 0.0]
+    """
+    if isinstance(start, str):
+        if start == "svd":
+            return left_singular_vectors(sweep, m, rank, rng)[0]
+        if start == "random":
+            return qf(rng.standard_normal((m, rank)))
+        raise ValueError(f"unknown start {start!r}: choose 'svd' or 'random', or give a matrix, a LowRank or a Result")
+    lowrank = getattr(start, "L", start)
+    given = host(lowrank.U if isinstance(lowrank, LowRank) else start)
+    if given.dtype.kind not in "fiu":
+        raise TypeError(f"the start must be a matrix of real numbers, a LowRank or a Result, not {start!r}")
+    U = np.array(given[:, None] if given.ndim == 1 else given, dtype=np.float64)
+    if U.shape != (m, rank):
+        raise ValueError(f"the start has shape {U.shape}, but U is {m} x {rank} (rows of M x rank)")
+    if not np.isfinite(U).all() or np.linalg.matrix_rank(U) < rank:
+        raise ValueError(f"the start must be finite and of full column rank {rank}")
+    return qf(U)
