@@ -27,7 +27,7 @@ from lowsparse.linalg.lowrank import LowRank
 from lowsparse.places.gpu.launch import need_cupy
 from lowsparse.places.gpu.matrix import DeviceMatrix
 from lowsparse.solvers import AManPGC
-from lowsparse.sweeps import Before, Proximal, Robust, Rule, open_sweep
+from lowsparse.sweeps import Previous, Proximal, Robust, Rule
 
 LARGE = (100_000, 100_000, 5, 0.1, 0.1)
 AT_ONCE = 2 * 10**8  # cells that are drawn together
@@ -133,11 +133,11 @@ def kernels(case: int, per_second: float, say: Callable[[str], None]) -> None:
     """The passes over one case, each against its floor."""
     cupy = need_cupy()
     M, L = made(*PAPER_CASES[case])
-    r, sweep = L.rank, open_sweep(M)
+    r, sweep = L.rank, M.open_sweep()
     U, V = L.U, cupy.ascontiguousarray(L.V.T)
     start = qf(cupy.random.default_rng(3).standard_normal(U.shape))
     S, out = cupy.zeros_like(M.values), cupy.zeros_like(M.values)
-    before = Before(cupy.zeros((r, M.shape[1])), np.eye(r))
+    before = Previous(cupy.zeros((r, M.shape[1])), np.eye(r))
     e = sweep.residual(U, V)
     how = Proximal(Rule.AMANPG, gamma=0.1, lambda2=1e-10)
     passes: dict[str, tuple[Callable[[], Any], int]] = {  # and the bytes of an entry

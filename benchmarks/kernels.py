@@ -28,10 +28,11 @@ from threadpoolctl import threadpool_limits
 
 import lowsparse as ls
 from lowsparse.cli.text import table
+from lowsparse.places.decide import available
 from lowsparse.solvers import Problem, from_name
 from lowsparse.solvers.start import generator, starting_subspace
 from lowsparse.support.files import write_csv
-from lowsparse.sweeps import Float, Sweep, available, open_sweep
+from lowsparse.sweeps import Float, Sweep
 from lowsparse.sweeps.native import num_threads
 
 from .shown import cell
@@ -93,7 +94,19 @@ class Iteration:
     def __init__(self, M: ls.ObservedMatrix, rank: int, sweep: Sweep, U: Float, method: str) -> None:
         x = M.values
         rms, largest = float(np.sqrt(np.mean(x * x))), float(np.max(np.abs(x)))
-        self.problem = Problem(M, rank, sweep, lambda: U, True, 0.0, rms, rms, largest, np.inf, 0)
+        self.problem = Problem(
+            M=M,
+            rank=rank,
+            sweep=sweep,
+            start=lambda: U,
+            start_given=True,
+            tol=0.0,
+            unit=rms,
+            scale=rms,
+            largest=largest,
+            clip=np.inf,
+            seed=0,
+        )
         self.solver = from_name(method)
         self.begin()
 
@@ -149,14 +162,14 @@ def measure(shape: Shape, rank: int, methods: Sequence[str], *, repeats: int, or
     }
     slow: dict[str, Callable[[], object]] = {}
     with threadpool_limits(1, user_api="blas"):
-        U = starting_subspace("svd", open_sweep(M, backend), shape.m, rank, generator(3))
+        U = starting_subspace("svd", M.open_sweep(backend), shape.m, rank, generator(3))
         for count in counts:
             with threads_set_to(count):
-                sweep = open_sweep(M, backend)
+                sweep = M.open_sweep(backend)
             for method in methods:
                 contestants[f"{method} {count}"] = Iteration(M, rank, sweep, U, method)
         if oracle:
-            plain = open_sweep(M, "numpy")
+            plain = M.open_sweep("numpy")
             slow = {name: Iteration(M, rank, plain, U, name) for name in {ORACLE.get(name, name) for name in methods}}
         gc.collect()
         seconds = medians(contestants, repeats)

@@ -33,9 +33,9 @@ from scipy.sparse.linalg import svds
 import lowsparse as ls
 from lowsparse import plots
 from lowsparse.cli.text import table
+from lowsparse.places.decide import available
 from lowsparse.reproduce.synthetic import fresh
 from lowsparse.support.files import write_csv
-from lowsparse.sweeps import available
 from lowsparse.sweeps.native import num_threads
 
 from .contenders import DEFAULT, contenders

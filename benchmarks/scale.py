@@ -37,11 +37,12 @@ import numpy as np
 import lowsparse as ls
 from lowsparse.cli.text import table
 from lowsparse.places import StoredMatrix
-from lowsparse.places.decide import bytes_of, placed
+from lowsparse.places.decide import choose_place
 from lowsparse.places.disk.store import Side, Writer
-from lowsparse.solve import one_blas_thread
 from lowsparse.solvers.start import left_singular_vectors
-from lowsparse.sweeps import Proximal, Robust, Rule, Sweep, hold, open_sweep
+from lowsparse.support.sizes import bytes_of
+from lowsparse.support.threads import one_blas_thread
+from lowsparse.sweeps import Proximal, Robust, Rule, Sweep
 
 from . import memory
 
@@ -83,7 +84,7 @@ def passes(M: Any, sweep: Sweep, method: str, rank: int = RANK) -> Callable[[], 
         how = Robust(c=1.0, bound=3.0)
         V = sweep.regress(U, None, how).V
         return lambda: sweep.regress(U, V, how)
-    S, spare = (hold(np.zeros_like(M.values)) for _ in range(2))
+    S, spare = (M.hold(np.zeros_like(M.values)) for _ in range(2))
     kept = [S, spare]
 
     def step() -> None:
@@ -108,7 +109,7 @@ def one(where: str, folder: Path, method: str, limit: str, workers: int, rounds:
             n_workers=workers, threads_per_worker=1, processes=where == "processes", dashboard_address=":0"
         )
         client = distributed.Client(cluster, direct_to_workers=True)
-        M = placed(M, "dask", client=client)
+        M = choose_place(M, "dask", client=client).place()
     said: dict[str, Any] = {"entries": M.nnz, "pieces": len(getattr(M, "pieces", [1]))}
     if where == "cold":
         forget(folder)
@@ -117,7 +118,7 @@ def one(where: str, folder: Path, method: str, limit: str, workers: int, rounds:
         said["reading"] = time.perf_counter() - began
         M.verified  # noqa: B018
     with one_blas_thread:
-        step = passes(M, open_sweep(M), method, rank)
+        step = passes(M, M.open_sweep(), method, rank)
         if where == "cold":
             forget(folder)
         seconds = []

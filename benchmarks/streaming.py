@@ -163,8 +163,7 @@ def grasta(data: Data) -> Float:
     start = np.random.default_rng(12).standard_normal((data.X.shape[1], data.rank))
     tracker = Tracker(start, Rules(mu_max=15.0))
     for X in data.batches():
-        M = ls.ObservedMatrix.from_dense(X.T)
-        tracker.run(M.indptr, M.rows, M.values)
+        tracker.run(ls.ObservedMatrix.from_dense(X.T))
     return tracker.U
 
 

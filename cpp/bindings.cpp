@@ -142,14 +142,13 @@ class ColumnSweep {
     // memory a block adds to is cleared first. Parts are whole cache lines: two blocks never write to the same one.
     static constexpr int64_t entries_at_once = 100000;
     template <class Work>
-    Phase over_columns(const std::vector<int64_t>& bounds, double* parts, int64_t part, Stop& stop, Work work,
-                       int64_t at_once = entries_at_once) const {
+    Phase over_columns(const std::vector<int64_t>& bounds, double* parts, int64_t part, Stop& stop, Work work) const {
         return {int64_t(bounds.size()) - 1, [=, this_ = this, &bounds, &stop](int worker, int64_t b) {
                     std::memset(parts + b * part, 0, sizeof(double) * size_t(part));
                     const int64_t* indptr = this_->columns_.indptr;
                     for (int64_t begin = bounds[b]; begin < bounds[b + 1] && !stop(worker);) {
                         int64_t end = begin + 1;
-                        while (end < bounds[b + 1] && indptr[end + 1] - indptr[begin] < at_once) ++end;
+                        while (end < bounds[b + 1] && indptr[end + 1] - indptr[begin] < entries_at_once) ++end;
                         work(worker, b, begin, end);
                         begin = end;
                     }
@@ -227,10 +226,9 @@ class ColumnSweep {
         return args;
     }
 
-    // The sweep of all columns; each(worker, block, first, end, run_kernel) calls run_kernel(S, S_out) for some of them.
-    template <class Each>
-    nb::tuple swept(const Matrix& U, SweepArgs& args, const std::vector<int64_t>& bounds, int threads, int64_t at_once,
-                    Each each) {
+    // The sweep of all columns.
+    nb::tuple swept(const Matrix& U, SweepArgs& args, int threads) {
+        const auto bounds = blocks(args.padded);
         const int64_t m = columns_.m, r = args.r, padded = args.padded;
         const Phase copy = padded_copy(U, padded, &args.U);
         const bool moves = args.rule != Rule::fit;
@@ -256,15 +254,10 @@ class ColumnSweep {
         std::fill(GtG.data(), GtG.data() + r * r, 0.0);
         Stop stop(signalled);
         const auto work = [&](int worker, int64_t b, int64_t begin, int64_t end) {
-            each(worker, b, begin, end, [&](const void* S, void* S_out) {
-                SweepArgs own = args;
-                own.S = S;
-                own.S_out = S_out;
-                kernels_.sweep(own, begin, end, parts + b * part, parts + b * part + gradient, sums[size_t(b)],
-                               scratch + worker * memory);
-            });
+            kernels_.sweep(args, begin, end, parts + b * part, parts + b * part + gradient, sums[size_t(b)],
+                           scratch + worker * memory);
         };
-        Phase columns = over_columns(bounds, parts, part, stop, work, at_once);
+        Phase columns = over_columns(bounds, parts, part, stop, work);
         columns.then = [&] {
             for (int64_t b = 0; b < count; ++b) {
                 const SweepSums& s = sums[size_t(b)];
@@ -295,78 +288,6 @@ class ColumnSweep {
         return nb::make_tuple(V, G, GtG, VVt, nb::make_tuple(all.smooth_in, all.smooth_out, all.l1, all.dS2, all.dV2));
     }
 
-    template <class Word>
-    nb::tuple squeezed_sweep(const Matrix& U, const Bits& bits, const Entries& found, const BitsOut& bits_out,
-                             const EntriesOut& found_out, SweepArgs args, int threads) {
-        constexpr int64_t at_once = 1 << 15;  // entries, in and out, that stay in the second-level cache
-        const auto bounds = blocks(args.padded);
-        const int64_t count = int64_t(bounds.size()) - 1;
-        const int64_t* indptr = columns_.indptr;
-        int64_t longest = at_once;
-        for (int64_t j = 0; j < columns_.n; ++j) longest = std::max(longest, indptr[j + 1] - indptr[j]);
-        std::vector<std::vector<Word>> room(static_cast<size_t>(std::min<int64_t>(threads, count)));
-        for (auto& own : room) own.resize(size_t(2 * longest));
-
-        // where the numbers of each block begin, and how far it has come; what it shares of a word with the one before
-        struct alignas(64) Place {
-            int64_t in = 0, out = 0;
-            uint64_t head = 0;
-            bool full = false;
-        };
-        std::vector<Place> place(static_cast<size_t>(count));
-        int64_t before = 0;
-        for (int64_t b = 0; b < count; ++b) {
-            place[size_t(b)].in = before;
-            const int64_t begin = indptr[bounds[size_t(b)]], end = indptr[bounds[size_t(b) + 1]];
-            for (int64_t word = begin / 64; word < (end + 63) / 64; ++word) {
-                uint64_t here = bits.data()[word];
-                if (64 * word < begin) here &= ~uint64_t(0) << (begin - 64 * word);
-                if (64 * word + 64 > end) here &= ~uint64_t(0) >> (64 * word + 64 - end);
-                before += count_bits(here);
-            }
-        }
-        if (before != int64_t(found.shape(0)))
-            throw std::invalid_argument("there are not as many numbers as the bits say");
-        std::fill_n(bits_out.data(), bits_out.shape(0), uint64_t(0));
-
-        const Word* numbers = static_cast<const Word*>(found.data());
-        Word* kept = static_cast<Word*>(found_out.data());
-        const auto look = [&](const Word* x, int64_t n, uint64_t* to) {
-            kernels_.nonzero_bits(x, sizeof(Word) == sizeof(float), n, to);
-        };
-        const auto each = [&](int worker, int64_t b, int64_t begin, int64_t end, auto run_kernel) {
-            Place& at = place[size_t(b)];
-            const int64_t first = indptr[begin], last = indptr[end], start = indptr[bounds[size_t(b)]];
-            Word* in = room[size_t(worker)].data();
-            Word* out = in + longest;
-            at.in += expand_part(bits.data(), numbers + at.in, first, last, in);
-            run_kernel(in - first, out - first);
-            if (at.full || first == last) return;
-            const int64_t base = start / 2, most = indptr[bounds[size_t(b) + 1]] / 2 - base;
-            int64_t begun = first;
-            if (start % 64 != 0 && first / 64 == start / 64)  // a word that the block before writes
-                for (; begun < last && begun / 64 == start / 64; ++begun)
-                    if (out[begun - first] != 0) {
-                        at.head |= uint64_t(1) << (begun % 64);
-                        if (at.out == most) at.full = true; else kept[base + at.out++] = out[begun - first];
-                        if (at.full) return;
-                    }
-            const int64_t many = squeeze_part(out + (begun - first), begun, last, bits_out.data(), kept + base + at.out,
-                                              most - at.out, look);
-            if (many < 0) at.full = true; else at.out += many;
-        };
-        nb::tuple done = swept(U, args, bounds, threads, at_once, each);
-        nb::list parts;
-        for (int64_t b = 0; b < count; ++b) {
-            const Place& at = place[size_t(b)];
-            const int64_t start = indptr[bounds[size_t(b)]];
-            if (at.full) return nb::make_tuple(done[0], done[1], done[2], done[3], done[4], nb::none());
-            if (at.head) bits_out.data()[start / 64] |= at.head;
-            parts.append(nb::make_tuple(start / 2, start / 2 + at.out));
-        }
-        return nb::make_tuple(done[0], done[1], done[2], done[3], done[4], parts);
-    }
-
   public:
     ColumnSweep(int64_t m, Input64 indptr, Input32 rows, Entries values, const std::string& isa)
         : kernels_(kernels_for(isa)), indptr_(indptr), rows_(rows), values_(values) {
@@ -392,28 +313,7 @@ class ColumnSweep {
             if (out.data() == S.data()) throw std::invalid_argument("S_out must not be S");
             args.S_out = out.data();
         }
-        const auto bounds = blocks(args.padded);
-        return swept(U, args, bounds, threads, entries_at_once, [&](int, int64_t, int64_t, int64_t, auto run_kernel) {
-            run_kernel(args.S, args.S_out);
-        });
-    }
-
-    // The same for an S that is squeezed (a bit for each entry, and what is not zero); S_out is squeezed too, and the last
-    // of the tuple is from where to where in found_out its numbers are, or none if they are more than half of those of a
-    // block: then there is no S_out. What is between the two is in cache: parts of columns are expanded, swept and squeezed.
-    nb::tuple sweep_squeezed(Matrix U, Bits bits, Entries found, BitsOut bits_out, EntriesOut found_out,
-                             std::optional<Matrix> V_before, std::optional<Matrix> turn, double gamma, double t_S,
-                             double lambda2, int rule, int threads) {
-        const int64_t words = (columns_.nnz + 63) / 64;
-        if (int64_t(bits.shape(0)) != words || int64_t(bits_out.shape(0)) != words ||
-            int64_t(found_out.shape(0)) < columns_.nnz / 2 || found.dtype() != values_.dtype() ||
-            found_out.dtype() != values_.dtype() || Rule(rule) == Rule::fit)
-            throw std::invalid_argument("the arrays do not fit together");
-        if (columns_.single)
-            return squeezed_sweep<uint32_t>(U, bits, found, bits_out, found_out,
-                                            sweep_args(U, V_before, turn, gamma, t_S, lambda2, rule), threads);
-        return squeezed_sweep<uint64_t>(U, bits, found, bits_out, found_out,
-                                        sweep_args(U, V_before, turn, gamma, t_S, lambda2, rule), threads);
+        return swept(U, args, threads);
     }
 
     // Columns in pieces of about the same work, for kernels without sums over the rows.
@@ -830,9 +730,6 @@ NB_MODULE(_core, module) {
         .def("sweep", &ColumnSweep::sweep, nb::arg("U"), nb::arg("S"), nb::arg("S_out").none(),
              nb::arg("V_before").none(), nb::arg("turn").none(), nb::arg("gamma"), nb::arg("t_S"), nb::arg("lambda2"),
              nb::arg("rule"), nb::arg("threads"))
-        .def("sweep_squeezed", &ColumnSweep::sweep_squeezed, nb::arg("U"), nb::arg("bits"), nb::arg("found"),
-             nb::arg("bits_out"), nb::arg("found_out"), nb::arg("V_before").none(), nb::arg("turn").none(),
-             nb::arg("gamma"), nb::arg("t_S"), nb::arg("lambda2"), nb::arg("rule"), nb::arg("threads"))
         .def("regress", &ColumnSweep::regress, nb::arg("U"), nb::arg("V").none(), nb::arg("kind"), nb::arg("first_scale"),
              nb::arg("scale"), nb::arg("p"), nb::arg("turns"), nb::arg("shrink"), nb::arg("ridge"),
              nb::arg("largest"), nb::arg("bound"), nb::arg("unit"), nb::arg("of"), nb::arg("threads"))

@@ -88,37 +88,4 @@ bool expand(const uint64_t* bits, const Word* found, int64_t many, int64_t n, Wo
     return chunks.total() == many;
 }
 
-// A part of squeezed numbers, entries begin..end-1, taken out and put in by one thread after the other.
-
-// x gets the numbers; found is where the first of them that is not zero stands. Gives back how many there are.
-template <class Word>
-int64_t expand_part(const uint64_t* bits, const Word* found, int64_t begin, int64_t end, Word* x) {
-    std::fill_n(x, end - begin, Word(0));
-    const Word* next = found;
-    for (int64_t word = begin / 64; word < (end + 63) / 64; ++word) {
-        uint64_t left = bits[word];
-        if (64 * word < begin) left &= ~uint64_t(0) << (begin - 64 * word);
-        if (64 * word + 64 > end) left &= ~uint64_t(0) >> (64 * word + 64 - end);
-        for (; left; left &= left - 1) x[64 * word + lowest_bit(left) - begin] = *next++;
-    }
-    return next - found;
-}
-
-// Sets the bits of x, which are zero before but for those of the part before this one, and appends to found, which has
-// room for so many, what is not zero. Gives back how many there are, or -1 if there is not enough room.
-template <class Word, class Look>
-int64_t squeeze_part(const Word* x, int64_t begin, int64_t end, uint64_t* bits, Word* found, int64_t room, Look look) {
-    int64_t k = begin;
-    for (; k < end && k % 64 != 0; ++k) bits[k / 64] |= uint64_t(x[k - begin] != 0) << (k % 64);
-    if (k < end) look(x + (k - begin), end - k, bits + k / 64);
-    int64_t many = 0;
-    for (int64_t word = begin / 64; word < (end + 63) / 64; ++word) {
-        uint64_t left = bits[word];
-        if (64 * word < begin) left &= ~uint64_t(0) << (begin - 64 * word);
-        if (many + 64 > room && many + count_bits(left) > room) return -1;
-        for (; left; left &= left - 1) found[many++] = x[64 * word + lowest_bit(left) - begin];
-    }
-    return many;
-}
-
 }  // namespace lowsparse

@@ -16,10 +16,10 @@ import pytest
 import lowsparse as ls
 from lowsparse.linalg.arrays import on_device
 from lowsparse.linalg.grassmann import qf
+from lowsparse.places.decide import available
 from lowsparse.places.gpu.matrix import DeviceMatrix
 from lowsparse.solve import _sizes
 from lowsparse.solvers import Problem
-from lowsparse.sweeps import available, open_sweep
 
 # for processes of their own: this package, and these helpers
 PATH = os.pathsep.join(map(str, (Path(ls.__file__).resolve().parents[1], Path(__file__).parent)))
@@ -152,14 +152,14 @@ def smooth_value(sweep, U, S, lambda2=0.0):
 
 
 def opened(M, backend="numpy"):
-    return FromHost(M) if backend == "cuda" else open_sweep(M, backend)
+    return FromHost(M) if backend == "cuda" else M.open_sweep(backend)
 
 
 class FromHost:
     """The sweep on a GPU, for arrays of NumPy: what it is given is copied there, and what it gives is copied back."""
 
     def __init__(self, M):
-        self.sweep_there = open_sweep(DeviceMatrix.from_host(M))
+        self.sweep_there = DeviceMatrix.from_host(M).open_sweep()
 
     def __getattr__(self, name):
         import cupy
@@ -193,7 +193,20 @@ def _back(part):
 def as_problem(M, rank, *, start=None, given=True, tol=1e-8, backend="numpy"):
     """What `solve` hands to a method: with a start that the user has `given`, or one for those who ask."""
     first = orthonormal(M.shape[0], rank, 5) if start is None else start
-    return Problem(M, rank, opened(M, backend), lambda: first, given, tol, *_sizes(M), 3)
+    unit, scale, largest, clip = _sizes(M)
+    return Problem(
+        M=M,
+        rank=rank,
+        sweep=opened(M, backend),
+        start=lambda: first,
+        start_given=given,
+        tol=tol,
+        unit=unit,
+        scale=scale,
+        largest=largest,
+        clip=clip,
+        seed=3,
+    )
 
 
 # ---------------------------------------------------------------------- larger than memory

@@ -107,7 +107,7 @@ def test_paths_are_solved_from_disk(noisy, stored, tmp_path):
         found = ls.solve(path, 2, memory="2MB")
         assert found.backend == "outofcore"
         compare(inside, found)
-    with pytest.raises(ValueError, match="a path, which is solved from disk: leave the backend out"):
+    with pytest.raises(ValueError, match="read from disk: leave the backend out"):
         ls.solve(tmp_path / "x.npy", 2, backend="native")
     with pytest.raises(FileNotFoundError, match="there is no file or folder nowhere: check the path"):
         ls.solve("nowhere", 2)
@@ -142,7 +142,7 @@ def test_what_does_not_run_in_pieces_says_so(stored, client):
     for backend in ("native", "numpy"):
         with pytest.raises(ValueError, match=f"runs on its own backend, 'outofcore', not on '{backend}'"):
             ls.solve(stored, 2, backend=backend)
-        with pytest.raises(ValueError, match=r"x\.npy is a path, which is solved from disk: leave the backend out"):
+        with pytest.raises(ValueError, match=r"x\.npy is read from disk: leave the backend out"):
             ls.solve("x.npy", 2, backend=backend)
     with pytest.raises(ValueError, match=r"unknown backend 'disk': choose 'auto', .* or 'outofcore'"):
         ls.solve("x.npy", 2, backend="disk")
@@ -264,14 +264,14 @@ def test_a_large_v_is_mapped_from_the_disk(noisy, somewhere, stored, backend, me
 
 @pytest.mark.parametrize("method", ["amanpgc", "irls"])
 def test_factors_that_need_much_of_the_memory_get_smaller_pieces(noisy, stored, monkeypatch, method):
-    monkeypatch.setattr("lowsparse.places.decide.PYTHON", 0)
-    monkeypatch.setattr("lowsparse.places.decide.FACTORS", stored.memory // 20_000)
+    monkeypatch.setattr("lowsparse.places.disk.matrix.PYTHON", 0)
+    monkeypatch.setattr("lowsparse.places.disk.matrix.FACTORS", stored.memory // 20_000)
     how = {"method": method, "max_iter": 6}
     inside = ls.solve(noisy.M, 2, **how)
     found = ls.solve(stored, 2, **how)
     compare(inside, found)
     assert len(found.M.pieces) > len(stored.pieces)
-    monkeypatch.setattr("lowsparse.places.decide.FACTORS", stored.memory // 10_000)
+    monkeypatch.setattr("lowsparse.places.disk.matrix.FACTORS", stored.memory // 10_000)
     with pytest.warns(RuntimeWarning, match=r"U and V of rank 2 .* allow more memory"):
         compare(inside, ls.solve(stored, 2, **how))
 
@@ -279,15 +279,15 @@ def test_factors_that_need_much_of_the_memory_get_smaller_pieces(noisy, stored, 
 def test_v_stays_on_the_workers_from_sweep_to_sweep(noisy, stored, client, native):
     from lowsparse.places.cluster import ClusterMatrix
     from lowsparse.places.pieces.coefficients import Coefficients
-    from lowsparse.sweeps import Before, Proximal, Rule, hold, open_sweep
+    from lowsparse.sweeps import Previous, Proximal, Rule
 
     U, turn = np.linalg.qr(np.random.default_rng(1).standard_normal((300, 2)))
     V, dV, kept = [], [], []
     for M in (noisy.M, ClusterMatrix(stored, client)):
-        sweep = open_sweep(M, native if M is noisy.M else "auto")
-        S, S_out = hold(np.zeros_like(M.values)), hold(np.zeros_like(M.values))
+        sweep = M.open_sweep(native if M is noisy.M else "auto")
+        S, S_out = M.hold(np.zeros_like(M.values)), M.hold(np.zeros_like(M.values))
         first = sweep.sweep(U, S, S_out, Proximal(Rule.AMANPG, gamma=0.1))
-        after = sweep.sweep(U, S_out, S, Proximal(Rule.AMANPG, gamma=0.1), Before(first.V, turn))
+        after = sweep.sweep(U, S_out, S, Proximal(Rule.AMANPG, gamma=0.1), Previous(first.V, turn))
         V.append(np.asarray(after.V))
         dV.append(after.dV)
         kept = first.V, after.V

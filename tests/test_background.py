@@ -11,15 +11,16 @@ from scipy import ndimage
 
 import lowsparse as ls
 from conftest import PATH, interruptible
+from lowsparse.entries.frames import Frame, Frames, NoVideoError
+from lowsparse.entries.pictures import Picture
 from lowsparse.video import metrics
-from lowsparse.video.background import Separator, TooFewError, learn, regress, usual_look
+from lowsparse.video.background import TooFewError, learn
 from lowsparse.video.film import write_picture
-from lowsparse.video.following import CUT, FIRST, LATEST, Follower, follow
-from lowsparse.video.foreground import in_front, majority
-from lowsparse.video.frames import Frame, Frames
-from lowsparse.video.looks import Layout, Samples
-from lowsparse.video.pictures import Picture
+from lowsparse.video.foreground import Separated, foreground_mask, majority
+from lowsparse.video.pixel_regression import regress, typical_sample
+from lowsparse.video.sampling import Layout, PixelSampler
 from lowsparse.video.separation import FILMS, STILL, separate_video
+from lowsparse.video.tracking import FIRST, LATEST, NEW_SCENE, Follower, follow
 from lowsparse.video.truth import Scores, Truth, read_truth
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -55,58 +56,58 @@ def wave(T=120, H=40, W=60, seed=5):
     return np.clip(frames, 0, 255).astype(np.uint8), moving
 
 
-# ---------------------------------------------------------------------- looks
+# ---------------------------------------------------------------------- the sample
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.7, 1.0])
-def test_every_pixel_is_looked_at_equally_often_and_a_share_of_every_frame(share):
+def test_every_pixel_is_sampled_equally_often_and_a_share_of_every_frame(share):
     T, H, W = 60, 30, 40
-    samples = Samples(share, random_state=3)
+    sampler = PixelSampler(share, random_state=3)
     video = np.random.default_rng(4).integers(0, 256, (T, H, W)).astype(np.uint8)
     for one in video:
-        samples.take(Picture(one))
-    looks = samples.looks(to_the_end=True)
+        sampler.add(Picture(one))
+    samples = sampler.samples(at_end=True)
     everything = slice(None)
-    times, values = looks.times(everything), looks.values(everything)
-    assert len(looks) == round(T * share)
+    times, values = samples.frames(everything), samples.values(everything)
+    assert len(samples) == round(T * share)
     assert (np.diff(times, axis=1) > 0).all()
-    y, x = np.divmod(looks.layout.corners[3], W)  # the lower right pixel of each block
+    y, x = np.divmod(samples.layout.corners[3], W)  # the lower right pixel of each block
     assert np.array_equal(values[3], video[times, y[:, None], x[:, None]])
-    seen = np.bincount(times.ravel(), minlength=T) / looks.layout.blocks
+    seen = np.bincount(times.ravel(), minlength=T) / samples.layout.blocks
     assert seen.mean() == pytest.approx(share, rel=0.02)
-    assert samples.entries == times.size * 4
+    assert sampler.entries == times.size * 4
     if share <= 0.5:
-        assert seen.max() < 2 * share  # no frame is looked at much more than others
+        assert seen.max() < 2 * share  # no frame is sampled much more than others
 
 
-def test_a_last_stretch_that_is_cut_off_is_filled_from_the_one_before():
-    samples = Samples(0.1, random_state=1)
-    for t in range(24):  # two stretches of ten frames, and four more
-        samples.take(Picture(np.full((8, 8), t, np.uint8)))
-    assert len(samples.looks()) == 2
-    looks = samples.looks(to_the_end=True)
-    times = looks.times(slice(None))
+def test_a_last_interval_that_is_cut_off_is_filled_from_the_one_before():
+    sampler = PixelSampler(0.1, random_state=1)
+    for t in range(24):  # two intervals of ten frames, and four more
+        sampler.add(Picture(np.full((8, 8), t, np.uint8)))
+    assert len(sampler.samples()) == 2
+    samples = sampler.samples(at_end=True)
+    times = samples.frames(slice(None))
     assert times.max() <= 23
-    assert np.array_equal(looks.values(slice(None))[0], times)
+    assert np.array_equal(samples.values(slice(None))[0], times)
     again = times[:, 2] == times[:, 1]
     assert again.any()
     assert (times[~again, 2] >= 20).all()
 
 
-def test_what_is_remembered_is_bounded_and_spread_over_the_video():
-    size = 16 * 16 // 4 * (4 + 1)  # bytes of a stretch
-    samples = Samples(0.5, random_state=1, most_bytes=10 * size)
+def test_the_sample_is_bounded_and_spread_over_the_video():
+    size = 16 * 16 // 4 * (4 + 1)  # bytes of an interval
+    sampler = PixelSampler(0.5, random_state=1, max_bytes=10 * size)
     for t in range(400):
-        samples.take(Picture(np.full((16, 16), t % 256, np.uint8)))
-    first = [stretch.first for stretch in samples.looks().stretches]
+        sampler.add(Picture(np.full((16, 16), t % 256, np.uint8)))
+    first = [interval.first for interval in sampler.samples().intervals]
     assert 5 <= len(first) <= 10
     assert len(set(np.diff(first))) == 1  # equal gaps
     assert first[-1] > 300
-    few = Samples(1.0, latest=7, random_state=1)
+    few = PixelSampler(1.0, latest=7, random_state=1)
     for _ in range(50):
-        few.take(Picture(np.zeros((8, 8), np.uint8)))
-    assert [stretch.first for stretch in few.looks().stretches][-7:] == list(range(43, 50))
-    assert len(few.looks()) <= 8
+        few.add(Picture(np.zeros((8, 8), np.uint8)))
+    assert [interval.first for interval in few.samples().intervals][-7:] == list(range(43, 50))
+    assert len(few.samples()) <= 8
 
 
 @pytest.mark.parametrize("shape", [(8, 10), (7, 10), (8, 9), (5, 7), (1, 1)])
@@ -118,7 +119,7 @@ def test_blocks_are_all_of_a_picture(shape, kind):
     planes = None if chroma is None else rng.integers(0, 256, chroma).astype(np.uint8)
     picture = Picture(rng.integers(0, 256, shape).astype(np.uint8), planes)
     layout = Layout(picture)
-    luma, back = layout.planes(layout.at(picture, np.arange(layout.blocks)))
+    luma, back = layout.planes(layout.extract(picture, np.arange(layout.blocks)))
     assert np.array_equal(luma, picture.luma)
     assert (back is None and planes is None) or np.array_equal(back, planes)
 
@@ -126,7 +127,7 @@ def test_blocks_are_all_of_a_picture(shape, kind):
 @pytest.mark.parametrize("share", [0.0, -0.5, 1.5, np.nan])
 def test_a_share_is_one(share):
     with pytest.raises(ValueError, match="10 %"):
-        Samples(share)
+        PixelSampler(share)
 
 
 # ---------------------------------------------------------------------- the regression
@@ -153,11 +154,11 @@ def test_the_regression_ends_where_the_loss_is_stationary(rank):
         assert abs(up - down) < 0.02 * (up + down)
 
 
-def test_the_usual_look_need_not_be_there_half_of_the_time():
+def test_the_typical_sample_need_not_be_there_half_of_the_time():
     rng = np.random.default_rng(8)
     x = rng.uniform(0, 255, (4, 50, 60)).astype(np.float32)  # something else all the time
     x[:, :, rng.permutation(60)[:24]] = 30 + rng.normal(0, 2, (4, 50, 24)).astype(np.float32)  # but for 40 % of it
-    found = usual_look(x, np.full((4, 1), 8.0, np.float32))
+    found = typical_sample(x, np.full((4, 1), 8.0, np.float32))
     assert np.abs(found - 30).max() < 10
     assert np.abs(np.median(x, axis=-1) - 30).max() > 20
 
@@ -172,13 +173,13 @@ def test_a_background_behind_blocks_is_found_better_than_by_the_median(observe):
     frames[moving] = 230
     found = learn(as_frames(frames), observe=observe, random_state=1)
     error = metrics.age(found.usual[0] * found.luma[0], picture)
-    deviation = 2 * np.sqrt(2 / np.pi) / np.sqrt(120 * observe)  # of the mean of as many looks
+    deviation = 2 * np.sqrt(2 / np.pi) / np.sqrt(120 * observe)  # of the mean of as many samples
     assert error < 1.3 * deviation
     assert metrics.age(found.still.luma, picture) < error + 0.25
     if observe == 1:
         assert error < metrics.age(np.median(frames, axis=0), picture)
-    assert found.level[0] == pytest.approx(2, rel=0.25)
-    assert found.looks == round(120 * observe)
+    assert found.noise_level[0] == pytest.approx(2, rel=0.25)
+    assert found.n_samples == round(120 * observe)
 
 
 def test_rank_1_follows_the_brightness():
@@ -328,7 +329,7 @@ def test_masks_are_where_one_plane_differs_by_more_than_its_bound():
     bounds = np.full((6, 8), 60, np.uint8), np.full((2, 3, 4), 200, np.uint8)
     far = np.abs(one.luma.astype(int) - other.luma) > 60
     colour = (np.abs(one.chroma.astype(int) - other.chroma) > 200).any(axis=0)
-    assert np.array_equal(in_front(one, other, bounds, 0), far | np.kron(colour, np.ones((2, 2), bool)))
+    assert np.array_equal(foreground_mask(one, other, bounds, 0), far | np.kron(colour, np.ones((2, 2), bool)))
 
 
 def test_a_frame_that_is_something_else_keeps_the_usual_brightness():
@@ -367,7 +368,7 @@ def test_what_cannot_be_learnt(options, words):
 def test_how_not_to_separate(options):
     found = learn(as_frames(scene(T=5)[1]))
     with pytest.raises(ValueError, match=next(iter(options))):
-        Separator(found, **options)
+        found.separator(**options)
 
 
 @pytest.mark.parametrize("level", [0, 90, 255])
@@ -409,12 +410,12 @@ def test_a_stream_follows_a_cut():
 
 def test_a_few_strange_frames_are_no_new_scene():
     (_, frames), (_, other) = (scene(T=200, seed=seed) for seed in (8, 9))
-    frames[120 : 120 + CUT - 1] = other[: CUT - 1]
+    frames[120 : 120 + NEW_SCENE - 1] = other[: NEW_SCENE - 1]
     follower, out = followed(frames)
     assert follower.scenes == [0]
     shares = np.array([one.share for one in out])
-    assert shares[120 : 120 + CUT - 1].min() > 0.4
-    assert np.delete(shares, np.s_[120 : 120 + CUT - 1]).max() < 0.01
+    assert shares[120 : 120 + NEW_SCENE - 1].min() > 0.4
+    assert np.delete(shares, np.s_[120 : 120 + NEW_SCENE - 1]).max() < 0.01
 
 
 def test_what_stays_becomes_background():
@@ -424,7 +425,7 @@ def test_what_stays_becomes_background():
     there = np.array([one.mask[12:22, 12:28].mean() for one in out])
     assert there[:150].max() == 0
     assert there[150:180].min() == 1
-    assert there[-100:].max() == 0  # 30 looks go back 100 frames
+    assert there[-100:].max() == 0  # 30 samples go back 100 frames
 
 
 def test_a_stream_follows_the_light():
@@ -442,7 +443,7 @@ def test_a_stream_remembers_so_much_and_no_more():
     for frame in as_frames(scene(T=400, H=16, W=16)[1]):
         for _ in follower.take(frame):
             pass
-    assert len(follower._samples.looks()) <= LATEST + 1
+    assert len(follower._sampler.samples()) <= LATEST + 1
     assert len(follower._v) <= 2 * LATEST / 0.5 + 200
 
 
@@ -459,8 +460,8 @@ def test_the_end_of_a_stream_after_a_cut():
     (_, before), (_, after) = (scene(T=100, seed=seed) for seed in (12, 13))
     _, out = followed(np.concatenate([before, after[:2]]))  # two frames are no scene
     assert [one.frame.number for one in out] == list(range(102))
-    _, out = followed(np.concatenate([before, after[: CUT + 5]]))
-    assert [one.frame.number for one in out] == list(range(100 + CUT + 5))
+    _, out = followed(np.concatenate([before, after[: NEW_SCENE + 5]]))
+    assert [one.frame.number for one in out] == list(range(100 + NEW_SCENE + 5))
     assert out[-1].share < 0.02
 
 
@@ -486,9 +487,9 @@ def clip(tmp_path):
 @pytest.mark.parametrize("stream", [False, True])
 def test_the_files_hold_what_was_found(stream, clip, tmp_path):
     path, made = clip
-    out, told = tmp_path / "out", []
+    out, steps = tmp_path / "out", []
     watched = []
-    done = separate_video(path, out, stream=stream, told=lambda *step: told.append(step), watch=watched.append)
+    done = separate_video(path, out, stream=stream, on_progress=lambda *step: steps.append(step), watch=watched.append)
     assert sorted(os.listdir(out)) == sorted([STILL, *FILMS])
     assert sorted(done.files) == sorted(out / name for name in (STILL, *FILMS))
     assert len(done) == len(watched) == 50
@@ -500,11 +501,11 @@ def test_the_files_hold_what_was_found(stream, clip, tmp_path):
         assert np.mean((films["mask.mp4"][k] > 127) != one.mask) < 0.02
         assert metrics.age(films["cutout.mp4"][k], one.cutout().luma) < 6
     assert np.array_equal(next(iter(Frames(out / STILL, colour=False))).picture.luma, done.background.still.luma)
-    writing = [done for stage, done, _ in told if stage == "writing"]
+    writing = [done for stage, done, _ in steps if stage == "writing"]
     assert writing == list(range(1, 51))
-    assert told[-1] == ("writing", 50, 50)
+    assert steps[-1] == ("writing", 50, 50)
     if not stream:
-        assert {stage for stage, *_ in told} == {"reading", "solving", "writing"} == set(done.seconds)
+        assert {stage for stage, *_ in steps} == {"reading", "solving", "writing"} == set(done.seconds)
 
 
 def test_only_the_films_that_are_asked_for(clip, tmp_path):
@@ -624,8 +625,9 @@ def test_scores_against_masks(clip, tmp_path):
     truth = np.stack([made.moving[t] for t in (10, 20, 30)])
     found = np.stack([watched[t].mask for t in (10, 20, 30)])
     assert done.scores["masks"] == 3
-    for name in ("precision", "recall", "f1"):
-        assert done.scores[name] == pytest.approx(getattr(metrics, name)(found, truth))
+    assert done.scores["precision"] == pytest.approx(truth[found].mean())
+    assert done.scores["recall"] == pytest.approx(found[truth].mean())
+    assert done.scores["f1"] == pytest.approx(metrics.f1(found, truth))
     far = [
         ndimage.median_filter(done.background.distance(watched[t].frame.picture, watched[t].background), 3)
         for t in (10, 20, 30)
@@ -644,10 +646,8 @@ def test_scores_of_a_part_of_the_video(clip, tmp_path):
 def test_what_is_not_known_does_not_count():
     mask = np.array([[255, 0, 85, 170, 50]], np.uint8)
     grey = Picture(np.zeros((1, 5), np.uint8))
-    scores = Scores(Truth({0: mask}), clean=0)
+    scores = Scores(Truth({0: mask}), radius=0)
     found = np.array([[True, False, True, True, False]])
-    from lowsparse.video.foreground import Separated
-
     scores.add(Separated(Frame(grey, 0, 0, 0.0), np.ones(1), grey, found, 1.0), found.astype(np.float32))
     assert (scores.summary()["precision"], scores.summary()["recall"]) == (1, 1)
 
@@ -665,6 +665,19 @@ def test_scores_against_a_clean_background(tmp_path):
     assert done.scores == {name: pytest.approx(value) for name, value in expected.items()}
     assert done.scores["age"] < 1
     assert done.scores["cqm"] > 35
+
+
+def test_masks_have_the_numbers_of_their_names(tmp_path):
+    pytest.importorskip("av", reason="needs the extra `video`")
+    mask = np.kron([[0, 255], [85, 0]], np.ones((6, 8))).astype(np.uint8)
+    write_picture(tmp_path / "gt000020.png", Picture(mask))
+    for path in (tmp_path, tmp_path / "gt000020.png"):
+        truth = read_truth(path, region=(2, 2, 12, 8), shrink=2)
+        assert list(truth.masks) == [20]
+        assert np.array_equal(truth.masks[20], mask[2:10:2, 2:14:2])
+    (tmp_path / "gt000021.png").write_bytes(b"\x89PNG but no more")
+    with pytest.raises(NoVideoError, match="damaged masks"):
+        read_truth(tmp_path)
 
 
 def test_truths_that_are_none(tmp_path):

@@ -20,7 +20,7 @@ from lowsparse.places.disk.scratch import Scratch
 from lowsparse.places.disk.store import Side
 from lowsparse.support import sizes
 from lowsparse.support.sizes import bytes_of
-from lowsparse.sweeps import Proximal, Rule, native, open_sweep
+from lowsparse.sweeps import native
 
 # ---------------------------------------------------------------------- entries in pieces
 
@@ -45,14 +45,14 @@ def test_the_median_is_exact_whatever_the_numbers(tmp_path):
     M = ls.ObservedMatrix.from_dense(rng.standard_normal((200, 101)))
     stored = StoredMatrix.build(M, tmp_path, memory=SMALL)
     for x in (np.full(M.nnz, -2.5), rng.standard_cauchy(M.nnz) ** 5, np.round(rng.standard_normal(M.nnz), 1)):
-        held = stored.values.hold()
+        held = stored.hold(stored.values)
         for piece in stored.pieces:
             stored.kept[held.formula.name].write(piece.number, x[piece.entries])
         assert float(np.median(held)) == float(np.median(x))
 
 
 def test_what_was_held_is_given_up_with_its_last_user(stored):
-    held = (2 * stored.values).hold()
+    held = stored.hold(2 * stored.values)
     name = held.formula.name
     more = np.abs(held)
     del held
@@ -117,41 +117,8 @@ def test_what_is_kept_comes_back_bit_by_bit(tmp_path, monkeypatch, dtype, share,
             scratch.write(k, x[part])
         for k, part in reversed(list(enumerate(parts))):
             assert scratch.read(k).tobytes() == x[part].tobytes()
-    assert (3 in scratch.many) == (share < 0.5)
+    assert (3 in scratch.nonzeros) == (share < 0.5)
     assert not list(tmp_path.iterdir())  # the file has no name
-
-
-@pytest.mark.skipif(native.reason_unavailable() is not None, reason="needs the compiled core")
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("shape", [(40, 1), (1, 300), (7, 500), (300, 400), (9000, 60)])
-@pytest.mark.parametrize("gamma", [0.0, 1.5, 1e9])
-def test_a_sweep_of_a_squeezed_s_is_the_sweep_of_s(dtype, shape, gamma):
-    rng = np.random.default_rng(8)
-    X = rng.standard_normal(shape).astype(dtype)
-    X[rng.random(shape) < 0.4] = np.nan
-    X[:, 1::5] = np.nan  # empty columns
-    X[0, 0] = 1.0
-    M = ls.ObservedMatrix.from_dense(X)
-    U = np.linalg.qr(rng.standard_normal((shape[0], min(3, *shape))))[0]
-    S = np.where(rng.random(M.nnz) < 0.2, rng.standard_normal(M.nnz), 0.0).astype(dtype)
-    words = -(-M.nnz // 64)
-    squeezed, out = (native.Squeezed(np.empty(words, np.uint64), np.empty(M.nnz // 2 + 1, dtype)) for _ in range(2))
-    squeezed = squeezed._replace(found=squeezed.found[: native.squeeze(S, *squeezed)])
-    how = Proximal(Rule.AMANPG, gamma=gamma)
-    expected = np.empty_like(S)
-    for threads in ("1", "3"):
-        sweep = open_sweep(M, "native")
-        sweep.threads = int(threads)
-        dense = sweep.sweep(U, S, expected, how)
-        swept, parts = sweep.sweep_squeezed(U, squeezed, out, how)
-        for name in ("V", "G", "VVt", "l1", "dS"):
-            np.testing.assert_allclose(getattr(swept, name), getattr(dense, name), rtol=1e-12, atol=1e-12)
-        if np.count_nonzero(expected) > M.nnz // 2:
-            assert parts is None
-        elif gamma:  # a block of columns may have more non-zeros than there is room for
-            found = np.empty_like(S)
-            native.expand(out.bits, np.concatenate([out.found[part] for part in parts]), found)
-            assert np.array_equal(found, expected)
 
 
 def test_a_matrix_on_disk_is_pickled_by_its_folder(noisy, stored):
@@ -236,12 +203,12 @@ def test_a_video_has_a_column_for_each_frame(tmp_path):
 
     told = []
     film = Frames(tmp_path / "clip.npy", every=2)
-    stored = StoredMatrix.build(film, tmp_path / "s", memory=24 * 48 * 3, told=lambda *what: told.append(what))
+    stored = StoredMatrix.build(film, tmp_path / "s", memory=24 * 48 * 3, on_progress=lambda *what: told.append(what))
     assert len(told) > 5  # in slabs of a few frames
     expected = frames[::2].reshape(20, -1).T / np.float32(255)
     assert_same(stored, ls.ObservedMatrix.from_dense(expected))
     told.clear()
-    StoredMatrix.build(film, tmp_path / "s", told=lambda *what: told.append(what))
+    StoredMatrix.build(film, tmp_path / "s", on_progress=lambda *what: told.append(what))
     assert not told
     assert StoredMatrix.build(Frames(tmp_path / "clip.npy"), tmp_path / "s").shape == (48, 40)
     path = Path(ls.__file__).parent / "data" / "vtest.mp4"
@@ -286,7 +253,7 @@ def test_blocks_side_by_side(noisy, tmp_path):
 def test_a_store_is_used_again_if_the_source_is_the_same(noisy, tmp_path):
     np.save(tmp_path / "x.npy", np.asfortranarray(noisy.M.to_dense()))
     told = []
-    build = lambda: StoredMatrix.build(tmp_path / "x.npy", tmp_path / "s", told=lambda *what: told.append(what))  # noqa: E731
+    build = lambda: StoredMatrix.build(tmp_path / "x.npy", tmp_path / "s", on_progress=lambda *what: told.append(what))  # noqa: E731
     build()
     assert told
     told.clear()

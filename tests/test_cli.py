@@ -76,8 +76,8 @@ def test_demo_looks_at_a_tenth_of_the_pixels(finished):
 @pytest.mark.slow
 def test_demo_finds_the_street_without_the_people(finished):
     # what is there in most of the frames, of all pixels; where nobody stands for long the two agree
+    from lowsparse.entries.frames import read_picture
     from lowsparse.video import Frames
-    from lowsparse.video.frames import read_picture
 
     sample = resources.files("lowsparse").joinpath("data", "vtest.mp4")
     with resources.as_file(sample) as path:
@@ -204,7 +204,7 @@ def test_ctrl_c_ends_with_one_line_and_leaves_nothing(tmp_path):
     finally:
         child.kill()
     assert child.returncode == 130, errors
-    assert errors.strip() == "lowsparse demo: stopped; nothing was written: give the same command again"
+    assert errors.strip() == "lowsparse demo: stopped; nothing was written: run the same command again"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -21,8 +21,8 @@ import lowsparse as ls
 from conftest import PATH, command_told, interruptible
 from lowsparse.cli import complete as room
 from lowsparse.cli import main
+from lowsparse.entries.files.market import read_market
 from lowsparse.tables import Table, read_table, write_table
-from lowsparse.tables.market import read_market
 
 pa = pytest.importorskip("pyarrow")
 nan = np.nan
@@ -59,7 +59,7 @@ def fails(*arguments, code=1):
     assert not out or code == 1  # of what was read
     assert len(err.splitlines()) == 1, err
     assert "Traceback" not in err
-    assert "a mistake in lowsparse" not in err
+    assert "internal error" not in err
     return err.removeprefix("lowsparse complete: ").strip()
 
 
@@ -175,14 +175,14 @@ def test_records_without_a_value_get_one(ending, tmp_path):
     facts = completed(path, *RECORDS)
     names = {"row": "user", "col": "film", "value": "stars"}
     given, found = read_table(path, **names), read_table(facts["completed"], **names)
-    np.testing.assert_array_equal(found.places, given.places)  # the same records in the same order
-    seen = ~np.isnan(given.given)
-    np.testing.assert_array_equal(found.given[seen], given.given[seen])
+    np.testing.assert_array_equal(found.positions, given.positions)  # the same records in the same order
+    seen = ~np.isnan(given.values)
+    np.testing.assert_array_equal(found.values[seen], given.values[seen])
     assert facts["filled"] == np.count_nonzero(~seen) > 20
-    pairs = zip(found.rows[found.places[0]], found.columns[found.places[1]], strict=True)
+    pairs = zip(found.rows[found.positions[0]], found.columns[found.positions[1]], strict=True)
     expected = np.array([truth[str(user), int(film)] for user, film in pairs])
-    assert np.abs(found.given - expected)[~seen].max() < 8 * NOISE
-    assert np.median(np.abs(found.given - expected)[~seen]) < NOISE
+    assert np.abs(found.values - expected)[~seen].max() < 8 * NOISE
+    assert np.median(np.abs(found.values - expected)[~seen]) < NOISE
 
 
 def test_records_that_are_wrong_are_replaced_where_they_stand(tmp_path):
@@ -221,11 +221,11 @@ def split(line):
 
 def test_too_many_pairs_are_refused(tmp_path, monkeypatch):
     path, _ = stars(tmp_path)
-    monkeypatch.setattr(room, "MOST_PAIRS", 999)
-    assert "--all would write 1,000 records, and 999 is the most" in fails(path, *RECORDS, "--all")
-    monkeypatch.setattr(room, "MOST_CELLS", 100)
+    monkeypatch.setattr(room, "MAX_PAIRS", 999)
+    assert "--all would write 1,000 records, more than the limit of 999" in fails(path, *RECORDS, "--all")
+    monkeypatch.setattr(room, "MAX_CELLS", 100)
     table = stored(tmp_path, spoilt()[1], ".mtx")
-    assert "60 x 12 = 720 numbers when it is complete" in fails(table)
+    assert "60 x 12 = 720 numbers when completed" in fails(table)
     assert len(tree(tmp_path)) == 2
 
 
@@ -261,8 +261,8 @@ def test_columns_of_text_come_back_where_they_were(tmp_path):
     assert after[0] == "id,town,a,day,b"
     assert after[1] == "1,Bonn, am Rhein,2,2024-01-01,3"
     assert facts["shape"] == [24, 2]
-    again = read_table(facts["completed"], beside=["town", "day"])
-    assert again.beside[1][2].to_pylist()[3] == "2024-01-04"
+    again = read_table(facts["completed"], keep=["town", "day"])
+    assert again.kept[1][2].to_pylist()[3] == "2024-01-04"
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
@@ -383,7 +383,7 @@ def test_a_table_without_holes_may_be_records(tmp_path):
     path.write_text("user,item,rating\n" + "".join(f"{k % 5 + 3},{k},{k % 7}\n" for k in range(40)))
     code, out, _ = complete(path)
     assert code == 0
-    assert "If these are records, say so: --row, --col and --value." in out
+    assert "If these are records, give --row, --col and --value." in out
 
 
 # ---------------------------------------------------------------------- what is wrong
@@ -449,7 +449,7 @@ def test_nothing_is_overwritten_unless_forced(taken, tmp_path):
     path = stored(tmp_path, spoilt()[1], ".csv")
     (tmp_path / taken).write_text("mine")
     before = tree(tmp_path)
-    assert f"{taken} exists: give --force" in fails(path, "--out", tmp_path / "done.csv")
+    assert f"{taken} exists: use --force" in fails(path, "--out", tmp_path / "done.csv")
     assert tree(tmp_path) == before
     completed(path, "--out", tmp_path / "done.csv", "--force")
     after = tree(tmp_path)
@@ -565,7 +565,7 @@ def test_odd_tables_never_give_a_traceback(ending, table, tmp_path_factory):
     before = tree(folder)
     code, out, err = complete(path, "--json", "--quiet")
     assert code in (0, 1), err
-    assert "a mistake in lowsparse" not in err
+    assert "internal error" not in err
     assert path.read_bytes() == before[path.name]
     if code:
         assert len(err.splitlines()) == 1, err
@@ -603,7 +603,7 @@ def test_damaged_files_are_one_line(ending, tmp_path):
         path.write_bytes(content)
         code, _, err = complete(path, "--quiet", "--out", tmp_path / "out.npz")
         assert code in (0, 1)
-        assert "a mistake in lowsparse" not in err, err
+        assert "internal error" not in err, err
         if code:
             assert len(err.splitlines()) == 1
             assert tree(tmp_path) == {path.name: bytes(content)}

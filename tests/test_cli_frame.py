@@ -26,13 +26,15 @@ from conftest import PATH, interruptible, on_terminal, python
 from lowsparse import solvers, sweeps
 from lowsparse.cli import extras, probes
 from lowsparse.cli.failure import EXIT_CODES, CommandError, advise, explain
-from lowsparse.cli.folder import output_file, output_folder
-from lowsparse.cli.methods import Card, parameters_of
-from lowsparse.cli.output import Voice, to_json
-from lowsparse.cli.progress import Step
+from lowsparse.cli.folder import output_folder
+from lowsparse.cli.methods import Card
+from lowsparse.cli.output import Output, to_json
+from lowsparse.cli.progress import Meter
 from lowsparse.cli.text import ERRORS, columns, table
+from lowsparse.places.decide import available
 from lowsparse.places.gpu.launch import reason_unavailable
 from lowsparse.solvers.manpg import AManPG
+from lowsparse.solvers.parameters import parameter, parameters_of
 from lowsparse.support.format import duration
 from lowsparse.tables import read_table
 from test_cli import assert_fails, run
@@ -49,18 +51,18 @@ def framed(body, *, cwd, **environment):
 FRAMED = """
 import errno, os, signal, sys, time, typer, warnings
 from pathlib import Path
-from lowsparse.cli.failure import advise, fail, framed, require
-from lowsparse.cli.folder import output_file, output_folder
-from lowsparse.cli.output import Voice
-from lowsparse.cli.progress import step
-from lowsparse.cli.text import spell_out
+from lowsparse.cli.failure import advise, fail, handle_errors, require
+from lowsparse.cli.folder import output_folder
+from lowsparse.cli.output import Output
+from lowsparse.cli.progress import show_progress
+from lowsparse.cli.text import replace_unencodable
 
 def work():
     {body}
 
-spell_out()
+replace_unencodable()
 app = typer.Typer()
-app.command()(framed(work))
+app.command()(handle_errors(work))
 sys.exit(app(standalone_mode=False))
 """
 
@@ -98,12 +100,12 @@ def test_the_exit_codes_are_in_the_help(command):
         (ModuleNotFoundError("No module named 'av'", name="av.error"), "python -m pip install 'lowsparse[video]'"),
         (ModuleNotFoundError("No module named 'nonsense'", name="nonsense"), "python -m pip install nonsense"),
         (ImportError("pictures need x: pip install 'lowsparse[plot]'"), "pictures need x: pip install"),
-        (ImportError("symbol not found", name="av"), "av is installed, but cannot be used (symbol not found)"),
+        (ImportError("symbol not found", name="av"), "av is installed, but cannot be imported (symbol not found)"),
         (MemoryError(), "not enough memory: choose a smaller problem"),
-        (TypeError("no such thing"), "a mistake in lowsparse (TypeError: no such thing): please report it"),
-        (AssertionError(), "a mistake in lowsparse (AssertionError)"),
-        (ValueError(), "a mistake in lowsparse (ValueError)"),
-        (RecursionError("too deep"), "a mistake in lowsparse (RecursionError: too deep)"),
+        (TypeError("no such thing"), "internal error (TypeError: no such thing): please report it"),
+        (AssertionError(), "internal error (AssertionError)"),
+        (ValueError(), "internal error (ValueError)"),
+        (RecursionError("too deep"), "internal error (RecursionError: too deep)"),
     ],
 )
 def test_every_failure_has_one_line(error, line):
@@ -121,7 +123,7 @@ def test_advice_is_for_what_happens_inside():
 
 def test_a_traceback_only_if_it_is_asked_for(tmp_path):
     plain = framed_run("[][0]", cwd=tmp_path)
-    assert_fails(plain, 1, "lowsparse work: a mistake in lowsparse (IndexError: list index out of range)")
+    assert_fails(plain, 1, "lowsparse work: internal error (IndexError: list index out of range)")
     asked = framed_run("[][0]", cwd=tmp_path, LOWSPARSE_DEBUG="1")
     assert asked.returncode == 1
     assert asked.stderr.startswith("Traceback")
@@ -137,7 +139,7 @@ def test_bad_usage_names_the_help(command):
     assert command("methods", "--nonsense") == (
         2,
         "",
-        "lowsparse: No such option: --nonsense; lowsparse methods --help shows what there is\n",
+        "lowsparse: No such option: --nonsense; try lowsparse methods --help\n",
     )
 
 
@@ -161,7 +163,7 @@ def test_a_reader_that_leaves_is_no_failure():
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is always full")
 @pytest.mark.parametrize(("word", "name"), [("methods", "lowsparse methods"), ("--help", "lowsparse")])
 def test_a_full_disk_behind_stdout(word, name):
-    line = f"{name}: the disk is full: free some space, then give the same command again\n"
+    line = f"{name}: the disk is full: free some space, then run the same command again\n"
     with open("/dev/full", "w") as full:
         assert with_stdout(full, word) == (1, line)
 
@@ -171,7 +173,7 @@ def test_a_full_disk_behind_stdout(word, name):
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_leaves_nothing_half_written(number, code, tmp_path):
     body = """
-with output_folder(Path("deep/er/out"), force=False) as folder:
+with output_folder(Path("deep/er/out"), [], force=False) as folder:
     (folder / "half.csv").write_text("half")
     print("ready")
     time.sleep(60)
@@ -192,8 +194,8 @@ with output_folder(Path("deep/er/out"), force=False) as folder:
 @POSIX
 def test_ctrl_c_tells_how_to_go_on_if_more_is_known(tmp_path):
     body = """
-with output_file(Path("out.csv"), force=False) as path, advise(stopped="go on with --resume"):
-    path.write_text("half")
+with output_folder(Path("out"), [], force=False) as folder, advise(stopped="go on with --resume"):
+    (folder / "half.csv").write_text("half")
     signal.raise_signal(signal.SIGINT)
 """
     words, _, _ = framed(body, cwd=tmp_path)
@@ -213,7 +215,7 @@ def tree(folder):
 
 def test_a_folder_appears_as_a_whole(tmp_path):
     out = tmp_path / "new" / "out"
-    with output_folder(out, force=False) as folder:
+    with output_folder(out, [], force=False) as folder:
         (folder / "a.txt").write_text("a")
         (folder / "sub").mkdir()
         (folder / "sub" / "b.txt").write_text("b")
@@ -225,11 +227,7 @@ def test_existing_output_needs_force_before_any_work(tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     (out / "a.txt").write_text("old")
-    with pytest.raises(CommandError, match=r"a\.txt exists: give --force"), output_folder(out, ["a.txt"], force=False):
-        pytest.fail("the work has begun")
-    with pytest.raises(CommandError, match="out is not empty: give --force"), output_folder(out, force=False):
-        pytest.fail("the work has begun")
-    with pytest.raises(CommandError, match=r"a\.txt exists"), output_file(out / "a.txt", force=False):
+    with pytest.raises(CommandError, match=r"a\.txt exists: use --force"), output_folder(out, ["a.txt"], force=False):
         pytest.fail("the work has begun")
     with output_folder(out, ["b.txt"], force=False) as folder:  # no one else's
         (folder / "b.txt").write_text("new")
@@ -267,7 +265,7 @@ def test_all_or_nothing(before, after, force, fails, tmp_path_factory):
 
 
 def test_what_came_meanwhile_is_not_overwritten(tmp_path):
-    out, target = tmp_path / "out", tmp_path / "table.csv"
+    out = tmp_path / "out"
 
     def write_folder():
         with output_folder(out, ["a.txt", "b.txt"], force=False) as folder:
@@ -276,16 +274,9 @@ def test_what_came_meanwhile_is_not_overwritten(tmp_path):
             out.mkdir()
             (out / "b.txt").write_text("theirs")
 
-    def write_file():
-        with output_file(target, force=False) as path:
-            path.write_text("ours")
-            target.write_text("theirs")
-
     with pytest.raises(CommandError, match=r"b\.txt exists"):
         write_folder()
-    with pytest.raises(CommandError, match=r"table\.csv exists"):
-        write_file()
-    assert tree(tmp_path) == {str(Path("out", "b.txt")): "theirs", "table.csv": "theirs"}
+    assert tree(tmp_path) == {str(Path("out", "b.txt")): "theirs"}
 
 
 def test_a_folder_in_the_place_of_a_file_stays_even_if_forced(tmp_path):
@@ -294,7 +285,7 @@ def test_a_folder_in_the_place_of_a_file_stays_even_if_forced(tmp_path):
     (out / "sub").write_text("a file")
 
     def write():
-        with output_folder(out, force=True) as folder:
+        with output_folder(out, [], force=True) as folder:
             (folder / "sub").mkdir()
             (folder / "sub" / "b.txt").write_text("new")
             (folder / "0.txt").write_text("new")
@@ -309,27 +300,23 @@ def test_a_folder_in_the_place_of_a_file_stays_even_if_forced(tmp_path):
 @POSIX
 def test_links_are_followed_and_devices_left_alone(tmp_path):
     (tmp_path / "real").mkdir()
-    (tmp_path / "real.csv").write_text("old")
     (tmp_path / "out").symlink_to("real")
-    (tmp_path / "out.csv").symlink_to("real.csv")
-    with output_folder(tmp_path / "out", force=False) as folder:
+    with output_folder(tmp_path / "out", [], force=False) as folder:
         (folder / "a.txt").write_text("new")
-    with output_file(tmp_path / "out.csv", force=True) as path:
-        path.write_text("new")
     assert (tmp_path / "out").is_symlink()
-    assert (tmp_path / "out.csv").is_symlink()
     assert tree(tmp_path / "real") == {"a.txt": "new"}
-    assert (tmp_path / "real.csv").read_text() == "new"
-    with pytest.raises(CommandError, match="no ordinary file"), output_file(Path(os.devnull), force=True):
+    device = Path(os.devnull)
+    refused = pytest.raises(CommandError, match="not a regular file")
+    with refused, output_folder(device.parent, [device.name], force=True):
         pytest.fail("the work has begun")
-    assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
+    assert stat.S_ISCHR(os.stat(device).st_mode)
 
 
 def test_the_input_may_be_the_output(tmp_path):
     table = tmp_path / "table.csv"
     table.write_text("1")
-    with output_file(table, force=True) as path:
-        path.write_text(table.read_text() + "2")
+    with output_folder(tmp_path, [table.name], force=True) as folder:
+        (folder / table.name).write_text(table.read_text() + "2")
     assert tree(tmp_path) == {"table.csv": "12"}
 
 
@@ -369,7 +356,7 @@ def test_a_signal_waits_for_the_renames(tmp_path, monkeypatch):
     (tmp_path / "out").mkdir()
     monkeypatch.setattr(os, "replace", interrupted)
     try:
-        with output_folder(tmp_path / "out", force=False) as folder:
+        with output_folder(tmp_path / "out", [], force=False) as folder:
             for name in ("a", "b", "c"):
                 (folder / name).write_text(name)
         pytest.fail("the signal was lost")
@@ -383,18 +370,18 @@ def test_a_signal_waits_for_the_renames(tmp_path, monkeypatch):
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_that_cannot_be_written_to(tmp_path):
     tmp_path.chmod(0o500)
-    with pytest.raises(CommandError, match="cannot write to"), output_folder(tmp_path / "out", force=False):
+    with pytest.raises(CommandError, match="cannot write to"), output_folder(tmp_path / "out", [], force=False):
         pytest.fail("the work has begun")
 
 
-@pytest.mark.parametrize("place", [output_folder, output_file])
-def test_a_place_where_the_system_makes_no_folder(place, tmp_path, monkeypatch):
+def test_a_place_where_the_system_makes_no_folder(tmp_path, monkeypatch):
     def refuse(path, *_):
         raise OSError(errno.EROFS, "Read-only file system", str(path))
 
     monkeypatch.setattr(os, "mkdir", refuse)
     told = f"cannot write to {tmp_path} (Read-only file system): choose another --out"
-    with pytest.raises(CommandError, match=re.escape(told)), place(tmp_path / "deep" / "er" / "out", force=False):
+    out = tmp_path / "deep" / "er" / "out"
+    with pytest.raises(CommandError, match=re.escape(told)), output_folder(out, [], force=False):
         pytest.fail("the work has begun")
 
 
@@ -432,29 +419,29 @@ def test_json_of_numpy_paths_and_results():
     found = json.loads(to_json(facts))
     assert [found[key] for key in "abcdef"] == [0.5, [[1, 2]], "x", status.value, True, [3]]
     assert set(found["g"].values()) == {None}
-    with pytest.raises(TypeError, match="object has no JSON form"):
+    with pytest.raises(TypeError, match="object cannot be written as JSON"):
         to_json({"a": object()})
 
 
 def test_with_json_stdout_holds_one_object(capsys):
-    voice = Voice(json=True)
-    voice.say("reading")
-    voice.result({"a": 1}, text="a is 1", brief="1")
+    output = Output(json=True)
+    output.print("reading")
+    output.result({"a": 1}, text="a is 1", brief="1")
     said = capsys.readouterr()
     assert (json.loads(said.out), said.err) == ({"a": 1}, "reading\n")
-    Voice(quiet=True).result({"a": 1}, text="a is 1", brief="1")
+    Output(quiet=True).result({"a": 1}, text="a is 1", brief="1")
     assert capsys.readouterr().out == "1\n"
 
 
 STEPS = """
-with step(Voice(quiet={quiet}), "reading", total=40, unit="frames") as reading:
-    reading._every = {every}
+with show_progress(Output(quiet={quiet}), "reading", total=40, unit="frames") as reading:
+    reading._interval = {every}
     for frame in reading.over(range(40)):
         time.sleep(0.02)
         if frame == 20:
             warnings.warn("a damaged frame")
             print("half of it")
-Voice(json=True).result({{"frames": reading.done}})
+Output(json=True).result({{"frames": reading.done}})
 """
 TOLD = r"reading: \d+ of 40 frames, [\d.]+ frames/s, [\d.]+ m?s left"
 WARNED = "lowsparse work: warning: a damaged frame"
@@ -506,7 +493,7 @@ def test_a_bar_on_a_narrow_terminal_and_json_beside_it(environment, tmp_path):
 @given(done=st.floats(1, 1e9), seconds=st.floats(1e-3, 1e6), factor=st.floats(1, 1e3))
 def test_rate_and_time_left(done, seconds, factor):
     now = iter([0.0, 0.0, seconds])
-    part = Step("reading", total=factor * done, clock=lambda: next(now))
+    part = Meter("reading", total=factor * done, clock=lambda: next(now))
     part.reach(done)
     rate = float(re.search(r", ([\d.,e+-]+)/s", part.line())[1].replace(",", ""))
     assert rate == pytest.approx(done / seconds, rel=0.05, abs=1e-300)
@@ -514,7 +501,7 @@ def test_rate_and_time_left(done, seconds, factor):
 
 def test_a_solve_can_be_watched():
     problem = ls.datasets.synthetic(60, 50, rank=2, density=0.7, outliers=0.1, random_state=3)
-    part = Step("solving", unit="iterations")
+    part = Meter("solving", unit="iterations")
     result = ls.solve(problem.M, rank=2, method="amanpgc", callback=part.watch)
     assert part.done == result.n_iter
     assert part.note == f"change {result.trace['change'][-1]:.1e}"
@@ -564,7 +551,9 @@ def test_in_ascii_at_60_columns():
     assert "||P_Omega(S)||1" in done.stdout
     assert "?" not in done.stdout
     assert "\x1b" not in done.stdout + done.stderr
-    long = [line for line in done.stdout.splitlines() if len(line) > 60 and not line.startswith((" " * 4, "A made-up"))]
+    long = [
+        line for line in done.stdout.splitlines() if len(line) > 60 and not line.startswith((" " * 4, "A synthetic"))
+    ]
     assert long == []
 
 
@@ -646,8 +635,8 @@ def test_doctor_tells_the_truth(checked):
     assert checks["versions"]["numpy"] == np.__version__
     assert checks["versions"]["scipy"] == scipy.__version__
     assert Path(checks["versions"]["folder"]) == Path(ls.__file__).resolve().parent
-    assert checks["backend"]["available"] == sweeps.available()
-    assert checks["backend"]["used"] == ("native" if sweeps.available()["native"] is None else "numpy")
+    assert checks["backend"]["available"] == available()
+    assert checks["backend"]["used"] == ("native" if available()["native"] is None else "numpy")
     assert checks["threads"]["threads"] == 1
     assert checks["threads"]["from"] == "LOWSPARSE_NUM_THREADS"
     assert checks["speed"]["entries"] > 900_000
@@ -665,7 +654,7 @@ def test_doctor_in_words(command, monkeypatch):
     assert code == 0
     for name in probes.PROBES:
         assert re.search(rf"^(ok|note|warning) +{name}  ", out, re.MULTILINE), name
-    assert re.search("^(All is well|It works)", out, re.MULTILINE)
+    assert re.search("^(Everything is fine|It works)", out, re.MULTILINE)
     code, out, err = command("doctor", "--quiet")
     assert code == 0
     assert not re.search("^(ok|note)", out, re.MULTILINE)
@@ -703,9 +692,9 @@ import lowsparse.cli.probes as probes
 for files, compiler in (([], sys.executable), ([], "/no/such/compiler"), (["_core.abi3.so"], "/no/such/compiler")):
     os.environ["CXX"] = compiler
     probes._core_files = lambda: files
-    found = probes.look(probes.backend)
+    found = probes.run_probe(probes.backend)
     print(found.level, found.facts["used"], found.advice)
-print(probes.look(probes.agreement).level, probes.look(probes.instructions).level)
+print(probes.run_probe(probes.agreement).level, probes.run_probe(probes.instructions).level)
 """
 
 
@@ -720,7 +709,7 @@ def test_doctor_judges_a_missing_core():
 def test_a_wish_for_numpy_is_nothing_broken(monkeypatch):
     monkeypatch.setenv("LOWSPARSE_BACKEND", "numpy")
     assert probes.backend().level == "note"
-    monkeypatch.setattr(sweeps, "available", lambda: {"native": "it is not there", "numpy": None})
+    monkeypatch.setattr(probes, "available", lambda: {"native": "it is not there", "numpy": None})
     assert probes.backend().level == "note"
     monkeypatch.setenv("LOWSPARSE_BACKEND", "native")
     assert probes.backend().level == "error"
@@ -729,10 +718,10 @@ def test_a_wish_for_numpy_is_nothing_broken(monkeypatch):
 def test_a_wish_for_a_gpu_can_be_followed_or_not(monkeypatch):
     monkeypatch.setenv("LOWSPARSE_BACKEND", "cuda")
     for why, level, used in ((None, "ok", "cuda"), ("there is no CUDA GPU", "error", None)):
-        monkeypatch.setattr(sweeps, "available", lambda why=why: {"native": None, "numpy": None, "cuda": why})
+        monkeypatch.setattr(probes, "available", lambda why=why: {"native": None, "numpy": None, "cuda": why})
         found = probes.backend()
         assert (found.level, found.facts["used"]) == (level, used)
-        assert (why or "as LOWSPARSE_BACKEND says") in found.text
+        assert (why or "set by LOWSPARSE_BACKEND") in found.text
 
 
 def test_doctor_notices_a_core_that_computes_something_else(monkeypatch, native):
@@ -752,7 +741,7 @@ def test_doctor_notices_a_core_that_computes_something_else(monkeypatch, native)
 @pytest.mark.parametrize(("text", "limit"), [("150000 100000", 1.5), ("max 100000", None), ("", None)])
 def test_doctor_knows_the_limit_of_a_container(text, limit, tmp_path, monkeypatch):
     (tmp_path / "cpu.max").write_text(text)
-    monkeypatch.setattr(probes, "GROUPS", tmp_path)
+    monkeypatch.setattr(probes, "CGROUPS", tmp_path)
     monkeypatch.setenv("LOWSPARSE_NUM_THREADS", "3")
     found = probes.threads()
     assert found.facts["limit"] == limit
@@ -764,7 +753,7 @@ def test_doctor_on_memory(tmp_path, monkeypatch):
     if not Path("/proc/meminfo").exists():
         pytest.skip("not known here")
     (tmp_path / "memory.max").write_text(str(2**30))
-    monkeypatch.setattr(probes, "GROUPS", tmp_path)
+    monkeypatch.setattr(probes, "CGROUPS", tmp_path)
     found = probes.memory()
     assert found.facts["total"] == pytest.approx(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), rel=1e-3)
     assert 0 < found.facts["available"] <= found.facts["total"]
@@ -814,7 +803,7 @@ def test_doctor_asks_cupy(count, capability, level, said, tmp_path, monkeypatch)
     ],
 )
 def test_doctor_judges_speed(state, level, advice):
-    found = probes._judged(*state, "text")
+    found = probes._judge_speed(*state, "text")
     assert found[0] == level
     assert advice in found[2]
 
@@ -862,20 +851,20 @@ def test_every_method_stands_in_one_group_of_the_overview(command):
 
 
 @pytest.mark.parametrize("name", solvers.names())
-def test_parameters_are_those_of_the_class_with_their_comments(name):
+def test_parameters_are_those_of_the_class_with_their_texts(name):
     solver = solvers.from_name(name)
     found = parameters_of(type(solver))
     fields = {field.name: field.default for field in dataclasses.fields(solver)}
-    assert {parameter.name: parameter.default for parameter in found} == fields
-    assert [parameter.name for parameter in found if not parameter.has_default] == list(solver.needs)
-    assert all(parameter.what and not parameter.what.startswith("#") for parameter in found)
+    assert {key: one.default for key, one in found.items()} == fields
+    assert [key for key, one in found.items() if one.required] == list(solver.needs)
+    assert all(one.text and one.allowed and one.allows(one.default) for one in found.values())
 
 
 def test_one_method_in_full(command):
     code, out, _ = command("methods", "amanpgc")
     assert code == 0
     assert "Completion via an Alternating Manifold Proximal Gradient" in " ".join(out.split())
-    assert re.search(r"^mu1 +0\.1 +γ shrinks by$", out, re.MULTILINE)
+    assert re.search(r"^mu1 +0\.1 +γ shrinks by; in \(0, 1\)$", out, re.MULTILINE)
     assert re.search(r"^t_S +1\.0 +step in S;", out, re.MULTILINE)  # of a class above
     assert "ls.solve(M, rank=5, method=ls.solvers.AManPGC())" in out
     assert ">>>" not in out
@@ -894,10 +883,9 @@ class Own(AManPG):
     """
 
     name = "own"
-    needs = ("beta",)
     full = True
 
-    beta: float | None = None  # how much
+    beta: float | None = parameter(None, "how much", at_least=0, required="a number")
 
 
 def test_a_new_method_needs_nothing_else(command, monkeypatch):
@@ -907,7 +895,7 @@ def test_a_new_method_needs_nothing_else(command, monkeypatch):
     assert card.papers == Card.of(AManPG).papers
     assert re.search(r"^  own +A method of one's own", command("methods")[1], re.MULTILINE)
     out = command("methods", "own")[1]
-    assert re.search(r"^beta +\(give it\) +how much$", out, re.MULTILINE)
+    assert re.search(r"^beta +\(give it\) +how much; 0 or more$", out, re.MULTILINE)
     assert "It needs everything." in out
     assert "ls.solvers.Own(beta=...)" in out
 
@@ -983,9 +971,9 @@ def test_bench_says_why_a_method_cannot_run(command):
         (("text.txt",), 1, "the ending of text.txt is not that of a table"),
         (("words.npy",), 1, "words.npy: there is no matrix of numbers, only 'values' (1, 2) of <U1"),
         (("line.npy",), 1, "a matrix needs 2 dimensions, and numbers"),
-        (("one.npy",), 1, "one.npy has 1 entry, too few to keep some aside"),
+        (("one.npy",), 1, "one.npy has 1 entry, too few to hold some out"),
         (("two.npz",), 1, "two.npz: there are 2 matrices of numbers"),
-        (("one.npy", "--rows", "5"), 2, "--rows is for made-up data"),
+        (("one.npy", "--rows", "5"), 2, "--rows is for synthetic data"),
         (("--rows", "0"), 2, "--rows must be 1 or more"),
         (("--rows", "3"), 2, "--rank is 5, but a 3 x 3 matrix has at most rank 3: give a smaller --rank"),
         (("--observed", "0"), 2, "--observed must be a share"),
@@ -1023,7 +1011,7 @@ def test_a_damaged_file_is_read_or_refused(data, suffix, same_data):
     except Exception as error:
         said, code = explain(error)
         assert code == 1
-        assert "a mistake in lowsparse" not in said
+        assert "internal error" not in said
     else:
         assert np.isfinite(M.values).all()
 
@@ -1034,7 +1022,7 @@ def test_ctrl_c_in_bench(tmp_path):
     words = [sys.executable, "-u", "-m", "lowsparse", "bench", "--rows", "1500", "--repeat", "999"]
     child = interruptible(words, tmp_path)
     try:
-        assert "made-up 1500 x 1500" in child.stdout.readline()
+        assert "synthetic 1500 x 1500" in child.stdout.readline()
         time.sleep(0.3)
         child.send_signal(signal.SIGINT)
         _, errors = child.communicate(timeout=60)

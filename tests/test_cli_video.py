@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 import lowsparse as ls
 from conftest import PATH, command_told, interruptible
 from lowsparse.cli import video
-from lowsparse.cli.again import command_again
-from lowsparse.cli.signals import ending
+from lowsparse.cli.output import repeat_command
+from lowsparse.cli.signals import set_on_signal
+from lowsparse.entries.frames import read_picture
+from lowsparse.entries.pictures import Picture
 from lowsparse.video import Frames, metrics
 from lowsparse.video.film import write_picture
-from lowsparse.video.frames import read_picture
-from lowsparse.video.pictures import Picture
 
 av = pytest.importorskip("av", reason="needs the extra `video`")
 
@@ -181,7 +181,7 @@ def test_words_and_quiet(folder, here, command):
 def test_words_on_40_columns(folder, here, command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     words = command("video", folder / "colour.mp4")[1].split("\n\n")[0]
-    assert "looked at" in words
+    assert "pixels of each frame" in " ".join(words.split())
     assert all(len(line) <= 40 for line in words.splitlines())
 
 
@@ -238,7 +238,7 @@ def test_a_name_is_no_markup(folder, here, command):
 
 def test_passwords_stay_out_of_what_is_written():
     assert video.name_of("rtsp://me:secret@10.0.0.7:554/") == "10.0.0.7"
-    assert command_again(["video", "rtsp://me:secret@cam/live?x=1"]) == "lowsparse video 'rtsp://cam/live?x=1' --force"
+    assert repeat_command(["video", "rtsp://me:secret@cam/live?x=1"]) == "lowsparse video 'rtsp://cam/live?x=1' --force"
 
 
 # ---------------------------------------------------------------------- what goes wrong
@@ -334,7 +334,7 @@ def test_nothing_on_standard_input(here):
     env = {**os.environ, "PYTHONPATH": PATH}
     done = subprocess.run(words, stdin=subprocess.DEVNULL, env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == 1
-    assert done.stderr.startswith("lowsparse video: what came on standard input cannot be read as a video")
+    assert done.stderr.startswith("lowsparse video: the standard input cannot be read as a video")
     assert not names(here)
 
 
@@ -424,7 +424,7 @@ def test_damage_is_never_a_traceback_and_damages_nothing(kind, keep, changes, st
         assert code == 1, errors
         assert said == ""
         assert len(errors.splitlines()) == 1, errors
-        assert "mistake in lowsparse" not in errors
+        assert "internal error" not in errors
         assert names(out) == ["report.html"]
         assert (out / "report.html").read_text() == "earlier"
     else:
@@ -466,7 +466,7 @@ def test_ctrl_c_leaves_nothing_and_says_how_to_go_on(here):
         finally:
             child.kill()
     assert (child.returncode, said) == (130, "")
-    assert errors.strip() == "lowsparse video: stopped; nothing was written: give the same command again"
+    assert errors.strip() == "lowsparse video: stopped; nothing was written: run the same command again"
     assert names(here) == []
 
 
@@ -509,7 +509,7 @@ def test_ctrl_c_ends_a_stream_and_keeps_what_was_found(number, here):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_second_signal_stops_a_stream_that_is_ending(number):
     asked = threading.Event()
-    with ending(asked):
+    with set_on_signal(asked):
         signal.raise_signal(number)
         assert asked.is_set()
         with pytest.raises(KeyboardInterrupt):

@@ -13,20 +13,21 @@ from importlib import resources
 import numpy as np
 import pytest
 
+import fake_gpu
 import lowsparse as ls
-import pretended
 from conftest import orthonormal, robust_problem, slow_decay
+from lowsparse.entries.frames import Frame
+from lowsparse.entries.pictures import Picture
 from lowsparse.linalg.grassmann import retract
 from lowsparse.places import decide as placing
+from lowsparse.places.decide import available
 from lowsparse.places.gpu import launch
 from lowsparse.places.gpu import sweep as cuda
 from lowsparse.places.gpu.launch import reason_unavailable
-from lowsparse.places.gpu.matrix import DeviceMatrix, Places
+from lowsparse.places.gpu.matrix import DeviceMatrix, Positions
 from lowsparse.places.gpu.sweep import ColumnSweep
-from lowsparse.sweeps import Proximal, Robust, Rule, available, open_sweep
+from lowsparse.sweeps import Proximal, Robust, Rule
 from lowsparse.video import background, separate_video
-from lowsparse.video.frames import Frame
-from lowsparse.video.pictures import Picture
 
 METHODS = ["amanpg", "amanpgc", "irls", "ladder", "lmafit", "manpg", "manpgc", "rmc", "subgm"]
 
@@ -121,7 +122,7 @@ def test_every_entry_is_in_the_work_of_one_group(on_numpy, seed):
     counts = np.concatenate([limits, *(rng.integers(0, top, 40) for top in (5, 100, 2000, 60_000))])
     rng.shuffle(counts)
     starts = np.concatenate(([0], np.cumsum(counts)))
-    places = Places(starts, np.zeros(starts[-1], np.int32), starts, 1)
+    places = Positions(starts, np.zeros(starts[-1], np.int32), starts, 1)
     seen = np.zeros(starts[-1], int)
     found = np.zeros(counts.size, int)
     for work in cuda.launches(places, kept=1000):
@@ -139,7 +140,7 @@ def test_every_entry_is_in_the_work_of_one_group(on_numpy, seed):
 def test_short_lines_are_for_warps_and_long_ones_are_cut(on_numpy):
     counts = np.array([5] * 1000 + [500_000])
     starts = np.concatenate(([0], np.cumsum(counts)))
-    short, long = cuda.launches(Places(starts, starts, starts, 1), kept=1000)
+    short, long = cuda.launches(Positions(starts, starts, starts, 1), kept=1000)
     assert (short.threads, short.many, short.cut) == (32, 1000, False)
     assert long.cut
     assert long.many >= 30
@@ -148,7 +149,7 @@ def test_short_lines_are_for_warps_and_long_ones_are_cut(on_numpy):
 def test_lines_of_about_the_length_for_a_warp_go_at_once(on_numpy):
     counts = np.array([60, cuda.SHORT + 50, 0, 80])
     starts = np.concatenate(([0], np.cumsum(counts)))
-    (only,) = cuda.launches(Places(starts, starts, starts, 1), kept=1000)
+    (only,) = cuda.launches(Positions(starts, starts, starts, 1), kept=1000)
     assert (only.threads, only.many, only.longest, only.cut) == (32, 4, cuda.SHORT + 50, False)
     assert isinstance(only.lines, np.intp)  # there is no list
 
@@ -160,10 +161,10 @@ def test_samples_are_those_of_the_matrix(on_numpy):
     held = np.array([0, 7, M.nnz - 1])
     left = M.to_dense()
     left[M.rows[held], M.columns_of_entries()[held]] = np.nan
-    np.testing.assert_array_equal(there.without(held).to_host().to_dense(), left)
+    np.testing.assert_array_equal(there.split(held)[0].to_host().to_dense(), left)
 
 
-# ---------------------------------------------------------------------- on a GPU that is pretended
+# ---------------------------------------------------------------------- on a GPU that is fake_gpu
 
 
 class Launched:
@@ -182,7 +183,7 @@ class Launched:
 def noted(monkeypatch):
     """How kernels are launched by the sweep of a GPU, where there is none."""
     notes = []
-    made = pretended.install(monkeypatch)
+    made = fake_gpu.install(monkeypatch)
     monkeypatch.setattr(cuda, "need_cupy", lambda: made)
     monkeypatch.setattr(cuda, "kernel", lambda name: Launched(name, notes))
     return lambda M: ColumnSweep(DeviceMatrix.from_host(M)), notes
@@ -213,11 +214,11 @@ def test_a_rank_that_is_too_large_for_a_block_is_refused(noted):
 
 
 @pytest.fixture
-def pretended_gpu(monkeypatch):
-    return pretended.install(monkeypatch)
+def fake_gpu_module(monkeypatch):
+    return fake_gpu.install(monkeypatch)
 
 
-def test_what_is_no_longer_used_is_gone_at_once(pretended_gpu):
+def test_what_is_no_longer_used_is_gone_at_once(fake_gpu_module):
     M = DeviceMatrix.from_host(robust_problem(20, 30, rank=1).M)
     turned = M.T
     assert turned.T is M
@@ -241,7 +242,7 @@ def assert_rows_are_taken(M, rows):
 
 
 @pytest.mark.parametrize("rows", [[0, 3, 4, 17], [5]])
-def test_some_rows_are_those_of_the_matrix(pretended_gpu, rows):
+def test_some_rows_are_those_of_the_matrix(fake_gpu_module, rows):
     assert_rows_are_taken(robust_problem(20, 30, rank=1).M, rows)
 
 
@@ -254,15 +255,15 @@ def test_some_rows_of_long_columns(gpu, dtype):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_nothing_is_mixed_or_copied_in_silence(pretended_gpu, method):
+def test_nothing_is_mixed_or_copied_in_silence(fake_gpu_module, method):
     problem = robust_problem(100, 80, rank=2, density=0.5)
     there, here = (ls.solve(problem.M, 2, method=method, backend=backend, max_iter=8) for backend in ("cuda", "numpy"))
     assert there.backend == "cuda"
-    assert pretended.ColumnSweep.swept > 0
+    assert fake_gpu.ColumnSweep.swept > 0
     assert there.L.error(here.L, relative=True) < 1e-10
 
 
-def test_large_data_go_there_by_themselves(pretended_gpu, monkeypatch):
+def test_large_data_go_there_by_themselves(fake_gpu_module, monkeypatch):
     M = robust_problem(60, 50, rank=2).M
     assert ls.solve(M, 2).backend != "cuda"
     monkeypatch.setattr(placing, "WORTH", M.nnz)
@@ -274,14 +275,14 @@ def test_large_data_go_there_by_themselves(pretended_gpu, monkeypatch):
 
 
 @pytest.mark.parametrize("why", ["method", "backend", "environment", "memory", "no GPU"])
-def test_large_data_stay_where_they_are_if_there_is_a_reason(pretended_gpu, monkeypatch, why):
+def test_large_data_stay_where_they_are_if_there_is_a_reason(fake_gpu_module, monkeypatch, why):
     M = robust_problem(60, 50, rank=2).M
     monkeypatch.setattr(placing, "WORTH", 1)
     how = {"method": {"method": "hq"}, "backend": {"backend": "numpy"}}.get(why, {})
     if why == "environment":
         monkeypatch.setenv("LOWSPARSE_BACKEND", "numpy")
     if why == "memory":
-        monkeypatch.setattr(pretended_gpu.cuda.runtime, "memGetInfo", lambda: (2 * placing.NEEDED * M.nnz - 1, 10**9))
+        monkeypatch.setattr(fake_gpu_module.cuda.runtime, "memGetInfo", lambda: (2 * placing.NEEDED * M.nnz - 1, 10**9))
     if why == "no GPU":
         monkeypatch.setattr(launch, "reason_unavailable", lambda: "there is no CUDA GPU")
     assert ls.solve(M, 2, max_iter=3, **how).backend != "cuda"
@@ -304,11 +305,11 @@ def assert_same_bits(one, other):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_checkpoint_comes_from_there_and_goes_back(pretended_gpu, tmp_path, method):
+def test_a_checkpoint_comes_from_there_and_goes_back(fake_gpu_module, tmp_path, method):
     assert_same_bits(*interrupted(tmp_path / "at.npz", method=method))
 
 
-def test_what_the_processor_had_stays_with_it(pretended_gpu, tmp_path, native):
+def test_what_the_processor_had_stays_with_it(fake_gpu_module, tmp_path, native):
     """The default method learns a small block there: 5 of 12 passes are not enough to be done with it."""
     assert_same_bits(*interrupted(tmp_path / "at.npz"))
     header = json.loads(str(np.load(tmp_path / "at.npz")["header"]))
@@ -318,7 +319,7 @@ def test_what_the_processor_had_stays_with_it(pretended_gpu, tmp_path, native):
 
 
 @pytest.mark.parametrize("saved_by", ["cuda", "native"])
-def test_a_checkpoint_of_the_other_kind_is_refused(pretended_gpu, tmp_path, saved_by):
+def test_a_checkpoint_of_the_other_kind_is_refused(fake_gpu_module, tmp_path, saved_by):
     M, at = robust_problem(60, 50, rank=2).M, tmp_path / "at.npz"
     ls.solve(M, 2, backend=saved_by, max_iter=3, checkpoint=at)
     other = {"cuda": "native", "native": "cuda"}[saved_by]
@@ -341,9 +342,9 @@ def assert_same_background(found):
 
 
 @pytest.mark.parametrize("rank", [1, 2])
-def test_the_pixels_of_a_video_are_regressed_there(pretended_gpu, monkeypatch, rank):
+def test_the_pixels_of_a_video_are_regressed_there(fake_gpu_module, monkeypatch, rank):
     sent = []
-    monkeypatch.setattr(pretended_gpu, "asarray", lambda A, *_: sent.append(np.ndim(A)) or pretended.asarray(A, *_))
+    monkeypatch.setattr(fake_gpu_module, "asarray", lambda A, *_: sent.append(np.ndim(A)) or fake_gpu.asarray(A, *_))
     assert_same_background(filmed(rank))
     assert 3 in sent  # values x blocks x looks
 
@@ -461,7 +462,7 @@ def test_columns_in_pieces_have_the_same_bits_every_time(gpu, rank):
     U, S, S_out = gpu.asarray(orthonormal(50_000, rank)), gpu.zeros(M.nnz), gpu.empty(M.nnz)
 
     def bits():
-        sweep = open_sweep(M)
+        sweep = M.open_sweep()
         swept = sweep.sweep(U, S, S_out, Proximal(Rule.AMANPG, gamma=0.7, lambda2=1e-6))
         fitted = sweep.regress(U, None, Robust(c=0.5, turns=3))
         arrays = [part.tobytes() for part in (swept.V, swept.G, S_out, fitted.V, sweep.grams(U))]
@@ -473,7 +474,7 @@ def test_columns_in_pieces_have_the_same_bits_every_time(gpu, rank):
 
 def shrunk_alike(few, monkeypatch, backend):
     """A table without an exact rank, with the block on the processor or on the GPU: solved there, and here."""
-    monkeypatch.setattr("lowsparse.robust.sketch.FEW", few)
+    monkeypatch.setattr("lowsparse.places.gpu.matrix.FEW", few)
     M = slow_decay(70, 60, seed=3)
     there, here = (ls.solve(M, "auto", backend=where) for where in ("cuda", backend))
     assert here.L.rank == there.L.rank > 3
@@ -482,7 +483,7 @@ def shrunk_alike(few, monkeypatch, backend):
 
 
 @pytest.mark.parametrize("few", [0, 200_000])
-def test_a_path_of_shrinkage_mixes_nothing(pretended_gpu, monkeypatch, few):
+def test_a_path_of_shrinkage_mixes_nothing(fake_gpu_module, monkeypatch, few):
     shrunk_alike(few, monkeypatch, "numpy")
 
 
@@ -511,7 +512,7 @@ def test_too_large_is_an_error_with_the_size(gpu, monkeypatch):
 
 @pytest.mark.gpu
 def test_a_block_can_be_learnt_on_the_gpu_itself(gpu, monkeypatch):
-    monkeypatch.setattr("lowsparse.robust.sketch.FEW", 0)
+    monkeypatch.setattr("lowsparse.places.gpu.matrix.FEW", 0)
     problem = robust_problem(300, 250, rank=3, density=0.5)
     result = ls.solve(problem.M, 3, backend="cuda")
     assert result.converged
@@ -525,7 +526,7 @@ def test_a_block_can_be_learnt_on_the_gpu_itself(gpu, monkeypatch):
 def test_what_exceeds_a_bound_is_found_in_order(gpu, size, kind):
     numbers = np.random.default_rng(size).standard_normal(size).astype(kind)
     for bound in (0.0, 1.0, 100.0):
-        found = launch.places_beyond(gpu.asarray(numbers), bound)
+        found = launch.beyond(gpu.asarray(numbers), bound)
         np.testing.assert_array_equal(found.get(), np.flatnonzero(np.abs(numbers) > bound))
 
 
@@ -558,7 +559,7 @@ def test_a_step_on_the_manifold_is_that_of_the_processor(gpu, rank):
 @pytest.mark.gpu
 def test_a_regression_is_waited_for_when_its_counts_are_asked_for(gpu):
     M, U = robust_problem(300, 200, rank=2).M, np.linalg.qr(np.ones((300, 2)) + np.eye(300, 2))[0]
-    there, here = (open_sweep(A).regress(U, None, Robust(c=1.0, bound=1.0)) for A in (DeviceMatrix.from_host(M), M))
+    there, here = (A.open_sweep().regress(U, None, Robust(c=1.0, bound=1.0)) for A in (DeviceMatrix.from_host(M), M))
     assert "inside" not in vars(there)
     np.testing.assert_array_equal(there.inside, here.inside)
     np.testing.assert_array_equal(there.before.counts, here.before.counts)
@@ -568,7 +569,7 @@ def test_a_regression_is_waited_for_when_its_counts_are_asked_for(gpu):
 
 @pytest.mark.gpu
 def test_open_sweep_finds_the_gpu_by_the_matrix(gpu):
-    assert open_sweep(DeviceMatrix.from_host(robust_problem().M)).name == "cuda"
+    assert DeviceMatrix.from_host(robust_problem().M).open_sweep().name == "cuda"
 
 
 @pytest.mark.gpu
@@ -579,7 +580,7 @@ def test_a_solve_there_goes_on_to_the_same_bits(gpu, tmp_path, method):
 
 @pytest.mark.gpu
 def test_a_block_that_is_learnt_there_goes_on_to_the_same_bits(gpu, monkeypatch, tmp_path):
-    monkeypatch.setattr("lowsparse.robust.sketch.FEW", 0)
+    monkeypatch.setattr("lowsparse.places.gpu.matrix.FEW", 0)
     assert_same_bits(*interrupted(tmp_path / "at.npz"))
 
 

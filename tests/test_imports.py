@@ -27,7 +27,7 @@ def test_nothing_is_imported_before_it_is_asked_for(tmp_path):
     code = f"""
 import sys
 import lowsparse as ls
-from lowsparse.entries.containers import names, rewrap, unwrap
+from lowsparse.entries.containers import rewrap, unwrap
 
 def check(what):
     there = [name for name in {OPTIONAL} if name in sys.modules]
@@ -38,7 +38,7 @@ assert "plots" in dir(ls)
 ls.plots.phase
 check("the plots")
 X = unwrap([[1.0, 2.0], [2.0, 4.0]])
-rewrap(X, X), names(X), ls.ObservedMatrix.from_any(X)
+rewrap(X, X), ls.ObservedMatrix.from_any(X)
 check("containers")
 sys.modules["sklearn"] = None
 result = ls.solve(X, 1)
@@ -58,5 +58,5 @@ for ask in (lambda: ls.RobustPCA, lambda: read_table({str(tmp_path / "t.csv")!r}
         print(error)
 """
     estimators, tables = python(code).stdout.splitlines()
-    assert 'pip install "lowsparse[sklearn]"' in estimators
+    assert estimators == "the estimators need scikit-learn: python -m pip install 'lowsparse[sklearn]'"
     assert tables == "labelled tables need pyarrow: python -m pip install 'lowsparse[tables]'"

@@ -244,6 +244,6 @@ def test_placing_rows_is_as_good_as_fitting_them(noise):
     model = Imputation.fit(M)
     s, b, a = model.preparation.scale, model.preparation.level, model.preparation.offset
     fitted = s * (b + a[:, None] + model.result.L.to_dense())
-    placed = model.predict(M.T, len(X))
+    placed = model.prediction.rows(M.T, len(X))
     errors = [np.linalg.norm((found - truth) / truth.std(axis=0)) for found in (fitted, placed)]
     assert errors[1] < 1.1 * errors[0]

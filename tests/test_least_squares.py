@@ -25,11 +25,11 @@ from conftest import (
 from lowsparse import Status
 from lowsparse.linalg.grassmann import qf
 from lowsparse.solvers import AManPG
-from lowsparse.solvers.least_squares import fit, rounding
+from lowsparse.solvers.least_squares import fit_subspace, rounding
 from lowsparse.solvers.optspace import OptSpace, best_core, trimmed
 from lowsparse.solvers.rtrmc import RTRMC, hessian, truncated_cg
 from lowsparse.solvers.set import SET, geodesic
-from lowsparse.sweeps import Proximal, Rule, open_sweep
+from lowsparse.sweeps import Proximal, Rule
 
 
 def matrix(*shape, seed, **kind):
@@ -49,7 +49,7 @@ def polar(U, H):
 def test_f_and_its_gradient_are_the_papers(backend, lambda2):
     M, _ = matrix(14, 11, 3, 0.7, noise=0.2, seed=1)
     U = orthonormal(14, 3, 11)
-    at = fit(as_problem(M, 3, backend=backend), U, lambda2)
+    at = fit_subspace(as_problem(M, 3, backend=backend), U, lambda2)
     C, Y = on_grid(M, 1.0), on_grid(M, M.values)
     V = dense_V(U, Y, C, lambda2)
     assert_close(at.W.T, V, 1e-11)
@@ -57,7 +57,7 @@ def test_f_and_its_gradient_are_the_papers(backend, lambda2):
     assert_close(at.grad, dense_gradient(U, V, Y, C, lambda2), 1e-11)
     # and those of the waist, where nothing is an outlier
     S = np.zeros_like(M.values)
-    swept = open_sweep(M, backend).sweep(U, S, S.copy(), Proximal(Rule.MANPG, gamma=np.inf, lambda2=lambda2))
+    swept = M.open_sweep(backend).sweep(U, S, S.copy(), Proximal(Rule.MANPG, gamma=np.inf, lambda2=lambda2))
     assert_close(at.grad, swept.G, 1e-11)
     assert at.value == pytest.approx(swept.smooth_in, rel=1e-12)
 
@@ -67,10 +67,10 @@ def test_f_and_its_gradient_are_the_papers(backend, lambda2):
 def test_the_hessian_is_the_derivative_of_the_gradient(lam, rank):
     M, _ = matrix(40, 33, 4, 0.5, noise=0.5, seed=2)  # noise: the second term counts
     problem, U = as_problem(M, rank), orthonormal(40, rank, 21)
-    at = fit(problem, U, lam**2)
+    at = fit_subspace(problem, U, lam**2)
     H, K = (tangent_part(U, orthonormal(40, rank, k)) for k in (22, 23))
     t = 1e-5
-    ahead, behind = (fit(problem, polar(U, s * H), lam**2) for s in (t, -t))
+    ahead, behind = (fit_subspace(problem, polar(U, s * H), lam**2) for s in (t, -t))
     assert (ahead.value - behind.value) / (2 * t) == pytest.approx(np.vdot(at.grad, H), rel=1e-6)
     HessH, HessK = (hessian(problem, at, X, lam**2) for X in (H, K))
     expected = tangent_part(U, ahead.grad - behind.grad) / (2 * t)
@@ -282,13 +282,13 @@ def turned(U, v, h, t):
 def test_f_along_a_geodesic_is_known_without_the_data(rank):
     M, _ = matrix(30, 40, 3, 0.4, noise=0.2, seed=61)
     problem = as_problem(M, rank)
-    at = fit(problem, orthonormal(30, rank, 5))
+    at = fit_subspace(problem, orthonormal(30, rank, 5))
     turn = orthonormal(rank, rank, 6).T
     h = tangent_part(at.U, orthonormal(30, 1, 7))[:, 0]
     h /= np.linalg.norm(h)
     along = geodesic(problem, at.U, at.W, problem.sweep.residual(at.U, at.W), turn, h)
     for t in (1e-3, 0.4, 1.5, 3.0):
-        exact = fit(problem, turned(at.U, turn[0], h, t)).value - at.value
+        exact = fit_subspace(problem, turned(at.U, turn[0], h, t)).value - at.value
         assert along.value(t) == pytest.approx(exact, rel=1e-9, abs=1e-11 * at.value)
         assert along.slope(t) == pytest.approx((along.value(t + 1e-6) - along.value(t - 1e-6)) / 2e-6, rel=1e-5)
     assert along.slope(0.0) == pytest.approx(turn[0] @ (at.grad.T @ h), rel=1e-10)  # ⟨∇f, h vᵀ⟩
@@ -297,10 +297,12 @@ def test_f_along_a_geodesic_is_known_without_the_data(rank):
 def test_set_turns_to_the_best_angle():
     M, _ = matrix(30, 40, 2, 0.5, noise=0.2, seed=62)
     problem = as_problem(M, 2)
-    at = fit(problem, orthonormal(30, 2, 8))
+    at = fit_subspace(problem, orthonormal(30, 2, 8))
     left, _, turn = np.linalg.svd(-at.grad, full_matrices=False)
     best = geodesic(problem, at.U, at.W, problem.sweep.residual(at.U, at.W), turn, left[:, 0]).best()
-    f = [fit(problem, turned(at.U, turn[0], left[:, 0], t)).value for t in (best, *np.linspace(0, np.pi, 1000))]
+    f = [
+        fit_subspace(problem, turned(at.U, turn[0], left[:, 0], t)).value for t in (best, *np.linspace(0, np.pi, 1000))
+    ]
     assert f[0] <= min(f) * (1 + 1e-12)
 
 
@@ -314,7 +316,7 @@ def test_set_and_rtrmc_have_the_same_fixed_points(noise):
     found = ls.solve(M, 3, method=SET(), tol=1e-10)
     assert found.converged
     assert relative(found.L, best.L) < 1e-8
-    at = fit(as_problem(M, 3), found.L.U)
+    at = fit_subspace(as_problem(M, 3), found.L.U)
     assert np.linalg.norm(at.grad) < 1e-8 * np.linalg.norm(at.W) * np.linalg.norm(M.values)
     assert (np.diff(found.trace["objective"]) <= rounding(as_problem(M, 3), found.objective)).all()
 

@@ -6,7 +6,7 @@ from scipy import integrate
 from scipy.optimize import linprog
 
 from conftest import assert_close, on_entries, on_grid, orthonormal, robust_problem
-from lowsparse.sweeps import Robust, open_sweep
+from lowsparse.sweeps import Robust
 from lowsparse.sweeps.losses import EFFICIENT, Kind, Loss
 
 KINDS = [(kind, 1.0) for kind in Kind if kind is not Kind.POWER] + [(Kind.POWER, p) for p in (0.3, 1.0, 1.6, 2.0)]
@@ -118,7 +118,7 @@ def point():
 def test_the_gradient_is_that_of_the_dense_formula(point, kind, p):
     M, U, V, known, E = point
     loss = Loss(kind, c=0.7, p=p)
-    found = open_sweep(M, "numpy").gradient(U, V, loss)
+    found = M.open_sweep("numpy").gradient(U, V, loss)
     psi = known * loss.slope(E)
     assert found.value == pytest.approx(float(np.sum(loss.value(E[known > 0]))), rel=1e-12)
     assert_close(found.U, psi @ V, 1e-12)
@@ -128,7 +128,7 @@ def test_the_gradient_is_that_of_the_dense_formula(point, kind, p):
 @each_smooth
 def test_the_gradient_is_the_derivative_of_its_value(point, kind, p):
     M, U, V, *_ = point
-    sweep, loss = open_sweep(M, "numpy"), Loss(kind, c=0.7, p=p)
+    sweep, loss = M.open_sweep("numpy"), Loss(kind, c=0.7, p=p)
     found = sweep.gradient(U, V, loss)
     rng = np.random.default_rng(303)
     A, B, h = rng.standard_normal(U.shape), rng.standard_normal(V.shape), 1e-6
@@ -139,7 +139,7 @@ def test_the_gradient_is_the_derivative_of_its_value(point, kind, p):
 @each_smooth
 def test_the_curvature_bounds_the_loss_along_a_line(point, kind, p):
     M, U, V, _, E = point
-    sweep, loss = open_sweep(M, "numpy"), Loss(kind, c=0.7, p=p)
+    sweep, loss = M.open_sweep("numpy"), Loss(kind, c=0.7, p=p)
     d = np.random.default_rng(304).standard_normal(U.shape)
     found = sweep.curvature(np.hstack([U, d]), np.hstack([V, 0 * V]), np.hstack([0 * V, V]), loss)
     weights = on_grid(M, loss.weight(on_entries(M, E)))
@@ -155,8 +155,8 @@ def test_a_regression_is_weighted_least_squares(point, kind, p):
     M, _, V, *_ = point
     U = orthonormal(23, 3, seed=305)
     loss = Loss(kind, c=0.7, p=p)
-    weights = loss.weight(open_sweep(M, "numpy").residual(U, V))
-    found = open_sweep(M, "numpy").regress(U, V, Robust(c=0.7, kind=kind, p=p)).V
+    weights = loss.weight(M.open_sweep("numpy").residual(U, V))
+    found = M.open_sweep("numpy").regress(U, V, Robust(c=0.7, kind=kind, p=p)).V
     columns = M.columns_of_entries()
     for j in range(17):
         here = columns == j
@@ -169,8 +169,8 @@ def test_many_turns_of_the_first_power_are_least_absolute_deviations(point):
     M, *_ = point
     U = orthonormal(23, 3, seed=306)
     how = Robust(c=1e-6, first_c=10.0, kind=Kind.POWER, p=1.0, turns=300)
-    V = open_sweep(M, "numpy").regress(U, None, how).V
-    found = np.abs(open_sweep(M, "numpy").residual(U, V))
+    V = M.open_sweep("numpy").regress(U, None, how).V
+    found = np.abs(M.open_sweep("numpy").residual(U, V))
     columns = M.columns_of_entries()
     for j in range(17):
         here = columns == j

@@ -11,7 +11,7 @@ from scipy import sparse
 import lowsparse as ls
 from conftest import robust_problem
 from lowsparse import plots
-from lowsparse.notebook import ENDINGS, result_card
+from lowsparse.notebook import STATUS_TEXT, result_card
 
 
 @pytest.fixture(autouse=True)
@@ -160,7 +160,7 @@ def test_the_card_says_how_it_ended(result):
 
 
 def test_every_ending_has_its_words():
-    assert ENDINGS.keys() == {status.value for status in ls.Status}
+    assert STATUS_TEXT.keys() == {status.value for status in ls.Status}
 
 
 @pytest.mark.parametrize("status", list(ls.Status))
@@ -176,7 +176,7 @@ def test_cards_of_odd_results(result, status):
         held_out=float("inf"),
         trace=ls.Trace(),
     )
-    assert ENDINGS[status.value] in parsed(nothing._repr_html_())
+    assert STATUS_TEXT[status.value] in parsed(nothing._repr_html_())
 
 
 @pytest.mark.parametrize("change", [[], [np.nan], [0.0], [np.inf, np.nan], [1e-300, 1e300], [1.0]])
@@ -197,7 +197,7 @@ def test_the_card_of_a_diagnosis(result):
     said = parsed(result.diagnostics._repr_html_())
     assert "Nothing speaks against this result." in said
     poor = dataclasses.replace(result, status=ls.Status.STALLED, message="a < b")
-    assert "has not met its own test: a < b." in parsed(poor.diagnostics._repr_html_())
+    assert "did not converge: a < b." in parsed(poor.diagnostics._repr_html_())
 
 
 def test_a_card_of_the_smallest_result():

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import lowsparse as ls
-from conftest import interruptible
+from conftest import command_told, interruptible
 from lowsparse.cli import main
 from lowsparse.reproduce import claims, jobs, reproduce, settings
 from lowsparse.reproduce.results import CaseResults, Results, SceneResults
@@ -148,7 +148,7 @@ def test_the_measures_are_those_of_the_pictures(finished):
 def test_the_page_needs_no_other_file_and_tells_nothing_of_the_machine(finished):
     folder, _ = finished
     page = (folder / "index.html").read_text(encoding="utf-8")
-    assert not re.findall(r"https?://|<script|<link|@import|url\(", page)
+    assert not re.findall(r"https?://|<script src|<link|@import|url\(", page)
     sources = re.findall(r'src="([^"]*)"', page)
     assert sources
     assert all(source.startswith("data:image/png;base64,") for source in sources)
@@ -158,7 +158,8 @@ def test_the_page_needs_no_other_file_and_tells_nothing_of_the_machine(finished)
     text = re.sub(r'src="[^"]*"', "", page)
     for word in (str(folder), str(Path.home()) + "/", platform.node()):
         assert len(word) < 4 or word not in text
-    assert "lowsparse reproduce --quick --case 6 --video blocks --method amanpgc --method manpgc" in text
+    words = "lowsparse reproduce --quick --case 6 --video blocks --method amanpgc --method manpgc"
+    assert command_told(folder / "index.html") == words.split()
     assert ls.__version__ in text
     assert "Quick run." in text
     assert "Not complete" not in text
@@ -189,7 +190,9 @@ def test_the_markdown_tells_the_same(finished):
     for row in rows_of(folder / "claims.csv"):
         assert f"**{row['claim']}** {row['verdict'].capitalize()}. {row['reason']}" in words
     (row,) = (row for row in rows_of(folder / "synthetic.csv") if row["method"] == "manpgc")
-    assert f"| {row['iterations to 1e-06']}, {float(row['seconds / amanpgc']):.2f} |" in text
+    (line,) = re.findall(r"^\| ManPGC \| (.*) \|$", text.partition("## Parameters")[0], re.MULTILINE)
+    assert line.split(" | ")[2] == row["iterations to 1e-06"]
+    assert line.split(" | ")[6] == f"{float(row['seconds / amanpgc']):.2f}"
 
 
 def test_a_page_without_a_remark_has_no_empty_paragraph(finished):
@@ -325,7 +328,7 @@ def test_a_changed_run_that_is_interrupted_does_not_leave_the_old_page(copy, mon
     with pytest.raises(KeyboardInterrupt):
         reproduce(copy, progress=interrupt, **PART)
     assert "Not complete" in (copy / "index.html").read_text(encoding="utf-8")
-    assert "not complete" in (copy / "paper.md").read_text(encoding="utf-8")
+    assert "Not complete" in (copy / "paper.md").read_text(encoding="utf-8")
     assert not (copy / "video.csv").exists()
     assert not (copy / "synthetic.csv").exists()
 
@@ -410,7 +413,7 @@ def test_frames_left_out_are_told_once(tmp_path, monkeypatch):
         methods=["amanpgc"],
         notice=told.append,
     )
-    assert told == ["film.npy: One of 2 frames was taken."]
+    assert told == ["film.npy: One of 2 frames was used."]
 
 
 def test_absent_videos_are_left_out_and_named(tmp_path, monkeypatch):
@@ -570,9 +573,9 @@ def video_results(share, **runs):
     return SceneResults(clip, share, {method: [video_run(method, *figures)] for method, figures in runs.items()})
 
 
-def video_run(method, iterations, seconds, psnr, words="", **more):
+def video_run(method, iterations, seconds, psnr, description="", **more):
     found = {"method": method, "iterations": iterations, "seconds": seconds, "measures": {"psnr": psnr}}
-    return {**found, "words": words, "start_seconds": 0.0, "status": "converged", **more}
+    return {**found, "description": description, "start_seconds": 0.0, "status": "converged", **more}
 
 
 def judge_videos(*scenes):
@@ -586,7 +589,7 @@ def test_video_claims():
     assert [claim.verdict for claim in judged[3:6]] == ["holds"] * 3
     good, less_time, fewer, fastest, hall = judged[6:]
     assert [claim.verdict for claim in (good, less_time, fewer)] == ["holds", "holds", "holds in part"]
-    assert "So in 2 of 3 pairs of runs with the same parameters, equal in 0." in fewer.reason
+    assert "It does in 2 of 3 pairs of runs with the same parameters, equal in 0." in fewer.reason
     assert "In the paper's own tables iterations fall in 1 of 15 pairs." in fewer.reason
     assert "They rise for AManPGC (1 of 1)." in fewer.reason
     assert fastest.verdict == "does not hold"
@@ -600,7 +603,7 @@ def test_a_bad_picture_is_no_win():
     assert quality.verdict == "holds in part"
     assert "SubGM below it, with 12.0 dB" in quality.reason
     assert (iterations.verdict, time.verdict) == ("holds", "holds")
-    assert "SubGM ends no later on Moving blocks (12.0 dB), with a picture that is not good" in time.reason
+    assert "SubGM ends no later on Moving blocks (12.0 dB), but its picture is not good" in time.reason
 
 
 def test_times_that_are_nearly_equal_decide_nothing():
@@ -609,7 +612,7 @@ def test_times_that_are_nearly_equal_decide_nothing():
     assert time.verdict == "does not hold"
     assert "SubGM is about as fast as AManPGC in the only case and as ManPGC in the only case." in time.reason
     assert "needs less time" not in time.reason
-    assert "Times within 10% of each other are taken for equal." in time.reason
+    assert "Times within 10% of each other count as equal." in time.reason
     assert better.verdict == "holds in part"
     assert "needs less time in 0 and fewer iterations in 1 of 1 case" in better.reason
 
@@ -619,18 +622,18 @@ def test_runs_with_half_and_a_tenth_of_the_pixels_are_paired_by_their_parameters
     half, tenth = video_results(0.5, amanpgc=(9, 1.0, 33.0)), video_results(0.1, amanpgc=(9, 0.5, 33.0))
     half.runs["subgm"] = [video_run("subgm", 10, 2.0, 31.0, "fast"), video_run("subgm", 50, 9.0, 31.0, "slow")]
     tenth.runs["subgm"] = [video_run("subgm", 9, 1.0, 12.0, "fast"), video_run("subgm", 40, 4.0, 30.0, "slow")]
-    assert (half.counting["subgm"]["words"], tenth.counting["subgm"]["words"]) == ("fast", "slow")
+    assert (half.selected["subgm"]["description"], tenth.selected["subgm"]["description"]) == ("fast", "slow")
     less_time, fewer = judge_videos(half, tenth)[7:9]
     assert (less_time.verdict, fewer.verdict) == ("holds", "holds in part")
-    assert "So in 3 of 3 pairs" in less_time.reason
-    assert "So in 2 of 3 pairs of runs with the same parameters, equal in 1." in fewer.reason
+    assert "It does in 3 of 3 pairs" in less_time.reason
+    assert "It does in 2 of 3 pairs of runs with the same parameters, equal in 1." in fewer.reason
     assert "rise" not in less_time.reason + fewer.reason
 
 
 def test_our_default_is_judged_as_well():
-    assert claims.about_ours(results_of(AHEAD)) == ""
-    said = claims.about_ours(results_of({**AHEAD, "ladder": (10, 0.5)}, {**AHEAD, "ladder": (10, 3.0)}))
-    assert "is ahead of AManPGC in 1 of 2, the start of both counted in" in said
+    assert claims.compare_default(results_of(AHEAD)) == ""
+    said = claims.compare_default(results_of({**AHEAD, "ladder": (10, 0.5)}, {**AHEAD, "ladder": (10, 3.0)}))
+    assert "is ahead of AManPGC in 1 of 2, including the start of both" in said
     scenes = [video_results(share, amanpgc=(9, 1.0, 33.0), ladder=(50, 8.0, 29.0)) for share in (0.5, 0.1)]
     scenes[1].runs["ladder"][0]["status"] = "max_iter"
     said = about_ours_on(*scenes)
@@ -641,14 +644,14 @@ def test_our_default_is_judged_as_well():
 
 
 def about_ours_on(*scenes):
-    return claims.about_ours(Results(quick=False, command="", machine={}, methods=(), scenes=list(scenes)))
+    return claims.compare_default(Results(quick=False, command="", machine={}, methods=(), scenes=list(scenes)))
 
 
 def test_the_start_counts_on_both_sides():
     results = results_of({**AHEAD, "ladder": (10, 2.0)})
-    assert "in 0 of 1" in claims.about_ours(results)
+    assert "in 0 of 1" in claims.compare_default(results)
     results.cases[0].runs["amanpgc"][0]["start_seconds"] = 9.0
-    assert "in 1 of 1" in claims.about_ours(results)
+    assert "in 1 of 1" in claims.compare_default(results)
     scene = video_results(0.5, amanpgc=(9, 1.0, 33.0), ladder=(50, 8.0, 29.0))
     scene.runs["amanpgc"][0]["start_seconds"] = 3.0
     assert "takes 2 times as long" in about_ours_on(scene)
@@ -669,15 +672,15 @@ def test_of_several_parameters_the_fastest_good_picture_counts():
     scene = video_results(0.5, amanpgc=(9, 1.0, 33.0))
     runs = [video_run("lmafit", 9, *figures) for figures in ((3.0, 38.0), (2.0, 25.1), (1.0, 24.9))]
     scene.runs["lmafit"] = runs
-    assert scene.counting["lmafit"] is runs[1]
+    assert scene.selected["lmafit"] is runs[1]
     scene.runs["amanpgc"] = [video_run("amanpgc", 9, 1.0, 25.5)]  # a picture like AManPGC's is good enough
-    assert scene.counting["lmafit"] is runs[2]
+    assert scene.selected["lmafit"] is runs[2]
     scene.runs["lmafit"] = [video_run("lmafit", 9, *figures) for figures in ((1.0, 12.0), (2.0, 15.0))]
-    assert scene.counting["lmafit"]["seconds"] == 2.0  # none is: the best
+    assert scene.selected["lmafit"]["seconds"] == 2.0  # none is: the best
     case = CaseResults(
         1, "", {"subgm": [run_of("subgm", 9, 3.0), run_of("subgm", 9, 2.0), run_of("subgm", 9, 1.0, 1e-3)]}
     )
-    assert case.best("subgm")["seconds"][-1] == 2.0
+    assert case.selected.get("subgm")["seconds"][-1] == 2.0
 
 
 def test_reached():
@@ -700,16 +703,16 @@ SMALL = ("--quick", "--only", "video", "--video", "blocks", "--method", "amanpgc
 @pytest.mark.slow
 def test_the_command(tmp_path):
     done = command("reproduce", *SMALL, cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, re.sub("^running: .*\n", "", done.stderr)) == (0, "")  # a slow machine shows its progress
     assert done.stdout.splitlines() == [
         "1 of 2  Moving blocks, 50% of the pixels, amanpgc",
         "2 of 2  Moving blocks, 10% of the pixels, amanpgc",
         f"page: {Path('lowsparse-paper-quick', 'index.html')}",
     ]
-    page = (tmp_path / "lowsparse-paper-quick" / "index.html").read_text(encoding="utf-8")
-    assert "lowsparse reproduce --quick --only video --video blocks --method amanpgc" in page
+    words = "lowsparse reproduce --quick --only video --video blocks --method amanpgc"
+    assert command_told(tmp_path / "lowsparse-paper-quick" / "index.html") == words.split()
     once_more = command("reproduce", *SMALL, cwd=tmp_path)
-    assert once_more.stdout.count("there from an earlier run") == 2
+    assert once_more.stdout.count("reused from an earlier run") == 2
 
 
 @pytest.mark.parametrize(
@@ -769,8 +772,8 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
         child.kill()
     assert child.returncode == 130, errors
     assert errors.strip() == (
-        "lowsparse reproduce: stopped; what is done is kept in lowsparse-paper-quick: "
-        "give the same command again to go on"
+        "lowsparse reproduce: stopped; finished runs are kept in lowsparse-paper-quick: "
+        "run the same command again to resume"
     )
     assert (tmp_path / "lowsparse-paper-quick" / "runs" / "quick-case-1-amanpgc-1.json").is_file()
 

@@ -21,8 +21,8 @@ from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import RobustScaler  # noqa: E402
 
 from lowsparse import RobustPCA  # noqa: E402
+from lowsparse.entries.statistics import column_medians  # noqa: E402
 from lowsparse.estimators.affine import spatial_median  # noqa: E402
-from lowsparse.linalg.scale import column_medians  # noqa: E402
 
 
 def samples(seed, n=500, d=120, rank=4, missing=0.3, outliers=0.1, size=8.0, noise=0.0, mean=None):

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import lowsparse as ls
 from conftest import OWN, PAPER, PATH, assert_close, on_entries, python, relative, robust_problem
 from lowsparse import ObservedMatrix, Status
+from lowsparse.places.decide import available
 from lowsparse.solvers import AManPG, AManPGC, Ladder, ManPG, ManPGC, from_name
-from lowsparse.sweeps import open_sweep
 
 COLUMNS = ["iteration", "seconds", "objective", "gamma", "dS", "dU", "change"]
 
@@ -503,7 +503,7 @@ def test_an_interrupted_solve_leaves_a_checkpoint_to_go_on_from(tmp_path):
 @pytest.mark.parametrize("backend", ["numpy", "native"])
 def test_an_interrupt_in_any_sweep_leaves_a_checkpoint_to_the_same_bits(tmp_path, monkeypatch, backend):
     at, M = tmp_path / "solve.npz", robust_problem().M
-    kind = type(open_sweep(M, backend))
+    kind = type(M.open_sweep(backend))
     solver = AManPG(step=20.0)  # the first steps are shortened, so that some sweeps belong to trials
     whole = ls.solve(M, 3, method=solver, max_iter=12, backend=backend)
     assert whole.trace["shortened"][1:4].sum() >= 2
@@ -652,7 +652,7 @@ def odd_problems(draw):
 @given(odd_problems(), st.sampled_from(PAPER), st.booleans(), st.sampled_from(["native", "numpy"]))
 def test_odd_shapes_give_finite_results(Xr, name, precondition, backend):
     X, rank = Xr
-    if ls.sweeps.available()[backend] is not None:
+    if available()[backend] is not None:
         backend = "numpy"
     solver = type(from_name(name))(precondition=precondition)
     r = ls.solve(X, rank, method=solver, max_iter=60, backend=backend)

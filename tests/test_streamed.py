@@ -1,6 +1,6 @@
 """Data that pass through a GPU in pieces: the same answers, two pieces at a time, and nothing left behind.
 
-The GPU is pretended (see pretended.py), but in the tests marked `gpu`.
+The GPU is fake_gpu (see fake_gpu.py), but in the tests marked `gpu`.
 """
 
 import gc
@@ -8,14 +8,14 @@ import gc
 import numpy as np
 import pytest
 
+import fake_gpu
 import lowsparse as ls
-import pretended
 from lowsparse.places import StoredMatrix
-from lowsparse.places.decide import placed
+from lowsparse.places.decide import available, choose_place
 from lowsparse.places.gpu import streamed
 from lowsparse.places.gpu.matrix import DeviceMatrix
 from lowsparse.places.gpu.streamed import WORK, StreamedMatrix
-from lowsparse.sweeps import Proximal, Robust, Rule, available, open_sweep
+from lowsparse.sweeps import Proximal, Robust, Rule
 
 METHODS = ["amanpg", "amanpgc", "irls", "ladder", "lmafit", "manpg", "manpgc", "rmc", "subgm"]
 SMALL = 2**20  # bytes, in which `noisy` is in several pieces
@@ -24,7 +24,7 @@ SMALL = 2**20  # bytes, in which `noisy` is in several pieces
 @pytest.fixture
 def there(monkeypatch):
     monkeypatch.setattr(streamed, "LOCKED", 0)
-    return pretended.install(monkeypatch)
+    return fake_gpu.install(monkeypatch)
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_what_is_on_disk_passes_through_too(there, noisy, stored, as_path):
     assert found.S.at(i, j) == pytest.approx(expected.S[i, j])
     assert found.diagnostics.advice == expected.diagnostics.advice
     np.testing.assert_array_equal(found.is_outlier, expected.is_outlier)
-    assert pretended.ColumnSweep.swept > noisy.M.nnz
+    assert fake_gpu.ColumnSweep.swept > noisy.M.nnz
 
 
 def test_an_array_on_disk_is_put_there_first(there, noisy, tmp_path):
@@ -112,7 +112,7 @@ def test_an_estimator_passes_the_memory_on(there, noisy, monkeypatch):
 def test_small_data_stay_on_the_gpu_and_large_ones_do_not(there, noisy):
     enough = WORK * noisy.M.nnz
     for memory, kind in ((enough, DeviceMatrix), (enough - 1, StreamedMatrix), (None, DeviceMatrix)):
-        assert type(placed(noisy.M, "cuda", memory=memory)) is kind
+        assert type(choose_place(noisy.M, "cuda", memory=memory).place()) is kind
 
 
 def test_two_pieces_are_there_at_a_time(there, noisy, monkeypatch):
@@ -121,7 +121,7 @@ def test_two_pieces_are_there_at_a_time(there, noisy, monkeypatch):
     assert len(M.pieces) > 3
     assert max(piece.entries.stop - piece.entries.start for piece in M.pieces) <= most + noisy.M.column_counts.max()
     made = []
-    monkeypatch.setattr(there, "empty", lambda *args: made.append(pretended.ndarray(np.empty(*args))) or made[-1])
+    monkeypatch.setattr(there, "empty", lambda *args: made.append(fake_gpu.ndarray(np.empty(*args))) or made[-1])
     for _ in M.parts():
         pass
     assert len(made) == 4  # the rows and the values of two
@@ -131,7 +131,7 @@ def test_two_pieces_are_there_at_a_time(there, noisy, monkeypatch):
 def test_memory_is_locked_while_it_is_used(there, noisy):
     M = StreamedMatrix(noisy.M, SMALL)
     assert {noisy.M.rows.ctypes.data, noisy.M.values.ctypes.data} == there.locked
-    held = (M.values * 2).hold()
+    held = M.hold(M.values * 2)
     assert len(there.locked) == 3
     np.testing.assert_array_equal(np.asarray(held), 2 * noisy.M.values)
     del held
@@ -175,8 +175,8 @@ def test_values_by_a_formula_of_a_formula(there, noisy, stored, on_disk):
     again = halved.with_values(np.clip(halved.values, -0.1, 0.1))
     np.testing.assert_array_equal(np.asarray(again.values), np.clip(noisy.M.values / 2, -0.1, 0.1))
     Q = np.random.default_rng(5).standard_normal((300, 2))
-    expected = open_sweep(noisy.M.with_values(np.asarray(again.values))).gram_product(Q)
-    np.testing.assert_allclose(open_sweep(again).gram_product(Q), expected, atol=1e-10)
+    expected = noisy.M.with_values(np.asarray(again.values)).open_sweep().gram_product(Q)
+    np.testing.assert_allclose(again.open_sweep().gram_product(Q), expected, atol=1e-10)
     new = noisy.M.with_values(np.asarray(again.values))
     assert again.take_columns(np.array([7, 0])).to_dense()[:, 0] == pytest.approx(new.to_dense()[:, 7], nan_ok=True)
     np.testing.assert_array_equal(np.asarray(again.T.values), new.T.values)
@@ -195,9 +195,9 @@ def test_what_cannot_be_says_so(there, noisy):
 
 def test_too_little_memory_names_the_way_out(there, noisy, monkeypatch):
     def full(self, *_, **__):
-        raise pretended.OutOfMemoryError("out of memory")
+        raise fake_gpu.OutOfMemoryError("out of memory")
 
-    monkeypatch.setattr(pretended.ColumnSweep, "__getattr__", full)
+    monkeypatch.setattr(fake_gpu.ColumnSweep, "__getattr__", full)
     monkeypatch.setattr(there.cuda.runtime, "memGetInfo", lambda: (9 * 10**9, 10**10))
     with pytest.raises(
         MemoryError, match=r"the solve needs about .* GB .* 9 of 10 GB are free: with backend='cuda', memory='4GB'"
@@ -230,12 +230,12 @@ def test_what_is_on_disk_passes_through_there(gpu, noisy, tmp_path):
 @pytest.mark.gpu
 @pytest.mark.parametrize("rank", [2, 12])
 def test_a_sweep_in_pieces_is_the_sweep_of_all(gpu, noisy, rank):
-    M, inside = noisy.M, open_sweep(noisy.M)
-    pieces = open_sweep(StreamedMatrix(M, SMALL))
+    M, inside = noisy.M, noisy.M.open_sweep()
+    pieces = StreamedMatrix(M, SMALL).open_sweep()
     U = np.linalg.qr(np.random.default_rng(4).standard_normal((300, rank)))[0]
     fits = [sweep.regress(U, None, Robust(c=0.1, first_c=5.0, turns=5, unit=1.0)) for sweep in (pieces, inside)]
     np.testing.assert_allclose(fits[0].V, fits[1].V, atol=1e-9)
-    zeros, out = np.zeros_like(pieces.M.values).hold(), np.zeros_like(pieces.M.values).hold()
+    zeros, out = pieces.M.hold(np.zeros_like(pieces.M.values)), pieces.M.hold(np.zeros_like(pieces.M.values))
     for t_S in (1.0, 0.5):  # S is computed again for the gradient, or read
         own = np.empty(M.nnz)
         expected = inside.sweep(U, np.zeros(M.nnz), own, Proximal(Rule.AMANPG, gamma=0.1, t_S=t_S))

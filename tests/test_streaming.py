@@ -16,7 +16,7 @@ from conftest import assert_close, orthonormal
 from lowsparse.robust.regression import EFFICIENT
 from lowsparse.streaming import Stream, Sums
 from lowsparse.streaming import stream as streaming
-from lowsparse.streaming.block import Block
+from lowsparse.streaming.block import SampleBlock
 from lowsparse.sweeps import Robust
 
 FEATURES, RANK = 120, 4
@@ -376,13 +376,13 @@ def test_zeros_alone():
 def test_an_interruption_leaves_the_stream_as_it_was(monkeypatch):
     X, _ = samples(81)
     stream = feed(Stream(FEATURES, RANK), X[:, :100])
-    before, whole = copy.deepcopy(stream), streaming.follow
+    before, update = copy.deepcopy(stream), streaming.update
 
     def interrupted(*given):
-        monkeypatch.setattr(streaming, "follow", whole)
+        monkeypatch.setattr(streaming, "update", update)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(streaming, "follow", interrupted)
+    monkeypatch.setattr(streaming, "update", interrupted)
     with pytest.raises(KeyboardInterrupt):
         stream.push(ls.ObservedMatrix.from_dense(X[:, 100:]))
     assert stream.samples == 100
@@ -412,7 +412,7 @@ def test_what_is_pushed_is_checked():
         stream.push(ls.ObservedMatrix.from_dense(np.ones((8, 3))))
     with pytest.raises(ValueError, match="divide"):
         stream.push(ls.ObservedMatrix.from_dense(np.full((10, 3), 1e80)))
-    with pytest.raises(ValueError, match="backwards"):
+    with pytest.raises(ValueError, match="samples must be"):
         stream.wait(-1)
     assert stream.samples == 0
 
@@ -421,7 +421,7 @@ def test_what_is_pushed_is_checked():
 
 
 def block(X, discount, fade=1.0):
-    return Block(ls.ObservedMatrix.from_dense(X), discount, fade, whole=True, unit=1.0, backend="numpy")
+    return SampleBlock(ls.ObservedMatrix.from_dense(X), discount, fade, complete=True, unit=1.0, backend="numpy")
 
 
 def test_sums_are_the_weighted_normal_equations():
@@ -441,7 +441,7 @@ def test_sums_are_the_weighted_normal_equations():
     assert found.weight == pytest.approx(omega.sum())
     assert found.samples == pytest.approx(discount.sum())
     # the rows are those of weighted least squares, whatever they were before
-    for i, row in enumerate(found.rows(rng.standard_normal((7, 3)))):
+    for i, row in enumerate(found.solve(rng.standard_normal((7, 3)))):
         root = np.sqrt(W[i] * discount)
         assert_close(row, np.linalg.lstsq(root[:, None] * V, root * np.nan_to_num(X[i]), rcond=None)[0], 1e-9)
 
@@ -452,18 +452,18 @@ def test_sums_turn_with_the_basis():
     data = block(X, np.ones(12))
     U = rng.standard_normal((7, 3))
     e = data.sweep.residual(U, V)
-    found, turned = data.sums(V, e, 1.0).turned(R), data.sums(V @ R.T, e, 1.0)
+    found, turned = data.sums(V, e, 1.0).transformed(R), data.sums(V @ R.T, e, 1.0)
     for name in ("A", "b", "energy"):
         assert_close(getattr(found, name), getattr(turned, name), 1e-12)
-    assert_close(found.rows(U) @ R, data.sums(V, e, 1.0).rows(U), 1e-9)
+    assert_close(found.solve(U) @ R, data.sums(V, e, 1.0).solve(U), 1e-9)
 
 
 def test_rows_stay_where_no_sample_tells():
     U = orthonormal(9, 2)
-    sums = Sums.none(9, 2)
+    sums = Sums.zero(9, 2)
     A = sums.A.copy()
     A[:4, 0, 0] = 2.0  # the first direction of four features
-    found = replace(sums, A=A).rows(U)
+    found = replace(sums, A=A).solve(U)
     assert_close(found[4:], U[4:], 1e-9)
     assert_close(found[:4, 1], U[:4, 1], 1e-9)
     assert_close(found[:4, 0], np.zeros(4), 1e-9, scale=1.0)

@@ -15,11 +15,11 @@ from conftest import conditioned, relative
 from lowsparse.entries.observed import ObservedMatrix
 from lowsparse.robust.growth import SEEDS, Part, beyond, grown, seed_block, take_block
 from lowsparse.robust.joint import JointSystem, balanced_factors, coupling, determination, joint_step
-from lowsparse.robust.regression import Lines, Prior
+from lowsparse.robust.regression import LineRegression, Prior
 from lowsparse.robust.small_blocks import climb_blocks
 from lowsparse.robust.subsets import regress_by_subsets, sparsest_direction
 from lowsparse.robust.ties import Ties
-from lowsparse.sweeps import Blocks, Draws, open_sweep
+from lowsparse.sweeps import Blocks, Draws
 
 ROOT = Path(__file__).parents[1]
 
@@ -169,7 +169,7 @@ def test_draws_have_the_deviation_of_the_errors(noise):
         noisy = M.with_values(M.values + noise * rng.standard_normal(M.nnz))
         A, B, damping = U, V, 1e-6
         for _ in range(4):
-            A, B, damping = joint_step(noisy, open_sweep(noisy), A, B, 1e6, 0.0, damping, 100)
+            A, B, damping = joint_step(noisy, noisy.open_sweep(), A, B, 1e6, 0.0, damping, 100)
         fits.append(A @ B.T - truth)
     measured = np.sqrt(np.mean(np.square(fits), axis=0))
     ratio = found.deviation(i, j) / measured
@@ -187,7 +187,7 @@ def test_the_joint_system_is_that_of_the_jacobian():
     rng = np.random.default_rng(42)
     A, B, _ = balanced_factors(L.U, L.V.T)
     w = rng.random(M.nnz)
-    system = JointSystem(M, open_sweep(M), A, B, w, np.full(2, 0.3), np.full(2, 0.2))
+    system = JointSystem(M, M.open_sweep(), A, B, w, np.full(2, 0.3), np.full(2, 0.2))
     rows, columns = M.rows, M.columns_of_entries()
     J = np.zeros((M.nnz, 7 * 2 + 6 * 2))
     for k in range(M.nnz):
@@ -204,7 +204,7 @@ def test_joint_steps_do_not_increase_the_sum():
     M, *_ = conditioned([43], 60, 50, 3, 0.6, 0.2, noise=0.1)
     rng = np.random.default_rng(44)
     U, V, damping = rng.standard_normal((60, 3)), rng.standard_normal((50, 3)), 1e-3
-    sweep = open_sweep(M)
+    sweep = M.open_sweep()
     for c in (3.0, 1.0, 0.3):
         for _ in range(4):
             before = np.log1p((sweep.residual(U, V) / c) ** 2).sum()
@@ -218,11 +218,11 @@ def test_joint_steps_join_what_was_fitted_apart():
     G = np.array([[1.3, 0.2], [-0.1, 0.8]])
     U[20:], V[:28] = U[20:] @ G, V[:28] @ np.linalg.inv(G).T  # one arm and the other fit; what they share does not
     M = ObservedMatrix.from_dense(X)
-    e = open_sweep(M).residual(U, V)
+    e = M.open_sweep().residual(U, V)
     assert 0 < np.mean(np.abs(e) > 1e-9) < 0.3
     damping = 1e-3
     for c in np.geomspace(0.5, 1e-6, 25):
-        U, V, damping = joint_step(M, open_sweep(M), U, V, c, 0.0, damping, 60)
+        U, V, damping = joint_step(M, M.open_sweep(), U, V, c, 0.0, damping, 60)
     np.testing.assert_allclose(U @ V.T, L.to_dense(), atol=1e-6)
 
 
@@ -322,7 +322,7 @@ def test_blocks_that_are_none_are_refused():
     for rows, columns in (([0, 3, 6], [0, 3, 6]), ([0, 6], [0, 5]), ([0, 0, 6], [0, 3, 6]), ([1, 6], [0, 6])):
         blocks = Blocks(np.array(rows), np.array(columns), np.ones((1, 6)), 1.0)
         with pytest.raises(ValueError, match="block"):
-            open_sweep(M, "native").climb(blocks)
+            M.open_sweep("native").climb(blocks)
 
 
 def test_a_line_with_few_right_entries_is_found_wherever_they_are():
@@ -346,10 +346,10 @@ def test_a_line_with_hardly_an_entry_is_not_given_wild_coefficients():
     X[2:, 3] = np.nan
     X[1, 3] += 0.1
     M = ObservedMatrix.from_dense(X)
-    lines = Lines(M, open_sweep(M), 0.2, learning=False)
+    lines = LineRegression(M, M.open_sweep(), 0.2, learning=False)
     shares = np.ones(30)
     shares[3] = 0.0
-    found, _, _ = lines.second_look(B, C, 0.02, shares)
+    found, _, _ = lines.refit_poorly_explained(B, C, 0.02, shares)
     assert np.linalg.norm(found[3]) < 10 * np.median(np.linalg.norm(C, axis=1))
 
 
@@ -388,7 +388,7 @@ def test_the_core_draws_subsets_as_the_oracle_does(rank, dtype):
     M = ObservedMatrix.from_dense(X.astype(dtype))
     seeds = rng.integers(2**64, size=30, dtype=np.uint64)
     C = rng.standard_normal((30, rank))
-    found = [open_sweep(M, name).subsets(B, C, Draws(seeds, 40, 1e-2, 3e-2, 5.0)) for name in ("numpy", "native")]
+    found = [M.open_sweep(name).subsets(B, C, Draws(seeds, 40, 1e-2, 3e-2, 5.0)) for name in ("numpy", "native")]
     np.testing.assert_allclose(*found, rtol=1e-6, atol=1e-9)
     np.testing.assert_array_equal(found[1][0], C[0])
 
@@ -494,14 +494,14 @@ def test_the_prior_shrinks_components_as_the_noise_asks_for():
     X = (left[:, :2] * strong) @ right[:, :2].T + noise * rng.standard_normal((m, n))
     U, sizes, Vt = np.linalg.svd(X, full_matrices=False)
     U, V = U[:, :3], (sizes[:3, None] * Vt[:3]).T
-    from lowsparse.robust.regression import SHRINKAGE, Lines
+    from lowsparse.robust.regression import SHRINKAGE, LineRegression
 
     M = ObservedMatrix.from_dense(X)
-    columns, rows = (Lines(A, open_sweep(A), 1.0, learning=False) for A in (M, M.T))
+    columns, rows = (LineRegression(A, A.open_sweep(), 1.0, learning=False) for A in (M, M.T))
     for _ in range(60):
-        V = columns.again(U, V, 1e6, 1, noise=noise).V
+        V = columns.refit(U, V, 1e6, 1, noise=noise).V
         Q, R = np.linalg.qr(V)
-        U, R = np.linalg.qr(rows.again(Q, U @ R.T, 1e6, 1, noise=noise).V)
+        U, R = np.linalg.qr(rows.refit(Q, U @ R.T, 1e6, 1, noise=noise).V)
         V = Q @ R.T
     found = np.linalg.svd(V, compute_uv=False)
     expected = sizes[:2] - SHRINKAGE * m * noise**2 / sizes[:2]  # the rows were the last

@@ -5,7 +5,7 @@ import functools
 import pytest
 
 from conftest import python
-from lowsparse.sweeps import available
+from lowsparse.places.decide import available
 
 CODE = """
 import hashlib, lowsparse as ls

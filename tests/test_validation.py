@@ -1,11 +1,11 @@
-"""Entries kept aside: the splits are honest, and choosing by them finds the truth."""
+"""Held-out entries: no entry is in both parts, and choosing by them finds the truth."""
 
 import numpy as np
 import pytest
 
 import lowsparse as ls
 from conftest import robust_problem
-from lowsparse.validation import bound_of
+from lowsparse.validation import error_bound
 
 
 def entries(rows, columns, values):
@@ -15,11 +15,11 @@ def entries(rows, columns, values):
 def test_a_holdout_parts_the_entries():
     M = robust_problem().M
     split = ls.holdout(M, 0.2, random_state=3)
-    aside = entries(split.rows, split.columns, split.values)
+    held_out = entries(split.rows, split.columns, split.values)
     seen = entries(split.M.rows, split.M.columns_of_entries(), split.M.values)
-    assert not aside & seen
-    assert aside | seen == entries(M.rows, M.columns_of_entries(), M.values)
-    assert len(aside) == round(0.2 * M.nnz)
+    assert not held_out & seen
+    assert held_out | seen == entries(M.rows, M.columns_of_entries(), M.values)
+    assert len(held_out) == round(0.2 * M.nnz)
 
 
 def test_a_line_that_has_entries_keeps_one():
@@ -32,7 +32,7 @@ def test_a_line_that_has_entries_keeps_one():
     assert ((split.M.column_counts > 0) == (M.column_counts > 0)).all()
 
 
-def test_the_same_seed_keeps_the_same_aside():
+def test_the_same_seed_holds_out_the_same():
     M = robust_problem().M
     first, again, other = (ls.holdout(M, 0.1, random_state=seed) for seed in (1, 1, 2))
     assert np.array_equal(first.rows, again.rows)
@@ -42,15 +42,15 @@ def test_the_same_seed_keeps_the_same_aside():
 def test_an_error_counts_up_to_the_bound():
     problem = robust_problem(outliers=0.2, outlier_size=1e6)
     split = ls.holdout(problem.M, 0.2)
-    error = split.error(problem.L)  # the truth, but a fifth of what was kept aside is wrong
+    error = split.error(problem.L)  # the truth, but a fifth of what was held out is wrong
     wrong = np.mean(np.abs(split.residual(problem.L)) > 1e-9)
     assert error == pytest.approx(wrong * split.bound, rel=0.02)
     assert split.bound < 10 * np.median(np.abs(problem.M.values))
 
 
 def test_the_bound_is_not_zero():
-    assert bound_of(np.array([2.0, 2.0, 2.0, 5.0])) == 5.0
-    assert bound_of(np.zeros(4)) == 1.0
+    assert error_bound(np.array([2.0, 2.0, 2.0, 5.0])) == 5.0
+    assert error_bound(np.zeros(4)) == 1.0
 
 
 @pytest.mark.parametrize("fraction", [0.0, 1.0, -0.1, np.nan])

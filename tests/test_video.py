@@ -1,9 +1,9 @@
 """Videos in, frame by frame and as a whole; observed matrices of them; and videos out."""
 
 import http.server
-import importlib
 import os
 import shutil
+import sys
 import threading
 from fractions import Fraction
 from pathlib import Path
@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 
 import lowsparse as ls
+from lowsparse.entries.frames import Frames, NoVideoError, read_picture
+from lowsparse.entries.pictures import REC601, Picture
 from lowsparse.video import read_video, sample_pixels
-from lowsparse.video.ahead import ahead
 from lowsparse.video.film import Film, codec, write_picture
-from lowsparse.video.frames import Frames, NoVideoError, read_picture
-from lowsparse.video.metrics import REC601
-from lowsparse.video.pictures import Picture
+from lowsparse.video.prefetch import prefetch
 
 FRAMES = np.random.default_rng(5).integers(0, 256, (12, 24, 32)).astype(np.uint8)
 
@@ -221,14 +220,7 @@ def test_only_broken_pictures(pictures):
 
 
 def test_without_pyav_the_error_names_the_extra(film, pictures, monkeypatch, tmp_path):
-    real = importlib.import_module
-
-    def missing(name, *more):
-        if name == "av":
-            raise ImportError(name)
-        return real(name, *more)
-
-    monkeypatch.setattr(importlib, "import_module", missing)
+    monkeypatch.setitem(sys.modules, "av", None)
     for source in (film, pictures):
         with pytest.raises(ImportError, match=r"lowsparse\[video\]"):
             read_video(source)
@@ -371,7 +363,7 @@ def test_a_source_that_can_be_read_only_once_is_kept(film, tmp_path):
         assert np.array_equal(luma(frames), FRAMES)
         feeder.join()
         assert np.array_equal(luma(frames), FRAMES)
-        (kept,) = (Path(frames._reader.kept.name),)
+        (kept,) = (Path(frames._reader.copy.name),)
         assert kept.exists()
     assert not kept.exists()
 
@@ -492,21 +484,21 @@ def test_pictures_are_written_without_loss(tmp_path):
         read_picture(tmp_path / "bad.png")
 
 
-# ---------------------------------------------------------------------- ahead
+# ---------------------------------------------------------------------- prefetching
 
 
-def test_ahead_gives_the_items_and_then_the_error():
+def test_prefetch_gives_the_items_and_then_the_error():
     def items():
         yield from range(20)
         raise RuntimeError("at the end")
 
     found = []
     with pytest.raises(RuntimeError, match="at the end"):
-        found.extend(ahead(items(), most=3))
+        found.extend(prefetch(items(), size=3))
     assert found == list(range(20))
 
 
-def test_ahead_ends_with_whoever_uses_it():
+def test_prefetch_ends_with_whoever_uses_it():
     made = []
 
     def items():
@@ -514,11 +506,11 @@ def test_ahead_ends_with_whoever_uses_it():
             made.append(k)
             yield k
 
-    few = ahead(items(), most=4)
+    few = prefetch(items(), size=4)
     assert [next(few) for _ in range(3)] == [0, 1, 2]
     few.close()
     assert len(made) < 20
-    assert not any(thread.name == "reading ahead" for thread in threading.enumerate())
+    assert not any(thread.name == "prefetch" for thread in threading.enumerate())
 
 
 # ---------------------------------------------------------------------- the matrix

@@ -48,21 +48,6 @@ class ColumnSweep:
         rule: int,
         threads: int,
     ) -> tuple[Float, Float, Float, Float, tuple[float, float, float, float, float]]: ...
-    def sweep_squeezed(
-        self,
-        U: Float,
-        bits: NDArray[np.uint64],
-        found: NDArray[Any],
-        bits_out: NDArray[np.uint64],
-        found_out: NDArray[Any],
-        V_before: Float | None,
-        turn: Float | None,
-        gamma: float,
-        t_S: float,
-        lambda2: float,
-        rule: int,
-        threads: int,
-    ) -> tuple[Float, Float, Float, Float, tuple[float, float, float, float, float], list[tuple[int, int]] | None]: ...
     def regress(
         self,
         U: Float,

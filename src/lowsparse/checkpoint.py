@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
@@ -18,11 +19,12 @@ from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
-from .linalg.arrays import beside, host, on_device
+from .linalg.arrays import host, on_device, to_device_of
 from .places.pieces.coefficients import Coefficients
 from .places.pieces.formulas import Entries
 from .result import Trace
 from .solvers.base import Problem, Solver, State
+from .support.files import replacing
 
 __all__ = ["check_writable", "load", "save"]
 
@@ -47,14 +49,11 @@ def _to_json(header: dict[str, Any]) -> str:
 
 def check_writable(path: str | os.PathLike[str]) -> None:
     """Raise now if `save` would fail later; what is at `path` stays."""
-    beside = _beside(Path(path))
-    with open(beside, "wb"):
+    target = Path(path)
+    with tempfile.TemporaryFile(dir=target.parent):
         pass
-    beside.unlink()
-
-
-def _beside(target: Path) -> Path:
-    return target.with_name(target.name + ".part")
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a folder: a checkpoint is a file")
 
 
 def _named(state: Any, within: str = "") -> Iterator[tuple[str, Any]]:
@@ -91,16 +90,10 @@ def save(path: str | os.PathLike[str], problem: Problem, solver: Solver, state: 
     header = {"format": FORMAT, "identity": _identity(problem, solver), "state": plain}
     if on_device(problem.M.values):
         header["on_gpu"] = on_gpu
-    target = Path(path)
-    beside = _beside(target)
-    try:
-        with ZipFile(beside, "w") as archive:
-            for name, numbers in {"header": np.array(_to_json(header)), **arrays}.items():
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                    _write(member, numbers)
-        os.replace(beside, target)
-    finally:
-        beside.unlink(missing_ok=True)
+    with replacing(Path(path)) as part, ZipFile(part, "w") as archive:
+        for name, numbers in {"header": np.array(_to_json(header)), **arrays}.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                _write(member, numbers)
 
 
 def _write(member: IO[bytes], numbers: Any) -> None:
@@ -126,7 +119,7 @@ def _read(file: Any, key: str, fresh: State) -> Any:
         shape, _, dtype = np.lib.format.read_array_header_1_0(member)
         if shape != like.shape:
             raise ValueError(f"{key} holds {shape} numbers, not {like.shape}")
-        sizes = np.diff(like.home.firsts()).tolist()
+        sizes = np.diff(like.home.piece_starts()).tolist()
         return like.home.keep(np.frombuffer(member.read(size * dtype.itemsize), dtype) for size in sizes)
 
 
@@ -152,7 +145,7 @@ def load(path: str | os.PathLike[str], problem: Problem, solver: Solver, fresh: 
             raise _OtherError(f"{name} was saved by a solve on {where}: resume with backend={how}, or solve anew")
         arrays = {key: _read(file, key, fresh) for key in file.files if key != "header"}
         values = {key.removeprefix("state."): array for key, array in arrays.items() if key.startswith("state.")}
-        values |= {key: beside(values[key], problem.M.values) for key in on_gpu or ()}
+        values |= {key: to_device_of(values[key], problem.M.values) for key in on_gpu or ()}
         values |= {key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()}
         names = {name for name, _ in _named(fresh)}
         if values.keys() != names:

@@ -1,14 +1,14 @@
-"""Data whose truth is known."""
+"""Synthetic problems and videos with a known solution."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from .entries.observed import ObservedMatrix
+from .entries.pictures import levels
 from .linalg.lowrank import LowRank
 
 __all__ = ["PAPER_CASES", "SyntheticProblem", "SyntheticVideo", "moving_blocks", "paper_case", "synthetic"]
@@ -44,7 +44,7 @@ def synthetic(
     outliers: float,
     outlier_size: float = 1.0,
     noise: float = 0.0,
-    dtype: Any = np.float64,
+    dtype: DTypeLike = np.float64,
     random_state: int | np.random.Generator | None = None,
 ) -> SyntheticProblem:
     """A robust completion problem as in the paper: L = U V with standard normal factors, S standard normal.
@@ -98,7 +98,7 @@ class SyntheticVideo:
     """Grey frames of a scene in which blocks move in front of a background that is known."""
 
     frames: NDArray[np.uint8]  # (T, H, W)
-    background: NDArray[np.uint8]  # (T, H, W): what is behind the blocks, of rank 2 but for the rounding
+    background: NDArray[np.uint8]  # (T, H, W): of rank 2 but for the rounding
     moving: NDArray[np.bool_]  # (T, H, W): where a block is
 
 
@@ -111,7 +111,7 @@ def moving_blocks(
     noise: float = 2.0,
     random_state: int | np.random.Generator | None = None,
 ) -> SyntheticVideo:
-    """A made-up surveillance video: blocks cross a room whose light changes slowly.
+    """A synthetic surveillance video: blocks cross a room whose light changes slowly.
 
     The background is a fixed picture plus a fixed pattern of light times a brightness that varies in time, of rank 2.
     Each block has a texture of its own, walks from one side to the other and back, and covers 2 to 4 % of the picture.
@@ -130,8 +130,8 @@ def moving_blocks(
     lamp = 34 * np.exp(-6 * ((x - 0.7) ** 2 + (y - 0.25) ** 2))
     time = np.linspace(0, 1, frames)
     light = 0.5 + 0.5 * np.sin(2 * np.pi * (1.3 * time + rng.random()))
-    behind = room + light[:, None, None] * lamp
-    scene, moving = behind.copy(), np.zeros(behind.shape, bool)
+    background = room + light[:, None, None] * lamp
+    scene, moving = background.copy(), np.zeros(background.shape, bool)
     for _ in range(blocks):
         tall, wide = (
             max(2, round(size * rng.uniform(*share))) for size, share in ((height, (0.2, 0.28)), (width, (0.1, 0.14)))
@@ -139,10 +139,9 @@ def moving_blocks(
         texture = rng.uniform(10, 245) + rng.uniform(-25, 25, (tall, wide))
         top = rng.integers(height - tall + 1)
         phase, crossings = rng.random(), rng.uniform(1.5, 4)
-        along = np.abs((phase + crossings * time) % 2 - 1)  # to and fro
-        for t, left in enumerate(np.rint(along * (width - wide)).astype(int)):
+        position = np.abs((phase + crossings * time) % 2 - 1)  # to and fro
+        for t, left in enumerate(np.rint(position * (width - wide)).astype(int)):
             scene[t, top : top + tall, left : left + wide] = texture
             moving[t, top : top + tall, left : left + wide] = True
     scene += noise * rng.standard_normal(scene.shape)
-    grey, plain = (np.clip(np.rint(part), 0, 255).astype(np.uint8) for part in (scene, behind))
-    return SyntheticVideo(grey, plain, moving)
+    return SyntheticVideo(levels(scene), levels(background), moving)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .entries.observed import ObservedMatrix
-from .linalg.arrays import on_device
+from .entries.protocol import PartialMatrix
 from .linalg.grassmann import leverages
 from .linalg.lowrank import LowRank
 from .linalg.scale import robust_scale
@@ -20,7 +20,7 @@ from .sweeps import enough
 if TYPE_CHECKING:
     from .result import Result
 
-__all__ = ["Certainty", "Diagnosis", "coherence", "counted", "examine", "largest_rank"]
+__all__ = ["Certainty", "Diagnosis", "coherence", "examine", "largest_rank"]
 
 FEW = 3  # entries of a line, in multiples of the rank
 TRUSTED = 0.3  # of the entries of a line: so many must be right for L to be determined there
@@ -78,7 +78,7 @@ class Diagnosis:
         return diagnosis_card(self)
 
 
-def largest_rank(M: ObservedMatrix) -> int:
+def largest_rank(M: PartialMatrix) -> int:
     """The largest rank worth trying: there are twice as many entries as parameters, and it is at most 30.
 
     >>> largest_rank(ObservedMatrix.from_dense(np.ones((100, 40))))
@@ -99,21 +99,6 @@ def coherence(A: NDArray[np.float64]) -> float:
     return float(found.max() / found.mean()) if found.any() else 1.0
 
 
-def counted(M: ObservedMatrix, flagged: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """How many of the flagged entries, given by their places, are in each row, and in each column.
-
-    >>> M = ObservedMatrix.from_dense([[1.0, 2.0], [3.0, 4.0]])
-    >>> [counts.tolist() for counts in counted(M, np.array([1, 3]))]
-    [[0, 2], [1, 1]]
-    """
-    if on_device(flagged):
-        found: tuple[NDArray[np.int64], NDArray[np.int64]] = cast(Any, M).counted(flagged)
-        return found
-    if not isinstance(flagged, np.ndarray):  # places in pieces
-        return flagged.by_row, flagged.by_column
-    return np.bincount(M.rows[flagged], minlength=M.shape[0]), np.diff(np.searchsorted(flagged, M.indptr))
-
-
 def examine(result: Result) -> Diagnosis:
     """The diagnosis of a result."""
     result = result.to_host()
@@ -123,7 +108,7 @@ def examine(result: Result) -> Diagnosis:
     k = found if result.converged else L.rank  # components that were given up may be there all the same
     good_in_row, good_in_column = (
         counts - wrong
-        for counts, wrong in zip((M.row_counts, M.column_counts), counted(M, result.flagged), strict=True)
+        for counts, wrong in zip((M.row_counts, M.column_counts), M.count_lines(result.flagged), strict=True)
     )
     sample = M.sample(100_000)
     fitted = np.asarray(L.at(sample.rows, sample.columns_of_entries()))
@@ -148,13 +133,13 @@ def examine(result: Result) -> Diagnosis:
         entries_per_column=(int(M.column_counts.min()), float(np.median(M.column_counts))),
         noise=result.noise,
         held_out=result.held_out,
-        advice=_advice(M, k, result, **figures),  # type: ignore[arg-type]
-        **figures,  # type: ignore[arg-type]
+        advice=_advice(M, k, result, **figures),
+        **figures,
     )
 
 
 def _advice(
-    M: ObservedMatrix,
+    M: PartialMatrix,
     rank: int,
     result: Result,
     *,

@@ -1,22 +1,22 @@
-"""Cards for notebooks: a result and a diagnosis at a glance, on whatever colour the notebook has."""
+"""HTML cards for notebooks: a result and a diagnosis at a glance, on light and dark themes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .report.words import Remark, in_words
 from .support.charts import convergence
-from .support.format import duration, number, percent
+from .support.format import duration, format_number, percent
 from .support.html import Markup, element
 
 if TYPE_CHECKING:
     from .diagnosis import Diagnosis
     from .result import Result
 
-__all__ = ["diagnosis_card", "result_card"]
+__all__ = ["Remark", "diagnosis_card", "diagnosis_remarks", "result_card"]
 
-ENDINGS = {
+STATUS_TEXT = {
     "converged": "Converged",
     "max_iter": "Stopped after max_iter iterations",
     "max_time": "Stopped after max_time seconds",
@@ -24,9 +24,10 @@ ENDINGS = {
     "diverged": "Diverged",
     "stopped_by_callback": "Stopped by the callback",
 }
-SIGNS = {True: "✓", False: "!", None: "·"}
+SYMBOLS = {True: "✓", False: "!", None: "·"}
+CLASSES = {True: "good", False: "warning", None: "quiet"}
 
-# Letters and lines take the colour of the notebook's text, so that they are read on light and on dark ones; the two
+# Letters and lines take the colour of the notebook's text, and are legible on light and dark themes; the two
 # other colours have a contrast of 3 or more to white and to black.
 STYLE = """
 .lowsparse-card { max-width: 760px; padding: 12px 16px; border: 1px solid rgba(128,128,128,.4); border-radius: 10px;
@@ -57,30 +58,74 @@ STYLE = """
 """
 
 
-def result_card(result: Result) -> str:
-    """A result: what it is, how it ended, its figures, and how it settled.
+@dataclass(frozen=True)
+class Remark:
+    """A sentence, and whether it is reassuring (True), a warning (False) or neither (None)."""
+
+    text: str
+    good: bool | None = None
+
+
+def diagnosis_remarks(diagnosis: Diagnosis) -> list[Remark]:
+    """A diagnosis in full sentences; the advice comes last.
 
     >>> import lowsparse as ls
-    >>> shown = result_card(ls.solve([[1.0, 2.0], [2.0, 4.0], [3.0, 6.0]], rank=1))
-    >>> "Converged" in shown, "<script" in shown
+    >>> problem = ls.datasets.synthetic(90, 80, rank=2, density=0.6, outliers=0.1, random_state=1)
+    >>> remarks = diagnosis_remarks(ls.solve(problem.M, rank=2).diagnostics)
+    >>> remarks[1].text
+    'There are 12.9 entries per degree of freedom of a matrix of rank 2: plenty.'
+    >>> remarks[-1]
+    Remark(text='Nothing speaks against this result.', good=True)
+    """
+    d = diagnosis
+    converged = "converged" if d.recovered else "did not converge"
+    enough = "plenty" if d.oversampling >= 4 else "enough" if d.oversampling >= 2 else "too few to rely on"
+    oversampling = f"{format_number(d.oversampling)} entries per degree of freedom of a matrix of rank {d.rank}"
+    (row_least, row_median), (column_least, column_median) = (
+        map(format_number, counts[:2]) for counts in (d.entries_per_row, d.entries_per_column)
+    )
+    remarks = [
+        Remark(f"The method {converged}: {d.message}.", d.recovered),
+        Remark(f"There are {oversampling}: {enough}.", d.oversampling >= 2),
+        Remark(
+            f"Rows have a median of {row_median} entries and at least {row_least}; "
+            f"columns a median of {column_median} and at least {column_least}."
+        ),
+        Remark(f"{percent(d.outlier_share)} of the entries were identified as outliers."),
+    ]
+    if d.signal > 0:
+        size = percent(d.noise / d.signal)
+        remarks.append(Remark(f"The noise of the others is {format_number(d.noise)}, {size} of their typical size."))
+    if d.held_out is not None:
+        remarks.append(Remark(f"The typical error on held-out entries is {format_number(d.held_out)}."))
+    fine = d.advice == ("nothing speaks against this result",)
+    return remarks + [Remark(f"{advice[:1].upper()}{advice[1:].removesuffix('.')}.", fine) for advice in d.advice]
+
+
+def result_card(result: Result) -> str:
+    """A result: its size, status, notes, key figures and convergence.
+
+    >>> import lowsparse as ls
+    >>> card = result_card(ls.solve([[1.0, 2.0], [2.0, 4.0], [3.0, 6.0]], rank=1))
+    >>> "Converged" in card, "<script" in card
     (True, False)
     """
     m, n = result.L.shape
     title = f"{m:,} x {n:,} matrix of rank {result.L.rank}, by {result.method}"
     kind = "good" if result.converged else "warning"
-    ended = element("span", ENDINGS.get(result.status.value, result.status.value), class_=kind)
+    status = element("span", STATUS_TEXT.get(result.status.value, result.status.value), class_=kind)
     notes = [Remark(note, False) for note in result.notes]
-    drawn = convergence(result.trace)
+    chart = convergence(result.trace)
     return _card(
         element("p", title, class_="title"),
-        element("p", ended, f": {result.message}" if result.message else None, class_="ending"),
+        element("p", status, f": {result.message}" if result.message else None, class_="ending"),
         _list(notes) if notes else None,
-        element("div", _figures(result), drawn[1] if drawn else None, class_="parts"),
+        element("div", _figures(result), chart[1] if chart else None, class_="parts"),
     )
 
 
 def diagnosis_card(diagnosis: Diagnosis) -> str:
-    """A diagnosis in words, the advice last.
+    """A diagnosis in full sentences.
 
     >>> import lowsparse as ls
     >>> problem = ls.datasets.synthetic(90, 80, rank=2, density=0.6, outliers=0.1, random_state=1)
@@ -88,8 +133,8 @@ def diagnosis_card(diagnosis: Diagnosis) -> str:
     True
     """
     m, n = diagnosis.shape
-    title = f"{m:,} x {n:,}, {number(diagnosis.entries)} entries, rank {diagnosis.rank}"
-    return _card(element("p", title, class_="title"), _list(in_words(diagnosis)))
+    title = f"{m:,} x {n:,}, {format_number(diagnosis.entries)} entries, rank {diagnosis.rank}"
+    return _card(element("p", title, class_="title"), _list(diagnosis_remarks(diagnosis)))
 
 
 def _card(*parts: Markup | None) -> str:
@@ -97,21 +142,19 @@ def _card(*parts: Markup | None) -> str:
 
 
 def _list(remarks: Sequence[Remark]) -> Markup:
-    kinds = {True: "good", False: "warning", None: "quiet"}
-    return element(
-        "ul", *(element("li", element("b", SIGNS[one.good], class_=kinds[one.good]), one.text) for one in remarks)
-    )
+    items = (element("li", element("b", SYMBOLS[r.good], class_=CLASSES[r.good]), r.text) for r in remarks)
+    return element("ul", *items)
 
 
 def _figures(result: Result) -> Markup:
-    entries, wrong = result.M.nnz, result.S.nnz
+    entries, outliers = result.M.nnz, result.S.nnz
     figures = {
-        "observed": f"{number(entries)} entries, {percent(result.M.density)}",
-        "outliers": f"{number(wrong)}, {percent(wrong / entries)} of them",
-        "noise": number(result.noise),
-        "kept aside": None if result.held_out is None else f"predicted to within {number(result.held_out)}",
-        "iterations": number(result.n_iter),
+        "observed": f"{format_number(entries)} entries, {percent(result.M.density)}",
+        "outliers": f"{format_number(outliers)}, {percent(outliers / entries)} of them",
+        "noise": format_number(result.noise),
+        "held-out error": None if result.held_out is None else format_number(result.held_out),
+        "iterations": format_number(result.n_iter),
         "time": f"{duration(result.seconds)} on {result.backend}",
     }
-    shown = ((element("dt", name), element("dd", text)) for name, text in figures.items() if text is not None)
-    return element("dl", *(part for pair in shown for part in pair))
+    pairs = ((element("dt", name), element("dd", text)) for name, text in figures.items() if text is not None)
+    return element("dl", *(part for pair in pairs for part in pair))

@@ -1,4 +1,4 @@
-"""Pictures of a solve; they need matplotlib (the extra `plot`)."""
+"""Figures of a solve; they need matplotlib (the extra `plot`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["convergence", "convergence_figure", "frames", "matrix", "phase", "sp
 
 Floats = NDArray[np.float64]
 
-# Okabe and Ito's colours, apart for every kind of colour vision; the two families differ in their dashes as well.
+# The colours of Okabe and Ito, for all kinds of colour vision; the two families also differ in their dashes.
 STYLES = {
     "ladder": ("Ladder", "#000000", "-"),
     "amanpgc": ("AManPGC", "#0072B2", "-"),
@@ -35,38 +35,34 @@ STYLES = {
 }
 OTHERS = ("#009E73", "#CC79A7", "#999999", "#F0E442")
 AXIS_NAMES = {"seconds": "seconds", "iteration": "iterations", "error": "relative error", "change": "relative change"}
-NOTHING = (188, 211, 238)  # behind a cut-out: a light blue, on which black and white are both seen
+NOTHING = (188, 211, 238)  # behind a cut-out: a light blue, against which black and white stand out
 FAINT, PALE, INK = "#e4e4e4", "#888888", "#222222"
-# Levels run from dark to light, signs apart from white, for every kind of colour vision; what is missing is white.
+# For all kinds of colour vision: levels from dark to light, signs diverging from white; missing entries are white.
 LEVELS, SIGNS = "cividis", "PuOr_r"
 
 
 def _matplotlib(module: str) -> Any:
-    """A module of matplotlib, imported when a picture is asked for."""
+    """A module of matplotlib, imported when needed."""
     try:
         return importlib.import_module(f"matplotlib.{module}")
     except ImportError as error:
-        raise ImportError("pictures need matplotlib: python -m pip install 'lowsparse[plot]'") from error
+        raise ImportError("figures need matplotlib: python -m pip install 'lowsparse[plot]'") from error
 
 
 def convergence(
-    traces: Mapping[str, Mapping[str, ArrayLike]],
-    *,
-    x: str = "seconds",
-    y: str = "error",
-    ax: Axes | None = None,
+    traces: Mapping[str, Mapping[str, ArrayLike]], *, x: str = "seconds", y: str = "error", ax: Axes | None = None
 ) -> Axes:
-    """Draw one column of each trace against another, with a logarithmic scale for `y`.
+    """Plot one column of each trace against another, with a logarithmic y axis.
 
     Parameters
     ----------
     traces
-        By name. A `Trace` will do, and so will any dictionary of equally long columns. The names of methods, such as
-        "amanpgc", are written out and have colours of their own.
+        By name: a `Trace`, or any dictionary of columns of equal length. Methods, such as "amanpgc", have labels and
+        colours of their own.
     x, y
-        The columns: "seconds" or "iteration"; "objective", "change", "gamma", or what your dictionaries hold.
+        The columns: "seconds" or "iteration"; "objective", "change", "gamma", or any other of the traces.
     ax
-        Where to draw; a new figure by default.
+        Axes to draw on; by default those of a new figure.
 
     Examples
     --------
@@ -91,7 +87,7 @@ def convergence(
         label, colour, dashes = STYLES.get(name) or (name, next(others), "-")
         across, up = np.asarray(trace[x], dtype=float), np.asarray(trace[y], dtype=float)
         (line,) = ax.plot(across, up, color=colour, linestyle=dashes, linewidth=1.9, label=label)
-        # where it ended
+        # the last point
         ax.plot(across[-1:], up[-1:], "o", color=line.get_color(), markersize=5, clip_on=False, zorder=4)
     ax.set_yscale("log")
     ax.set_xlim(left=0)
@@ -103,7 +99,7 @@ def convergence(
 
 
 def convergence_figure(traces: Mapping[str, Mapping[str, ArrayLike]], *, title: str, y: str = "error") -> Figure:
-    """Two panels side by side: `y` against seconds and against iterations, with one legend.
+    """Two panels: `y` against seconds and against iterations, with one legend.
 
     >>> trace = {"seconds": [0.1, 0.2], "iteration": [1, 2], "error": [1e-1, 1e-3]}
     >>> figure = convergence_figure({"amanpgc": trace}, title="two iterations")
@@ -123,17 +119,17 @@ def convergence_figure(traces: Mapping[str, Mapping[str, ArrayLike]], *, title: 
 
 
 def spectrum(of: Result | LowRank, *, ax: Axes | None = None) -> Axes:
-    """Draw the singular values of a low-rank matrix, with a logarithmic scale.
+    """Plot the singular values of a low-rank matrix on a logarithmic scale.
 
-    Of a result whose data are noisy a line shows the largest singular value that the noise alone would give, to first
-    order: σ (√m + √n) / √p for a share p of the entries. Components near it or below are not to be told from noise.
+    For a result on noisy data a line shows the largest singular value of the noise alone, to first order:
+    σ (√m + √n) / √p for a share p of the entries. Components near it or below cannot be distinguished from noise.
 
     Parameters
     ----------
     of
         A result, or the matrix.
     ax
-        Where to draw; a new figure by default.
+        Axes to draw on; by default those of a new figure.
 
     Examples
     --------
@@ -165,22 +161,22 @@ def spectrum(of: Result | LowRank, *, ax: Axes | None = None) -> Axes:
 def _noise_level(result: Result) -> float:
     m, n = result.M.shape
     level = result.noise * (np.sqrt(m) + np.sqrt(n)) / np.sqrt(result.M.density)
-    # of data without noise an estimate of rounding errors is left
+    # without noise the estimate is of rounding errors
     return float(level) if level > 1e-6 * result.L.norm() else 0.0
 
 
 def matrix(result: Result, *, rows: int = 160, columns: int = 160) -> Figure:
-    """Three panels: the data M with their holes (white), the low-rank part L, the outliers S.
+    """Three panels: the data M, with missing entries white, the low-rank part L, and the outliers S.
 
-    A larger matrix is drawn as blocks: of M and S the mean over the observed entries of a block, of L the mean over
+    A larger matrix is drawn as blocks: for M and S the mean over the observed entries of a block, for L the mean over
     all of it, which is (Σ u_i)ᵀ (Σ v_j) over its size. No m x n array is formed.
 
     Parameters
     ----------
     result
-        What `lowsparse.solve` has given.
+        From `lowsparse.solve`.
     rows, columns
-        Blocks at most.
+        Maximum number of blocks.
 
     Examples
     --------
@@ -195,7 +191,7 @@ def matrix(result: Result, *, rows: int = 160, columns: int = 160) -> Figure:
     M, S = _means(result, down, across)
     L = block_sums(result.L, down, across) / np.outer(np.diff(down), np.diff(across))
     seen, gross = M[np.isfinite(M)], np.abs(S[np.isfinite(S)])
-    low, high = np.percentile(np.concatenate([L.ravel(), seen]), [2, 98])  # an outlier must not take all the colours
+    low, high = np.percentile(np.concatenate([L.ravel(), seen]), [2, 98])  # outliers must not dominate the colours
     most = float(np.percentile(gross[gross > 0], 95)) if gross.any() else 1.0
     figure: Figure = _figure((10.4, 4.1))
     panels = figure.subplots(1, 3)
@@ -225,21 +221,21 @@ def frames(
     at: Sequence[int] | None = None,
     words: Sequence[str] = ("original", "background", "foreground"),
 ) -> Figure:
-    """Some moments of a video: a line each, with the original, the background and the foreground beside each other.
+    """Frames of a video, one per row: the original, the background and the foreground side by side.
 
     Parameters
     ----------
     original
-        Grey (T, H, W) or coloured (T, H, W, 3) frames of whole numbers from 0 to 255.
+        Grey (T, H, W) or coloured (T, H, W, 3) frames from 0 to 255.
     background
         As many frames, or one picture for all.
     mask
-        Where something is in front, (T, H, W): the foreground is the original there and light blue elsewhere. Without
-        one it is how far the original is from the background, the darker the further.
+        The foreground, (T, H, W): the original is shown there, light blue elsewhere. Without a mask the foreground is
+        the distance between original and background, darker for larger distances.
     at
-        The moments; three of them, spread evenly, by default.
+        Indices of the frames; by default three, evenly spaced.
     words
-        What to write above the three pictures.
+        Titles of the three columns.
 
     Examples
     --------
@@ -290,20 +286,20 @@ def phase(
     bar: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw a phase diagram: the share of problems solved, over two things that make them harder.
+    """Plot a phase diagram: the share of problems solved, over two measures of difficulty.
 
     Parameters
     ----------
     rates
-        From 0 to 1, a row for each of `y` (from below) and a column for each of `x`.
+        From 0 to 1, with a row for each of `y` (from below) and a column for each of `x`.
     x, y
-        The values along the axes; their cells are equally wide.
+        Values along the axes, equally spaced.
     x_name, y_name
-        What they are.
+        Labels of the axes.
     bar
-        Whether to draw the scale of colours.
+        Whether to draw a colour bar.
     ax
-        Where to draw; a new figure by default.
+        Axes to draw on; by default those of a new figure.
 
     Examples
     --------
@@ -332,18 +328,18 @@ def phase(
 
 
 def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
-    made: Axes = ax or _matplotlib("pyplot").subplots(figsize=size, layout="constrained")[1]
-    return made
+    new: Axes = ax or _matplotlib("pyplot").subplots(figsize=size, layout="constrained")[1]
+    return new
 
 
 def _figure(size: tuple[float, float], *, dpi: int = 120, layout: Any = "constrained") -> Any:
-    """A figure that nobody need close. A notebook knows how to show it once the backend of pyplot is loaded."""
+    """A figure that need not be closed; loading the backend of pyplot lets notebooks show it."""
     _matplotlib("pyplot").draw_if_interactive()
     return _matplotlib("figure").Figure(figsize=size, dpi=dpi, layout=layout)
 
 
 def plain_axes(ax: Axes) -> None:
-    """Faint lines behind what is drawn, and no frame around it."""
+    """A faint grid, and no frame at the top and right."""
     ax.grid(which="major", color=FAINT, linewidth=0.7)
     ax.set_axisbelow(True)
     ax.tick_params(which="both", color=PALE, labelsize=9)
@@ -352,8 +348,8 @@ def plain_axes(ax: Axes) -> None:
 
 
 def _means(result: Result, down: Edges, across: Edges) -> tuple[Floats, Floats]:
-    """M and S as blocks: means over what was observed, NaN where nothing was."""
-    M = result.M
+    """Block means of M and S over the observed entries; NaN where there are none."""
+    M = result.M.to_host()
     count, given, wrong = (np.zeros((down.size - 1, across.size - 1)) for _ in range(3))
     block_of = block_of_lines(down)
     for k, (start, stop) in enumerate(itertools.pairwise(across)):

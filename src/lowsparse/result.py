@@ -7,15 +7,14 @@ import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
 from .diagnosis import Certainty, Diagnosis, examine
-from .entries.observed import ObservedMatrix
-from .linalg.arrays import host, on_device
+from .entries.protocol import PartialMatrix, PerEntry
+from .linalg.arrays import host
 from .linalg.lowrank import LowRank
 
 __all__ = ["Result", "Stationarity", "Status", "Trace"]
@@ -102,7 +101,7 @@ class Result:
     """
 
     L: LowRank  # L.U is orthonormal
-    S: sparse.csc_array  # only on Ω, only non-zeros
+    S: Any  # a scipy.sparse.csc_array, only on Ω, only non-zeros; where M is not in memory, what stands for one there
     status: Status
     message: str  # what happened, and what to do if it was not convergence
     method: str
@@ -111,8 +110,8 @@ class Result:
     stationarity: Stationarity | None  # of the paper's methods
     seconds: float
     backend: str
-    M: ObservedMatrix  # the data
-    flagged: NDArray[np.intp]  # the outliers among the entries of M, by their place there
+    M: PartialMatrix  # the data
+    flagged: PerEntry  # the outliers among the entries of M, by their place there
     noise: float  # standard deviation of the inliers, estimated
     held_out: float | None  # robust scale of the residuals of entries kept aside, if the method keeps some
     trace: Trace
@@ -150,10 +149,11 @@ class Result:
         >>> r.to_host() is r
         True
         """
-        if not on_device(self.L.U):
+        if not self.M.on_gpu:
             return self
-        S, M = cast(Any, self.S).to_scipy(), cast(Any, self.M).to_host()
-        return dataclasses.replace(self, L=self.L.to_host(), S=S, M=M, flagged=host(self.flagged))
+        M, flagged = self.M.to_host(), host(self.flagged)
+        S = M.outliers(flagged, host(self.S.data))
+        return dataclasses.replace(self, L=self.L.to_host(), S=S, M=M, flagged=flagged)
 
     def standard_error(self, i: ArrayLike, j: ArrayLike) -> Any:
         """The standard errors of the entries (i, j) of L, to first order under normal noise of the estimated size.
@@ -185,10 +185,10 @@ class Result:
 
     @functools.cached_property
     def _certainty(self) -> Certainty:
-        if not isinstance(self.M, ObservedMatrix):
-            raise TypeError("what is determined is told of data in memory: solve a part of the columns there")
+        if self.M.in_pieces:
+            raise TypeError("what is determined is known for data in memory only: solve a part of the columns there")
         result = self.to_host()
-        return Certainty(result.M, result.L, result.is_outlier, result.noise)
+        return Certainty(result.M.to_host(), result.L, result.is_outlier, result.noise)
 
     def __repr__(self) -> str:
         m, n = self.L.shape

@@ -1,90 +1,39 @@
-"""`solve`: the functional entry, and the only iteration loop (stopping, trace, callback, checkpoint)."""
+"""`solve`, the functional entry: check, place the data, iterate, assemble the result."""
 
 from __future__ import annotations
 
-import dataclasses
 import os
-import threading
 import time
-import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, cast
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
-from threadpoolctl import ThreadpoolController
 
-from . import checkpoint as checkpoints
-from .diagnosis import Diagnosis, counted
-from .entries.observed import ObservedMatrix
-from .linalg.arrays import beside, on_device
+from .diagnosis import Diagnosis
+from .entries.protocol import PartialMatrix, PerEntry, check_rank
+from .linalg.arrays import to_device_of
 from .linalg.lowrank import LowRank
 from .linalg.scale import LARGEST, robust_scale
-from .places.decide import (
-    check_in_pieces,
-    check_on_gpu,
-    closed_on_error,
-    leaving_room,
-    placed,
-    room_for,
-)
-from .places.gpu.matrix import DeviceMatrix, DeviceOutliers, held_on_device
-from .places.gpu.streamed import StreamedMatrix
-from .places.pieces.coefficients import laid_aside
-from .places.pieces.outliers import StoredOutliers
-from .result import Result, Status, Trace
+from .loop import Loop, Progress
+from .places.decide import Place, choose_place, shape_of
+from .places.gpu.matrix import is_on_gpu
+from .result import Result, Status
 from .robust.sketch import Sample
-from .solvers import Ladder, Problem, Solver, State, from_name
+from .solvers import Ladder, Problem, Solver, from_name, names
 from .solvers.base import Outcome
 from .solvers.start import generator, starting_subspace
+from .support.checks import check_count
 from .support.format import percent
-from .sweeps import enough, open_sweep
+from .support.threads import one_blas_thread
+from .sweeps import enough, host_backend
 
-__all__ = ["Progress", "diagnose", "outliers_at", "solve"]
-
-ADVICE = {
-    Status.MAX_ITER: "not converged after {n} iterations: raise max_iter or loosen tol",
-    Status.MAX_TIME: "not converged after {s:.3g} s: raise max_time, or go on from a checkpoint",
-    Status.STALLED: "no step decreases the objective any more, though the method is not done: the result is as good as "
-    "the arithmetic allows, the rank is too high for the data, or a given t_U is far too large",
-    Status.DIVERGED: "the iteration ran into numbers that are not finite: give a smaller step (of the paper's methods: "
-    "t_U or step, and leave backtracking on)",
-    Status.STOPPED_BY_CALLBACK: "the callback asked to stop",
-}
-CHECKPOINT_SECONDS = 30.0  # between two writes of a checkpoint
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What a callback is given after every iteration; valid during the call.
-
-    >>> import lowsparse as ls
-    >>> seen = []
-    >>> def watch(progress):
-    ...     seen.append(progress["objective"])
-    ...     return progress.iteration == 3  # True stops
-    >>> ls.solve([[1.0, 2.0], [3.0, 4.1], [2.0, 3.0]], rank=1, callback=watch).status.value, len(seen)
-    ('stopped_by_callback', 3)
-    """
-
-    iteration: int
-    seconds: float
-    max_iter: int
-    row: dict[str, float]  # of the trace: objective, gamma, dS, dU, change, ...
-    _lowrank: Callable[[], LowRank]
-
-    def __getitem__(self, name: str) -> float:
-        return self.row[name]
-
-    def lowrank(self) -> LowRank:
-        """The low-rank part at this point; costs one pass over the data."""
-        return self._lowrank()
+__all__ = ["Progress", "diagnose", "solve"]
 
 
 def solve(
-    M: ObservedMatrix | ArrayLike | Any,
+    M: PartialMatrix | ArrayLike | Any,
     rank: int | str | None,
     *,
     max_rank: int | None = None,
@@ -107,7 +56,7 @@ def solve(
     ----------
     M
         An `ObservedMatrix` or anything one can be made from: a dense array with NaN where nothing is known, a masked
-        array, a scipy.sparse matrix (its stored entries are the observed ones).
+        array, a scipy.sparse matrix (its stored entries are the observed ones), a data frame, the path of a file.
     rank
         Of L, from 1 to min(m, n); or "auto": ranks are tried one after the other, as long as entries kept aside are
         predicted better, and for data with noise a path of decreasing shrinkage too. None for the convex methods, which
@@ -154,108 +103,27 @@ def solve(
     >>> r.converged, bool(np.allclose(r.L.to_dense(), truth, atol=1e-5))
     (True, True)
     """
-    there = held_on_device(M)
-    given_by_user = M if there is None else there
-    solver = from_name(method) if isinstance(method, str) else method
-    if not isinstance(solver, Solver):
-        called = f"; did you mean {method.__name__}()?" if isinstance(method, type) else ""
-        raise TypeError(f"method must be a name or a solver object, not {method!r}{called}")
-    solver.check_types()
-    found = placed(given_by_user, backend, memory=memory, client=client, method=solver.name)
-    M = cast(ObservedMatrix, found)  # or what is used like one
-    rank_is_bound = isinstance(rank, str) and isinstance(solver, Ladder)
-    if isinstance(rank, str):
-        if rank != "auto":
-            raise ValueError(f"rank must be a whole number or 'auto', not {rank!r}")
-        if not (isinstance(start, str) and start == "svd"):
-            raise ValueError("a start has a rank: give that rank, or leave the start out to have one chosen")
-        bound = min(M.shape) if max_rank is None else M.check_rank(max_rank)
-        if isinstance(solver, Ladder):
-            solver, rank = dataclasses.replace(solver, choose_rank=True), bound
-        else:  # our own method chooses
-            climb = Ladder(shrink=False)
-            rank = solve(M, "auto", max_rank=max_rank, method=climb, max_time=max_time, backend=backend).L.rank
-    elif max_rank is not None:
-        raise ValueError('max_rank is for rank="auto"; a given rank is taken as it is')
-    if rank is None and not solver.finds_rank:
-        raise ValueError(f"{solver.name} needs a rank: give one, or rank='auto' to have it chosen")
-    rank = min(M.shape) if rank is None else solver.check_rank(M, rank)
-    if isinstance(M, DeviceMatrix | StreamedMatrix):
-        check_on_gpu(solver.name)
-    elif hasattr(M, "backend"):
-        check_in_pieces(solver.name)
-        M = leaving_room(M, min(rank, 10) if rank_is_bound else rank)
-    if solver.full and M.nnz < M.shape[0] * M.shape[1]:
-        raise ValueError(
-            f"{solver.name} needs every entry, and {M.shape[0] * M.shape[1] - M.nnz} are missing: choose a method that "
-            "takes data with holes, such as the default"
-        )
-    if isinstance(max_iter, bool) or not isinstance(max_iter, int | np.integer) or max_iter < 1:
-        raise ValueError(f"max_iter must be a whole number of 1 or more, not {max_iter!r}")
-    if max_time is not None and not max_time > 0:
-        raise ValueError(f"max_time must be positive seconds, or None, not {max_time!r}")
-    if not isinstance(tol, int | float | np.integer | np.floating) or not 0 <= tol < np.inf:
-        raise ValueError(f"tol must be a number of 0 or more, not {tol!r}")
-    if callback is not None and not callable(callback):
-        raise TypeError("callback must be a function of one argument")
-
-    rng = generator(random_state)
-    seed = int(rng.integers(2**63))
-
-    began = time.perf_counter()
-    # The dense algebra above the waist is small. One thread makes it independent of their number, and leaves the
-    # cores to the sweep (OpenBLAS threads spin between calls).
-    with one_blas_thread, closed_on_error(None if M is given_by_user else M), room_for(M):
-        sweep = open_sweep(M, backend)
-        unit, scale, largest, clip = _sizes(M)
-        given = not (isinstance(start, str) and start == "svd")
-        if given and not solver.takes_start:
-            raise ValueError(f"{solver.name} begins at zero, wherever it is told to: leave the start out")
-        if resume is not None:
-            start = "random"  # the checkpoint has a better one
-
-        def first_subspace() -> NDArray[np.float64]:
-            clipped = M if np.isinf(clip) else M.with_values(np.clip(M.values, -clip, clip))
-            own = sweep if clipped is M else open_sweep(clipped, sweep.name)
-            U: NDArray[np.float64] = beside(starting_subspace(start, own, M.shape[0], rank, rng), M.values)
-            return U
-
-        problem = Problem(M, rank, sweep, first_subspace, given, float(tol), unit, scale, largest, clip, seed)
-        solver.check(problem)
-        loop = _Loop(problem, solver, int(max_iter), max_time, callback, checkpoint, began)
-        if resume is not None:
-            loop.resume(resume)
-        status, reason = loop.run()
-        outcome = solver.finish(problem, loop.state)
-        data, flagged, S = (M, outcome.flagged, outcome.S)
-        if isinstance(M, StreamedMatrix):
-            data, flagged, S = M.brought_back(flagged, S)
-    L = laid_aside(M, outcome.L)
-    n_iter, seconds = loop.state.iteration, loop.seconds()
-    result = Result(
-        L=L,
-        S=outliers_at(data, flagged, S),
-        status=status,
-        message=reason or _advice(status, solver).format(n=n_iter, s=seconds),
-        method=solver.name,
-        n_iter=n_iter,
-        objective=outcome.objective,
-        stationarity=outcome.stationarity,
-        seconds=seconds,
-        backend=sweep.name,
-        M=data,
-        flagged=flagged,
-        noise=_noise(data, L, sweep.name) if outcome.noise is None else outcome.noise,
-        held_out=outcome.held_out,
-        next_noise=outcome.next_noise,
-        trace=loop.trace,
-        notes=_notes(data, L.rank, flagged, outcome),
+    solver = _as_solver(method)
+    request = _Request(
+        solver, rank, max_rank, max_iter, max_time, tol, backend, start, random_state, callback, checkpoint, resume
     )
-    return result.to_host() if there is None else result
+    request.check(shape_of(M))
+    placement = choose_place(M, backend, memory=memory, client=client, runs_anywhere=solver.runs_anywhere)
+    _check_place(solver, placement.where)
+    data = placement.place()
+    if rank == "auto" and solver.with_chosen_rank() is None:
+        climb = replace(request, solver=Ladder(shrink=False), max_iter=500, tol=1e-8, checkpoint=None, resume=None)
+        chosen = _solve(data, climb, data is not M)
+        if chosen.status in (Status.MAX_TIME, Status.STOPPED_BY_CALLBACK):
+            return replace(chosen, message=f"while the default method was choosing the rank: {chosen.message}")
+        left = None if max_time is None else max(max_time - chosen.seconds, 1e-9)
+        request = replace(request, rank=chosen.L.rank, max_rank=None, max_time=left)
+    result = _solve(data, request, data is not M)
+    return result if is_on_gpu(M) else result.to_host()
 
 
 def diagnose(
-    M: ObservedMatrix | ArrayLike | Any,
+    M: PartialMatrix | ArrayLike | Any,
     rank: int | None = None,
     *,
     backend: str = "auto",
@@ -276,126 +144,158 @@ def diagnose(
     return solve(M, "auto" if rank is None else rank, backend=backend, memory=memory, client=client).diagnostics
 
 
-class _Loop:
-    """The iteration: it owns the clock, the trace, the callback and the checkpoint; the solver owns the state."""
+@dataclass(frozen=True)
+class _Request:
+    """What is asked of a solve, but for the data."""
 
-    def __init__(
-        self,
-        problem: Problem,
-        solver: Solver,
-        max_iter: int,
-        max_time: float | None,
-        callback: Callable[[Progress], object] | None,
-        checkpoint: str | os.PathLike[str] | None,
-        began: float,
-    ) -> None:
-        self.problem, self.solver = problem, solver
-        self.max_iter, self.max_time = max_iter, max_time
-        self.callback, self.checkpoint = callback, checkpoint
-        self.began = self.saved = began
-        self.elsewhere = 0.0  # seconds spent in callbacks
-        self.state: State = solver.init(problem)
-        self.trace = Trace()
+    solver: Solver
+    rank: int | str | None
+    max_rank: int | None
+    max_iter: int
+    max_time: float | None
+    tol: float
+    backend: str
+    start: str | ArrayLike | LowRank | Result
+    random_state: int | np.random.Generator | None
+    callback: Callable[[Progress], object] | None
+    checkpoint: str | os.PathLike[str] | None
+    resume: str | os.PathLike[str] | None
 
-    def resume(self, path: str | os.PathLike[str]) -> None:
-        self.state, self.trace = checkpoints.load(path, self.problem, self.solver, self.state)
-        if self.state.iteration:
-            self.began -= float(self.trace["seconds"][-1])
+    @property
+    def start_given(self) -> bool:
+        """Whether the user has said where to start."""
+        return not (isinstance(self.start, str) and self.start == "svd")
 
-    def seconds(self) -> float:
-        return time.perf_counter() - self.began - self.elsewhere
+    def check(self, shape: tuple[int, int] | None) -> None:
+        """Raise if an argument is wrong; the rank against the shape, if that is known."""
+        self.solver.check_parameters()
+        self._check_rank()
+        if shape is not None:
+            self.rank_for(shape)
+        check_count("max_iter", self.max_iter)
+        if self.max_time is not None and not self.max_time > 0:
+            raise ValueError(f"max_time must be positive seconds, or None, not {self.max_time!r}")
+        if not isinstance(self.tol, int | float | np.integer | np.floating) or not 0 <= self.tol < np.inf:
+            raise ValueError(f"tol must be a number of 0 or more, not {self.tol!r}")
+        if self.callback is not None and not callable(self.callback):
+            raise TypeError("callback must be a function of one argument")
+        if self.start_given and not self.solver.takes_start:
+            raise ValueError(f"{self.solver.name} always begins at zero: leave the start out")
+        generator(self.random_state)
 
-    def run(self) -> tuple[Status, str]:
-        if self.checkpoint is not None:  # before any work: a file that cannot be written is an error now
-            checkpoints.check_writable(self.checkpoint)
-        try:
-            ended = self.ended()
-            while ended is None:
-                state = self.solver.advance(self.problem, self.state)
-                self.trace.append(iteration=state.iteration, seconds=self.seconds(), **state.row)
-                self.state = state
-                stop = self.call_back()
-                ended = self.ended() or ((Status.STOPPED_BY_CALLBACK, "") if stop else None)
-                if time.perf_counter() - self.saved > CHECKPOINT_SECONDS:
-                    self.save()
-            return ended
-        finally:  # also on Ctrl-C: the state is that of the last whole iteration
-            self.save()
+    def _check_rank(self) -> None:
+        if isinstance(self.rank, str):
+            if self.rank != "auto":
+                raise ValueError(f"rank must be a whole number or 'auto', not {self.rank!r}")
+            if self.start_given:
+                raise ValueError("a start has a rank: give that rank, or leave the start out to have one chosen")
+        elif self.max_rank is not None:
+            raise ValueError('max_rank is for rank="auto"; a given rank is taken as it is')
+        if self.rank is None and not self.solver.finds_rank:
+            raise ValueError(f"{self.solver.name} needs a rank: give one, or rank='auto' to have it chosen")
 
-    def ended(self) -> tuple[Status, str] | None:
-        state, tol = self.state, self.problem.tol
-        if state.failure:
-            return Status(state.failure), state.advice
-        if tol > 0 and state.finished:
-            return Status.CONVERGED, state.finished
-        if tol > 0 and state.accuracy <= tol:
-            return Status.CONVERGED, (
-                f"came to rest: the accuracy {state.accuracy:.2g} is at most tol = {tol:g}; whether another L explains "
-                "more of the entries was not tested"
-            )
-        if state.iteration >= self.max_iter:
-            return Status.MAX_ITER, "" if tol else f"ran {state.iteration} iterations, as tol = 0 asks"
-        if self.max_time is not None and time.perf_counter() - self.began >= self.max_time:
-            return Status.MAX_TIME, ""
-        return None
+    def rank_for(self, shape: tuple[int, int]) -> int:
+        """The rank for a matrix of this shape; the largest to try, if it is to be chosen."""
+        if self.rank == "auto":
+            return min(shape) if self.max_rank is None else check_rank(self.max_rank, shape)
+        return min(shape) if self.rank is None else self.solver.check_rank(shape, self.rank)
 
-    def call_back(self) -> bool:
-        if self.callback is None:
-            return False
-        called = time.perf_counter()
-        state = self.state
-        stop = self.callback(
-            Progress(
-                state.iteration,
-                self.seconds(),
-                self.max_iter,
-                state.row,
-                lambda: self.solver.lowrank(self.problem, state),
-            )
+
+def _as_solver(method: str | Solver) -> Solver:
+    solver = from_name(method) if isinstance(method, str) else method
+    if not isinstance(solver, Solver):
+        called = f"; did you mean {method.__name__}()?" if isinstance(method, type) else ""
+        raise TypeError(f"method must be a name or a solver object, not {method!r}{called}")
+    return solver
+
+
+def _check_place(solver: Solver, where: Place) -> None:
+    """Raise unless the method runs there."""
+    if where is Place.MEMORY or solver.runs_anywhere:
+        return
+    able = ", ".join(name for name in names() if from_name(name).runs_anywhere)
+    if where in (Place.GPU, Place.GPU_STREAM):
+        raise ValueError(f"{solver.name} does not run on a GPU; there run {able}")
+    raise ValueError(f"{solver.name} needs the data in memory; on disk and on a cluster run {able}")
+
+
+def _solve(M: PartialMatrix, request: _Request, placed: bool) -> Result:
+    """Solve data that are where they are to be solved; `placed` there for this solve alone, or by the user."""
+    began = time.perf_counter()
+    rank = request.rank_for(M.shape)
+    choosing = request.solver.with_chosen_rank() if request.rank == "auto" else None
+    solver = choosing or request.solver
+    missing = M.shape[0] * M.shape[1] - M.nnz
+    if solver.full and missing:
+        raise ValueError(
+            f"{solver.name} needs every entry, and {missing} are missing: choose a method that takes data with holes, "
+            "such as the default"
         )
-        self.elsewhere += time.perf_counter() - called
-        return bool(stop)
-
-    def save(self) -> None:
-        if self.checkpoint is not None and self.state.iteration:
-            # an interruption may have come after a row was added, and before its state was taken over
-            rows = {name: self.trace[name][: self.state.iteration] for name in self.trace}
-            try:
-                checkpoints.save(self.checkpoint, self.problem, self.solver, self.state, Trace(rows))
-            except OSError as error:  # a full disk must not cost the result
-                warnings.warn(f"the checkpoint could not be written: {error}", RuntimeWarning, stacklevel=4)
-        self.saved = time.perf_counter()
-
-
-class _OneBlasThread:
-    """BLAS on one thread while any solve runs: the limit is the process's; the first in sets, the last out lifts it.
-
-    The libraries, those of NumPy and SciPy, are looked for once, which takes milliseconds.
-    """
-
-    def __init__(self) -> None:
-        self.lock, self.inside = threading.Lock(), 0
-        self.controller: Any = None
-        self.limits: Any = None
-
-    def __enter__(self) -> None:
-        with self.lock:
-            if not self.inside:
-                self.controller = self.controller or ThreadpoolController()
-                self.limits = self.controller.limit(limits=1, user_api="blas")
-            self.inside += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self.lock:
-            self.inside -= 1
-            if not self.inside:
-                self.limits.restore_original_limits()
+    M = M.with_room_for(rank if choosing is None else min(rank, 10))
+    # The dense algebra above the waist is small. One thread makes it independent of their number, and leaves the
+    # cores to the sweep (OpenBLAS threads spin between calls).
+    with one_blas_thread, M.solving(placed):
+        problem = _problem(M, rank, request)
+        solver.check(problem)
+        loop = Loop(
+            problem, solver, int(request.max_iter), request.max_time, request.callback, request.checkpoint, began
+        )
+        if request.resume is not None:
+            loop.resume(request.resume)
+        status, reason = loop.run()
+        outcome = solver.finish(problem, loop.state)
+        data, L, flagged, S = M.recovered(outcome.L, outcome.flagged, outcome.S)
+    return Result(
+        L=L,
+        S=S,
+        status=status,
+        message=loop.message(status, reason),
+        method=solver.name,
+        n_iter=loop.state.iteration,
+        objective=outcome.objective,
+        stationarity=outcome.stationarity,
+        seconds=loop.seconds(),
+        backend=problem.sweep.name,
+        M=data,
+        flagged=flagged,
+        noise=_noise(data, L, problem.sweep.host) if outcome.noise is None else outcome.noise,
+        held_out=outcome.held_out,
+        next_noise=outcome.next_noise,
+        trace=loop.trace,
+        notes=_notes(data, L.rank, flagged, outcome),
+    )
 
 
-one_blas_thread = _OneBlasThread()
+def _problem(M: PartialMatrix, rank: int, request: _Request) -> Problem:
+    """The problem that a solver is given."""
+    sweep = M.open_sweep(host_backend(request.backend))
+    rng = generator(request.random_state)
+    seed = int(rng.integers(2**63))
+    unit, scale, largest, clip = _sizes(M)
+
+    def first_subspace() -> NDArray[np.float64]:
+        start = "random" if request.resume is not None else request.start  # the checkpoint has a better one
+        clipped = M if np.isinf(clip) else M.with_values(np.clip(M.values, -clip, clip))
+        own = sweep if clipped is M else clipped.open_sweep(sweep.host)
+        U: NDArray[np.float64] = to_device_of(starting_subspace(start, own, M.shape[0], rank, rng), M.values)
+        return U
+
+    return Problem(
+        M=M,
+        rank=rank,
+        sweep=sweep,
+        start=first_subspace,
+        start_given=request.start_given,
+        tol=float(request.tol),
+        unit=unit,
+        scale=scale,
+        largest=largest,
+        clip=clip,
+        seed=seed,
+    )
 
 
-def _sizes(M: ObservedMatrix) -> tuple[float, float, float, float]:
+def _sizes(M: PartialMatrix) -> tuple[float, float, float, float]:
     """Median and root mean square, the largest magnitude, and `clip`, without a copy of all the values.
 
     The median is that of a sample's magnitudes, zeros left out. One wild entry would set the root mean square, and the
@@ -414,34 +314,16 @@ def _sizes(M: ObservedMatrix) -> tuple[float, float, float, float]:
     return unit, size or 1.0, largest, clip if largest > clip else np.inf
 
 
-def outliers_at(M: ObservedMatrix, flagged: NDArray[np.intp], values: NDArray[Any]) -> sparse.csc_array:
-    """S as a sparse array of its non-zeros; of a matrix in pieces it stays in pieces."""
-    if on_device(flagged):
-        return cast(sparse.csc_array, DeviceOutliers(cast(Any, M), flagged, values))
-    if not isinstance(flagged, np.ndarray):
-        return StoredOutliers(M, flagged, values)
-    rows, indptr = M.rows[flagged], np.searchsorted(flagged, M.indptr)
-    if flagged.size <= np.iinfo(np.int32).max:
-        return sparse.csc_array((values, rows, indptr.astype(np.int32)), shape=M.shape)
-    return sparse.csc_array((values, rows.astype(np.int64), indptr), shape=M.shape)
-
-
-def _noise(M: ObservedMatrix, L: LowRank, backend: str) -> float:
+def _noise(M: PartialMatrix, L: LowRank, backend: str) -> float:
     """The standard deviation of the inliers, from the median of the residuals of a sample."""
     return robust_scale(Sample(M, backend).residual(L.U, L.V.T))
 
 
-def _advice(status: Status, solver: Solver) -> str:
-    if status is Status.MAX_ITER and solver.if_slow:
-        return f"{ADVICE[status]}; {solver.if_slow}"
-    return ADVICE[status]
-
-
-def _notes(M: ObservedMatrix, rank: int, flagged: NDArray[np.intp], outcome: Outcome) -> tuple[str, ...]:
+def _notes(M: PartialMatrix, rank: int, flagged: PerEntry, outcome: Outcome) -> tuple[str, ...]:
     """What the data lack to determine L: lines with few entries, or with few that are not outliers; and what is odd."""
     said = []
     for lines, counts, wrong in zip(
-        ("rows", "columns"), (M.row_counts, M.column_counts), counted(M, flagged), strict=True
+        ("rows", "columns"), (M.row_counts, M.column_counts), M.count_lines(flagged), strict=True
     ):
         few = counts < rank
         if few.any():

@@ -1,15 +1,15 @@
-"""Entries kept aside: the honest way to choose a rank or a method, and to say how well missing entries are known.
+"""Held-out entries: to choose a rank or a method, and to measure how well missing entries are predicted.
 
-What is kept aside are entries, not rows or columns: a fit never sees them, and then has to predict them. They may be
-outliers themselves, which no fit can predict, so large errors count only up to a bound that is the same for everyone.
+Single entries are held out, not rows or columns. They may be outliers, which no fit can predict, so an error counts
+only up to a bound that is the same for every fit.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,10 @@ from .linalg.scale import OUTLIER, robust_scale
 from .solve import solve
 from .solvers import Solver
 from .solvers.start import generator
+from .support.checks import check_count, check_share
 from .sweeps import Float
 
-__all__ = ["Candidate", "Holdout", "Validation", "bound_of", "count_up_to", "cross_validate", "holdout"]
+__all__ = ["Candidate", "Holdout", "Validation", "clip_errors", "cross_validate", "error_bound", "holdout"]
 
 
 @dataclass(frozen=True)
@@ -36,88 +37,83 @@ class Holdout:
     True
     """
 
-    M: ObservedMatrix  # what may be seen
-    rows: NDArray[np.int32]  # what was kept aside
+    M: ObservedMatrix  # the other entries
+    rows: NDArray[np.int32]  # of the held-out entries
     columns: NDArray[np.int32]
     values: NDArray[np.floating[Any]]
     bound: float  # an error counts up to this: four times the robust scale of the data
 
     def residual(self, L: LowRank) -> Float:
-        """L - M where M was kept aside."""
+        """L - M at the held-out entries."""
         return np.asarray(L.at(self.rows, self.columns) - self.values, dtype=np.float64)
 
-    def error(self, L: LowRank) -> float:
-        """The mean absolute error of L on what was kept aside, each counted up to `bound`; infinite if nothing was."""
-        return float(np.mean(self.bounded(L))) if self.values.size else math.inf
-
     def bounded(self, L: LowRank) -> Float:
-        """The absolute errors, each up to `bound`."""
-        return count_up_to(self.bound, self.residual(L))
+        """The absolute errors at the held-out entries, clipped to `bound`."""
+        return clip_errors(self.residual(L), self.bound)
+
+    def error(self, L: LowRank) -> float:
+        """The mean of `bounded`; infinite if nothing was held out."""
+        return float(np.mean(self.bounded(L))) if self.values.size else math.inf
 
 
 def holdout(
     M: ObservedMatrix | Any, fraction: float = 0.1, random_state: int | np.random.Generator | None = 0
 ) -> Holdout:
-    """Keep a share of the observed entries aside, at random.
+    """Hold out a random share of the observed entries.
 
-    Every row and column that has entries keeps one, so the share is a little smaller where lines have few.
+    Every row and column that has entries keeps one, so the share is a little smaller where they have few.
 
     >>> split = holdout(np.arange(1.0, 101.0).reshape(10, 10), 0.2, random_state=1)
     >>> split.M.nnz, split.values.size
     (80, 20)
     """
     M = ObservedMatrix.from_any(M)
-    if not 0 < fraction < 1:
-        raise ValueError(f"fraction must be between 0 and 1, not {fraction!r}")
-    order, free = _order(M, generator(random_state))
-    return _split(M, np.sort(order[free][: round(fraction * M.nnz)]))
+    check_share("fraction", fraction)
+    return _split(M, _removable(M, generator(random_state))[: round(fraction * M.nnz)])
 
 
-def _order(M: ObservedMatrix, rng: np.random.Generator) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """The entries in random order, and which of them may go: in each row and column the first must stay."""
+def _removable(M: ObservedMatrix, rng: np.random.Generator) -> NDArray[np.intp]:
+    """The entries that may be held out, in random order: all but the first one of each row and column."""
     order = rng.permutation(M.nnz)
     free = np.ones(M.nnz, bool)
     for line in (M.rows, M.columns_of_entries()):
         free[np.unique(line[order], return_index=True)[1]] = False
-    return order, free
+    return order[free]
 
 
-def _split(M: ObservedMatrix, aside: NDArray[np.intp]) -> Holdout:
+def _split(M: ObservedMatrix, entries: NDArray[np.intp]) -> Holdout:
+    entries = np.sort(entries)
     kept = np.ones(M.nnz, bool)
-    kept[aside] = False
-    columns = M.columns_of_entries()[aside]
-    lost = np.concatenate(([0], np.cumsum(np.bincount(columns, minlength=M.shape[1]))))
+    kept[entries] = False
+    columns = M.columns_of_entries()[entries]
+    removed = np.concatenate(([0], np.cumsum(np.bincount(columns, minlength=M.shape[1]))))
     return Holdout(
-        M=ObservedMatrix(M.indptr - lost, M.rows[kept], M.values[kept], M.shape),
-        rows=M.rows[aside],
+        M=ObservedMatrix(M.indptr - removed, M.rows[kept], M.values[kept], M.shape),
+        rows=M.rows[entries],
         columns=columns,
-        values=M.values[aside],
-        bound=bound_of(M.values),
+        values=M.values[entries],
+        bound=error_bound(M.values),
     )
 
 
-def bound_of(values: NDArray[np.floating[Any]]) -> float:
-    """What an error counts at most: four times the robust scale of the data about their median.
+def error_bound(values: NDArray[np.floating[Any]]) -> float:
+    """The bound of an error: four times the robust scale of the data about their median.
 
-    >>> round(bound_of(np.array([1.0, 2.0, 3.0, 1000.0])), 3)
+    >>> round(error_bound(np.array([1.0, 2.0, 3.0, 1000.0])), 3)
     5.93
     """
     x = values.astype(np.float64)
     return OUTLIER * robust_scale(x - np.median(x)) or float(np.max(np.abs(x))) or 1.0
 
 
-def count_up_to(bound: float, e: Float) -> Float:
-    """|e|, each up to the bound.
-
-    >>> count_up_to(2.0, np.array([1.0, -5.0])).tolist()
-    [1.0, 2.0]
-    """
+def clip_errors(e: Float, bound: float) -> Float:
+    """|e|, clipped to the bound."""
     return np.minimum(np.abs(e), bound)
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A rank and a method, and how well they predict what they have not seen.
+    """A rank and a method, and how well they predict held-out entries.
 
     >>> candidate = Candidate(rank=2, method="ladder", errors=(0.1, 0.3), converged=(True, True))
     >>> candidate.error, round(candidate.standard_error, 9)
@@ -152,14 +148,15 @@ class Validation(Sequence[Candidate]):
 
     candidates: tuple[Candidate, ...]
 
-    def __getitem__(self, k: Any) -> Any:
+    @overload
+    def __getitem__(self, k: int) -> Candidate: ...
+    @overload
+    def __getitem__(self, k: slice) -> tuple[Candidate, ...]: ...
+    def __getitem__(self, k: int | slice) -> Candidate | tuple[Candidate, ...]:
         return self.candidates[k]
 
     def __len__(self) -> int:
         return len(self.candidates)
-
-    def __iter__(self) -> Iterator[Candidate]:
-        return iter(self.candidates)
 
     @property
     def best(self) -> Candidate:
@@ -172,7 +169,7 @@ class Validation(Sequence[Candidate]):
         bound = self.best.error + self.best.standard_error
         return next(candidate for candidate in self.candidates if candidate.error <= bound)
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, object]]:
         """The candidates as dictionaries, ready for a table or `pandas.DataFrame`."""
         return [
             {
@@ -208,7 +205,7 @@ def cross_validate(
     backend: str = "auto",
     callback: Callable[[int, int], object] | None = None,
 ) -> Validation:
-    """Predict every entry from the others, a part of them at a time, by each rank and method; see who does it best.
+    """Predict the entries of each fold from the others, by each rank and method.
 
     Parameters
     ----------
@@ -217,14 +214,13 @@ def cross_validate(
     rank, method
         One or several of each; all pairs are tried, on the same folds.
     folds
-        Parts into which the entries are split, at random; two or more. The first entry of each row and column, in a
-        random order, is always seen.
+        Number of random parts of the entries. The first entry of each row and column, in a random order, is in none.
     random_state
-        A seed or a generator, of the folds. The solver has its own.
+        A seed or a generator for the folds. The solver has its own.
     max_iter, tol, backend
         As in `solve`.
     callback
-        Called with the number of fits done and to do.
+        Called with the number of fits done and the total.
 
     Returns
     -------
@@ -239,30 +235,28 @@ def cross_validate(
     2
     """
     M = ObservedMatrix.from_any(M)
-    if isinstance(folds, bool) or not isinstance(folds, int | np.integer) or folds < 2:
-        raise ValueError(f"folds must be a whole number of 2 or more, not {folds!r}")
+    folds = check_count("folds", folds, 2)
     ranks = [rank] if rank is None or isinstance(rank, str | int | np.integer) else list(rank)
     methods = [method] if isinstance(method, str | Solver) else list(method)
     if not ranks or not methods:
         raise ValueError("there is nothing to compare: give a rank and a method")
-    order, free = _order(M, generator(random_state))
-    order = order[free]
-    if order.size < folds:
-        raise ValueError(f"{order.size} entries can be kept aside, too few for {folds} folds: give fewer, or more data")
-    splits = [_split(M, np.sort(order[k::folds])) for k in range(folds)]
-    candidates, done, total = [], 0, len(ranks) * len(methods) * folds
-    for own_method in methods:
-        for own_rank in ranks:
-            results = []
-            for split in splits:
-                result = solve(
-                    split.M, own_rank, method=own_method, max_iter=max_iter, tol=tol, backend=backend, random_state=0
-                )
-                results.append((split.error(result.L), result.converged))
-                done += 1
-                if callback is not None:
-                    callback(done, total)
-            errors, converged = zip(*results, strict=True)
-            name = own_method if isinstance(own_method, str) else own_method.name
-            candidates.append(Candidate(own_rank, name, errors, converged))
+    splits = _folds(M, folds, generator(random_state))
+    pairs = [(method, rank) for method in methods for rank in ranks]
+    candidates = []
+    for k, (method, rank) in enumerate(pairs):
+        results = []
+        for done, split in enumerate(splits, k * folds + 1):
+            fit = solve(split.M, rank, method=method, max_iter=max_iter, tol=tol, backend=backend, random_state=0)
+            results.append((split.error(fit.L), fit.converged))
+            if callback is not None:
+                callback(done, folds * len(pairs))
+        errors, converged = zip(*results, strict=True)
+        candidates.append(Candidate(rank, method if isinstance(method, str) else method.name, errors, converged))
     return Validation(tuple(candidates))
+
+
+def _folds(M: ObservedMatrix, folds: int, rng: np.random.Generator) -> list[Holdout]:
+    entries = _removable(M, rng)
+    if entries.size < folds:
+        raise ValueError(f"{entries.size} entries can be held out, too few for {folds} folds: give fewer, or more data")
+    return [_split(M, entries[k::folds]) for k in range(folds)]

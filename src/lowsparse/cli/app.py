@@ -1,4 +1,4 @@
-"""The commands, put together."""
+"""The `lowsparse` application with all its commands."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from .bench import bench
 from .complete import complete
 from .demo import demo
 from .doctor import doctor
-from .failure import DEBUG, EXIT_CODES, framed
+from .failure import DEBUG, EXIT_CODES, handle_errors
 from .methods import methods
 from .reproduce import reproduce
 from .video import video
 
 __all__ = ["app"]
 
-ENDINGS = "\n".join(f"  {code:<4} {meaning}" for code, meaning in EXIT_CODES.items())
-EPILOG = f"\b\nExit codes:\n{ENDINGS}\n\nWith {DEBUG}=1 in the environment a failure shows where it happened."
+CODES = "\n".join(f"  {code:<4} {meaning}" for code, meaning in EXIT_CODES.items())
+EPILOG = f"\b\nExit codes:\n{CODES}\n\nSet {DEBUG}=1 in the environment to see a traceback on failure."
 
 app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None, epilog=EPILOG)
 for command in (video, complete, demo, reproduce, bench, methods, doctor):
-    app.command()(framed(command))
+    app.command()(handle_errors(command))
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"lowsparse {__version__}")
         raise typer.Exit
 
@@ -36,9 +36,9 @@ def _version(asked: bool) -> None:
 def lowsparse(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """A low-rank matrix from data with holes and gross errors: robust PCA and robust matrix completion."""
+    """Robust PCA and robust matrix completion: a low-rank matrix from data with missing and wrong entries."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())

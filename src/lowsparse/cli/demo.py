@@ -1,4 +1,4 @@
-"""`lowsparse demo`: the background of a street, from a tenth of the pixels of a video that comes with the package."""
+"""`lowsparse demo`: the background of a street, from 10 % of the pixels of a video in the package."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
-from .again import command_again
-from .footage import Job, process
-from .output import Force, Json, Quiet, Voice
+from .footage import VideoJob, process_video
+from .output import Force, Json, Output, Quiet, repeat_command
 
 __all__ = ["demo"]
 
@@ -19,29 +18,29 @@ OBSERVE = 0.1
 FOLDER = "lowsparse-demo"
 NOTES = (
     "the video is an excerpt of vtest.avi, a sample of OpenCV (Apache License 2.0)",
-    "the same for a video of your own: lowsparse video FILE",
+    "for your own video: lowsparse video FILE",
 )
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for all that is written.")] = Path(FOLDER),
+    out: Annotated[Path, typer.Option(help="Output folder.")] = Path(FOLDER),
     force: Force = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """See it work: the background of a street from 10 % of the pixels.
+    """Separate a short sample video into background and foreground.
 
-    The video is short and comes with the package; nothing is downloaded. What is written is what `lowsparse video`
-    writes: the background, what is in front of it, and a report to open in a browser.
+    Nothing is downloaded: the video comes with the package. The output is that of `lowsparse video`: the background,
+    the foreground, and a report to open in a browser.
     """
     with resources.as_file(resources.files("lowsparse").joinpath("data", SAMPLE)) as sample:
-        job = Job(
+        job = VideoJob(
             source=str(sample),
             out=out,
             name=SAMPLE,
-            command=command_again(),
+            command=repeat_command(),
             force=force,
             settings={"rank": 1, "observe": OBSERVE},
             notes=NOTES,
         )
-        process(job, Voice(quiet=quiet, json=json))
+        process_video(job, Output(quiet=quiet, json=json))

@@ -1,4 +1,4 @@
-"""`lowsparse doctor`: what lowsparse runs on here, how fast that is, and what to do if it is not as it should be."""
+"""`lowsparse doctor`: check the installation, its speed, and say what to do about problems."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import textwrap
 import typer
 
 from .failure import FAILED
-from .output import Json, Quiet, Voice
-from .probes import PROBES, Finding, look
-from .progress import step
+from .output import Json, Output, Quiet
+from .probes import PROBES, Finding, run_probe
+from .progress import show_progress
 from .text import columns, paragraph, width
 
 __all__ = ["doctor"]
@@ -18,15 +18,15 @@ __all__ = ["doctor"]
 def doctor(json: Json = False, quiet: Quiet = False) -> None:
     """Check the installation: versions, backend, threads, speed.
 
-    It ends with the exit code 1 if something is broken, and says what to do about it.
+    The exit code is 1 if something is broken; the output says what to do about it.
     """
-    voice = Voice(quiet=quiet, json=json)
+    output = Output(quiet=quiet, json=json)
     found: dict[str, Finding] = {}
-    with step(voice, "checking", total=len(PROBES)) as checking:
-        for name in checking.over(PROBES):
-            found[name] = look(PROBES[name])
+    with show_progress(output, "checking", total=len(PROBES)) as meter:
+        for name in meter.over(PROBES):
+            found[name] = run_probe(PROBES[name])
     broken = [name for name, finding in found.items() if finding.level == "error"]
-    voice.result(
+    output.result(
         {"healthy": not broken, "checks": found},
         text=_report(found, found) + "\n\n" + _verdict(found),
         brief=_report(found, [name for name in found if found[name].level in ("warning", "error")]),
@@ -41,18 +41,16 @@ def _report(found: dict[str, Finding], names: list[str] | dict[str, Finding]) ->
 
 
 def _verdict(found: dict[str, Finding]) -> str:
-    """What to do, the worst first."""
+    """An overall verdict and all advice, the most severe first."""
     lines = []
     for level in ("error", "warning", "note"):
-        advice = [
-            (name, finding.advice) for name, finding in found.items() if finding.level == level and finding.advice
-        ]
-        lines += [textwrap.indent(paragraph(f"{name}: {said}", width() - 2), "  ") for name, said in advice]
+        advice = [f"{name}: {one.advice}" for name, one in found.items() if one.level == level and one.advice]
+        lines += [textwrap.indent(paragraph(text, width() - 2), "  ") for text in advice]
     levels = {finding.level for finding in found.values()}
     if "error" in levels:
         head = "Something is broken. What to do:"
     elif "warning" in levels:
-        head = "It works, but not as well as it could:"
+        head = "It works, but could work better:"
     else:
-        head = "All is well." + (" What could be added or changed:" if lines else "")
+        head = "Everything is fine." + (" Optional improvements:" if lines else "")
     return "\n".join([head, *lines])

@@ -1,4 +1,4 @@
-"""What can be installed besides: the extras of the package, which packages they bring, and which of them are there."""
+"""The optional dependencies (extras) of the package, and which of them are installed."""
 
 from __future__ import annotations
 
@@ -9,44 +9,32 @@ from pathlib import Path
 
 __all__ = ["advice_for", "extra_of", "extras", "installed"]
 
-HERE = "lowsparse"
-EVERYTHING = "all"  # the extra that brings all that users may want; the others are for developers
-MODULES = {"scikit-learn": "sklearn", "pillow": "PIL"}  # where the name to import is another
+PACKAGE = "lowsparse"
+ALL = "all"  # names the extras for users; the others are for developers
+MODULES = {"scikit-learn": "sklearn", "pillow": "PIL"}  # where the import name differs
 NAME = re.compile(r"[A-Za-z0-9._-]+")
-PROJECT = Path(__file__).resolve().parents[3] / "pyproject.toml"  # where lowsparse runs from its sources
+PROJECT = Path(__file__).resolve().parents[3] / "pyproject.toml"  # if run from the source tree
 
 
 def extras() -> dict[str, list[str]]:
-    """The packages that each extra for users names, in the order of the package's metadata.
-
-    >>> "typer" in extras()["cli"]
-    True
-    """
+    """The packages of each extra for users, in the order of the package metadata."""
     declared = _declared()
-    wanted = [name for requirement in declared.get(EVERYTHING, []) for name in _own_extras(requirement)]
+    wanted = [name for requirement in declared.get(ALL, []) for name in _own_extras(requirement)]
     return {
-        extra: [_package(requirement) for requirement in declared[extra] if _package(requirement) != HERE]
+        extra: [_package(requirement) for requirement in declared[extra] if _package(requirement) != PACKAGE]
         for extra in declared
         if extra in wanted
     }
 
 
 def extra_of(module: str) -> str | None:
-    """The extra that brings a module.
-
-    >>> extra_of("av"), extra_of("nonsense")
-    ('video', None)
-    """
+    """The extra that installs a module."""
     top = module.partition(".")[0]
     return next((extra for extra, names in extras().items() if top in (MODULES.get(n, n) for n in names)), None)
 
 
 def installed(package: str) -> str | None:
-    """The version of an installed package; None if it is not there.
-
-    >>> installed("numpy") is not None, installed("no-such-package")
-    (True, None)
-    """
+    """The version of an installed package, or None."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -54,26 +42,22 @@ def installed(package: str) -> str | None:
 
 
 def advice_for(error: ImportError) -> str:
-    """What is missing, and how to get it. Errors that say so themselves are left as they are.
-
-    >>> advice_for(ModuleNotFoundError("No module named 'av'", name="av"))
-    "this needs av, which is not installed: python -m pip install 'lowsparse[video]'"
-    """
-    said = " ".join(str(error).split())
-    if error.name is None or "pip install" in said:
-        return said or "a package is missing"
+    """A message that names the missing package and how to install it, unless the error already does."""
+    message = " ".join(str(error).split())
+    if error.name is None or "pip install" in message:
+        return message or "a package is missing"
     top = error.name.partition(".")[0]
     if not isinstance(error, ModuleNotFoundError):
-        return f"{top} is installed, but cannot be used ({said}): reinstall it"
+        return f"{top} is installed, but cannot be imported ({message}): reinstall it"
     extra = extra_of(top)
-    what = f"'{HERE}[{extra}]'" if extra else top
+    what = f"'{PACKAGE}[{extra}]'" if extra else top
     return f"this needs {top}, which is not installed: python -m pip install {what}"
 
 
 def _declared() -> dict[str, list[str]]:
     """The requirements of every extra."""
     try:
-        described = importlib.metadata.metadata(HERE)
+        described = importlib.metadata.metadata(PACKAGE)
     except importlib.metadata.PackageNotFoundError:
         project = tomllib.loads(PROJECT.read_text(encoding="utf-8")) if PROJECT.is_file() else {}
         return dict(project.get("project", {}).get("optional-dependencies", {}))
@@ -91,9 +75,6 @@ def _package(requirement: str) -> str:
 
 
 def _own_extras(requirement: str) -> list[str]:
-    """
-    >>> _own_extras("lowsparse[plot,cli]"), _own_extras("rich>=13")
-    (['plot', 'cli'], [])
-    """
-    found = re.match(rf"{HERE}\[([^]]*)\]", requirement)
+    """The extras in a requirement on this package: plot and cli in "lowsparse[plot,cli]"."""
+    found = re.match(rf"{PACKAGE}\[([^]]*)\]", requirement)
     return [name.strip() for name in found[1].split(",")] if found else []

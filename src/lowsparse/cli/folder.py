@@ -1,4 +1,4 @@
-"""Where a command writes to: claimed before the work, written beside, and in place as a whole or not at all."""
+"""The output folder of a command: checked before the work, written to a temporary folder, moved at the end."""
 
 from __future__ import annotations
 
@@ -11,81 +11,65 @@ from pathlib import Path
 
 from ..support.files import FULL
 from .failure import fail
-from .signals import uninterrupted
+from .signals import defer_signals
 
-__all__ = ["obstacle", "output_file", "output_folder"]
-
-EXISTS = "{} exists: give --force to overwrite it, or another --out"
+__all__ = ["output_folder", "reason_not_writable"]
 
 
-def obstacle(out: Path) -> str | None:
-    """Why nothing could be written to this folder, which need not be there yet; None if it can.
-
-    >>> obstacle(Path(".")) is None
-    True
-    """
-    there = _nearest(out.absolute())
-    if not there.is_dir():
-        return f"{there} is not a folder: choose another --out"
-    if not os.access(there, os.W_OK | os.X_OK):
-        return f"cannot write to {there}: choose another --out"
+def reason_not_writable(out: Path) -> str | None:
+    """Why nothing can be written to this folder, which need not exist yet; None if it can."""
+    existing = _nearest_existing(out.absolute())
+    if not existing.is_dir():
+        return f"{existing} is not a folder: choose another --out"
+    if not os.access(existing, os.W_OK | os.X_OK):
+        return f"cannot write to {existing}: choose another --out"
     return None
 
 
-def _nearest(path: Path) -> Path:
-    """Itself or what is above it, whichever is there."""
-    return next(place for place in (path, *path.parents) if os.path.lexists(place))
+def _nearest_existing(path: Path) -> Path:
+    return next(parent for parent in (path, *path.parents) if os.path.lexists(parent))
 
 
 @contextmanager
-def output_folder(out: Path, names: Sequence[str] | None = None, *, force: bool) -> Iterator[Path]:
-    """A new folder to write to, whose files are in `out` once the block has ended well, and gone if it has not.
+def output_folder(out: Path, names: Sequence[str], *, force: bool) -> Iterator[Path]:
+    """A temporary folder whose files are moved to `out` if the block succeeds, and removed if it fails.
 
-    Whether that will be possible is found out before: `names` are what will be written (None: not known yet). Without
-    `force` none of it may be there, and if it is not known `out` must be empty. What else is in `out` stays.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as home:
-    ...     out = Path(home, "out")
-    ...     with output_folder(out, ["a.txt"], force=False) as folder:
-    ...         _ = (folder / "a.txt").write_text("whole")
-    ...         before = out.exists()
-    ...     before, (out / "a.txt").read_text()
-    (False, 'whole')
+    The files to be written, `names`, must not exist without `force`, which is checked before the block and after it.
+    Other files in `out` are left alone.
     """
-    if why := obstacle(out):
-        fail(why)
-    if names is None and not force and out.exists() and next(out.iterdir(), None) is not None:
-        fail(f"{out} is not empty: give --force to overwrite what has the same name, or another --out")
-    for name in names or ():
-        _check_place(out / name, force)
+    if reason := reason_not_writable(out):
+        fail(reason)
+    for name in names:
+        _check_replaceable(out / name, force)
     target = out.resolve()
-    beside = _beside(target)
-    with _parents(target), _nothing_written():
+    # on the same disk as the target, where a rename is atomic
+    home = target if target.is_dir() else target.parent
+    temporary = home / f".{target.stem}.part-{secrets.token_hex(4)}{target.suffix}"
+    with _parents(target), _note_on_interrupt():
         try:
-            _make(beside)
-            yield beside
-            _move(beside, target, out, force)
+            _make_folder(temporary)
+            yield temporary
+            _move(temporary, target, out, force)
         finally:
-            with uninterrupted():
-                shutil.rmtree(beside, ignore_errors=True)
+            with defer_signals():
+                shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _move(beside: Path, target: Path, out: Path, force: bool) -> None:
-    """Everything to its place; nothing at all if some of it has none."""
-    found = sorted(beside.rglob("*"))
+def _move(temporary: Path, target: Path, out: Path, force: bool) -> None:
+    """Move everything to the target, or nothing if something is in the way."""
+    found = sorted(temporary.rglob("*"))
     for path in found:
-        place = out / path.relative_to(beside)
+        place = out / path.relative_to(temporary)
         if not path.is_dir():
-            _check_place(place, force)
+            _check_replaceable(place, force)
         elif os.path.lexists(place) and not place.is_dir():
             fail(f"{place} is not a folder: choose another --out")
-    with uninterrupted():
+    with defer_signals():
         if not target.exists():
-            os.replace(beside, target)
+            os.replace(temporary, target)
             return
         for path in found:
-            place = target / path.relative_to(beside)
+            place = target / path.relative_to(temporary)
             if path.is_dir():
                 place.mkdir(exist_ok=True)
             else:
@@ -93,60 +77,31 @@ def _move(beside: Path, target: Path, out: Path, force: bool) -> None:
 
 
 @contextmanager
-def output_file(out: Path, *, force: bool) -> Iterator[Path]:
-    """A path beside `out` with the same ending to write to, which becomes `out` once the block has ended well.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as home:
-    ...     out = Path(home, "out.csv")
-    ...     with output_file(out, force=False) as path:
-    ...         _ = path.write_text("whole")
-    ...     path.suffix, path.exists(), out.read_text()
-    ('.csv', False, 'whole')
-    """
-    if why := obstacle(out.parent):
-        fail(why)
-    _check_place(out, force)
-    target = out.resolve()  # a link stays one
-    beside = _beside(target)
-    with _parents(target), _nothing_written():
-        try:
-            yield beside
-            _check_place(out, force)  # it may have come meanwhile
-            with uninterrupted():
-                os.replace(beside, target)
-        finally:
-            with uninterrupted():
-                beside.unlink(missing_ok=True)
-
-
-@contextmanager
 def _parents(target: Path) -> Iterator[None]:
-    """Make the folders above; those that were not there are taken away again if the block fails."""
+    """Make the parent folders; remove those that are new if the block fails."""
     made = [folder for folder in target.parents if not folder.exists()]
     try:
-        _make(target.parent)
+        _make_folder(target.parent)
         yield
     except BaseException:
-        with uninterrupted(), suppress(OSError):
+        with defer_signals(), suppress(OSError):
             for folder in made:
                 folder.rmdir()
         raise
 
 
-def _make(folder: Path) -> None:
-    """Make a folder, and those above; leave if the system refuses, but for a disk that is full, which is well told."""
+def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        if error.errno in FULL:
+        if error.errno in FULL:  # has a message of its own
             raise
-        fail(f"cannot write to {_nearest(folder)} ({error.strerror or error}): choose another --out")
+        fail(f"cannot write to {_nearest_existing(folder)} ({error.strerror or error}): choose another --out")
 
 
 @contextmanager
-def _nothing_written() -> Iterator[None]:
-    """Say so on Ctrl-C, unless more is known."""
+def _note_on_interrupt() -> Iterator[None]:
+    """Add to Ctrl-C that nothing was written, unless it has a note."""
     try:
         yield
     except KeyboardInterrupt as error:
@@ -155,15 +110,9 @@ def _nothing_written() -> Iterator[None]:
         raise
 
 
-def _check_place(place: Path, force: bool) -> None:
-    """Leave if a file cannot go there: something stands there that must not be replaced."""
+def _check_replaceable(place: Path, force: bool) -> None:
+    """Fail if something exists there that must not be replaced by a file."""
     if place.exists() and not place.is_file():
-        fail(f"{place} is {'a folder' if place.is_dir() else 'no ordinary file'}: choose another --out")
+        fail(f"{place} is {'a folder' if place.is_dir() else 'not a regular file'}: choose another --out")
     if os.path.lexists(place) and not force:
-        fail(EXISTS.format(place))
-
-
-def _beside(target: Path) -> Path:
-    """A hidden name on the same disk, where a rename is done at once: in a folder that is there, else next to it."""
-    home = target if target.is_dir() else target.parent
-    return home / f".{target.stem}.part-{secrets.token_hex(4)}{target.suffix}"
+        fail(f"{place} exists: use --force to overwrite it, or choose another --out")

@@ -1,10 +1,10 @@
-"""A video in, a folder with its background, its foreground and a report out: what `video` and `demo` do."""
+"""What `lowsparse video` and `lowsparse demo` do: separate a video into background and foreground, with a report."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,27 +12,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..entries.pictures import Picture
 from ..report import Filmstrip, Run, video_report
-from ..support.format import counted, duration, percent
+from ..support.format import duration, percent, pluralize
 from ..video.foreground import Separated
-from ..video.pictures import Picture
 from ..video.separation import FILMS, STILL, Separation, separate_video
 from .failure import advise
 from .folder import output_folder
-from .output import Voice
-from .progress import Step, step
-from .signals import ending
+from .output import Output
+from .progress import Meter, show_progress
+from .signals import set_on_signal
 from .text import columns, paragraph, width
 
-__all__ = ["NAMES", "Job", "process"]
+__all__ = ["NAMES", "VideoJob", "process_video"]
 
 REPORT = "report.html"
-NAMES = (STILL, *FILMS, REPORT)  # what is written
-WORDS = {
-    STILL: "the background, as it usually is",
+NAMES = (STILL, *FILMS, REPORT)  # the files written
+DESCRIPTIONS = {
+    STILL: "the median background",
     "background.mp4": "the background, frame by frame",
-    "mask.mp4": "what is in front, in white",
-    "cutout.mp4": "what is in front, on black",
+    "mask.mp4": "the foreground, in white",
+    "cutout.mp4": "the foreground, on black",
     REPORT: "the report: open it in a browser",
 }
 SCORES = {
@@ -44,109 +44,101 @@ SCORES = {
     "best_threshold": "Best threshold",
     "age": "AGE, mean error in grey levels",
     "peps": "pEPs, share of pixels in error",
-    "pceps": "pCEPs, share of pixels in error together",
+    "pceps": "pCEPs, share of clustered pixels in error",
     "psnr": "PSNR, in dB",
     "ms_ssim": "MS-SSIM",
     "cqm": "CQM, in dB",
 }
-SHOWN = {  # of the settings
+SETTINGS = {  # shown in the report, if they are not the default
     "region": "Region (x, y, width, height)",
     "start": "First frame",
     "stop": "Ended before frame",
-    "every": "One of so many frames",
-    "shrink": "Shrunken by",
+    "every": "Every n-th frame",
+    "shrink": "Shrunk by",
     "threshold": "Threshold",
     "clean": "Cleaned within (pixels)",
     "random_state": "Seed",
 }
-TRIVIAL = {"start": 0, "every": 1, "shrink": 1}
+DEFAULTS = {"start": 0, "every": 1, "shrink": 1}
 WIDTH = 480  # pixels of a picture in the report, at most
+
+UNITS = {"reading": "frames", "writing": "frames", "solving": "tiles"}
+OnProgress = Callable[[str, int, int | None], None]  # stage, done, total
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
-    """What to do, and how to speak of it."""
+class VideoJob:
+    """A video to separate, where to write, and what to show in the report."""
 
     source: str
     out: Path
-    name: str  # of the video, for people
-    command: str  # that does it again
+    name: str  # of the video, as short_repr
+    command: str  # to repeat it
     stream: bool = False
     force: bool = False
-    settings: Mapping[str, Any] = field(default_factory=dict)  # of `separate_video`, by their names there
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of `separate_video`
     notes: tuple[str, ...] = ()
 
 
-def process(job: Job, voice: Voice) -> None:
-    """Do it, and tell the result."""
-    asked = threading.Event()
-    again = "nothing was written: give the same command again"
+def process_video(job: VideoJob, output: Output) -> None:
+    """Separate the video, write the report and print the result."""
+    end = threading.Event()
+    again = "nothing was written: run the same command again"
     with (
         output_folder(job.out, NAMES, force=job.force) as folder,
         advise(stopped=again, memory="choose --shrink 2 or --region, or --stream"),
-        ending(asked) if job.stream else nullcontext(),
+        set_on_signal(end) if job.stream else nullcontext(),
     ):
-        moments = _Moments()
-        with _stages(voice) as told:
+        pictures = _ReportPictures()
+        with _show_stages(output) as show:
             done = separate_video(
                 job.source,
                 folder,
                 stream=job.stream,
-                until=asked,
-                told=moments.expecting(told),
-                watch=moments.add,
+                until=end,
+                on_progress=pictures.expecting(show),
+                watch=pictures.add,
                 **job.settings,
             )
-        notes = [*_notes(done, asked.is_set()), *job.notes]
-        _report(folder / REPORT, job, done, moments.film, notes)
-    voice.result(_facts(job, done), text=_text(job, done, notes), brief=str(job.out / REPORT))
+        notes = [*_notes(done, end.is_set()), *job.notes]
+        _write_report(folder / REPORT, job, done, pictures.film, notes)
+    output.result(_facts(job, done), text=_text(job, done, notes), brief=str(job.out / REPORT))
 
 
 # ---------------------------------------------------------------------- while it runs
 
-Told = Callable[[str, int, int | None], None]
-
 
 @contextmanager
-def _stages(voice: Voice) -> Iterator[Told]:
-    """A callback that shows each stage as a step of its own."""
-    units = {"reading": "frames", "writing": "frames", "solving": "tiles"}
-    now: list[tuple[str, Any, Step]] = []
+def _show_stages(output: Output) -> Iterator[OnProgress]:
+    """A callback that shows the progress of one stage after the other."""
+    meters: dict[str, Meter] = {}
+    with ExitStack() as stack:
 
-    def close(*error: Any) -> None:
-        if now:
-            now.pop()[1].__exit__(*(error or (None, None, None)))
+        def show(stage: str, done: int, total: int | None) -> None:
+            if stage not in meters:
+                stack.close()  # the previous stage
+                meters.clear()
+                meters[stage] = stack.enter_context(show_progress(output, stage, total=total, unit=UNITS[stage]))
+            meters[stage].reach(done)
 
-    def tell(stage: str, done: int, of: int | None) -> None:
-        if not now or now[0][0] != stage:
-            close()
-            shown = step(voice, stage, total=of, unit=units[stage])
-            now.append((stage, shown, shown.__enter__()))
-        now[0][2].reach(done)
-
-    try:
-        yield tell
-    except BaseException as error:
-        close(type(error), error, error.__traceback__)
-        raise
-    close()
+        yield show
 
 
-class _Moments:
-    """The pictures of the report, made while the frames pass by."""
+class _ReportPictures:
+    """The pictures of the report, made while the frames are processed."""
 
     def __init__(self) -> None:
         self.film, self.frames, self.expected = Filmstrip(width=WIDTH), 0, 0
 
-    def expecting(self, told: Told) -> Told:
-        """Learn how many frames there are while they are read, and pass it on."""
+    def expecting(self, show: OnProgress) -> OnProgress:
+        """Count the frames while they are read, and pass the progress on."""
 
-        def tell(stage: str, done: int, of: int | None) -> None:
+        def count(stage: str, done: int, total: int | None) -> None:
             if stage == "reading":
                 self.expected = done
-            told(stage, done, of)
+            show(stage, done, total)
 
-        return tell
+        return count
 
     def add(self, one: Separated) -> None:
         """The next frame."""
@@ -163,12 +155,11 @@ def _small(picture: Picture) -> NDArray[np.uint8]:
     return small.luma if small.chroma is None else small.rgb()
 
 
-# ---------------------------------------------------------------------- what is told
+# ---------------------------------------------------------------------- results
 
 
-def _facts(job: Job, done: Separation) -> dict[str, Any]:
-    """For machines."""
-    result = done.background.result
+def _facts(job: VideoJob, done: Separation) -> dict[str, Any]:
+    result, peak = done.background.result, int(np.argmax(done.shares))
     return {
         "source": job.name,
         "out": job.out,
@@ -182,8 +173,8 @@ def _facts(job: Job, done: Separation) -> dict[str, Any]:
         "rate": float(done.rate),
         "rank": done.background.rank,
         "observe": done.observe,
-        "looks": done.background.looks,
-        "in_front": {"median": _median(done), "most": done.shares.max(), "at": done.numbers[_peak(done)]},
+        "looks": done.background.n_samples,
+        "in_front": {"median": np.median(done.shares), "most": done.shares[peak], "at": done.numbers[peak]},
         "scenes": done.scenes,
         "scores": done.scores,
         "solve": {"method": result.method, "backend": result.backend, "status": result.status},
@@ -191,43 +182,52 @@ def _facts(job: Job, done: Separation) -> dict[str, Any]:
     }
 
 
-def _text(job: Job, done: Separation, notes: list[str]) -> str:
-    looked = f"looked at {percent(done.observe)} of the pixels of each frame"
-    often = "" if job.stream else f", {done.background.looks} times at each"
-    said = [f"{job.name}: {_size(done)}", f"{looked}{often}; {_in_front(done)}", *notes]
-    lines = [paragraph(line, width()) for line in said]
+def _text(job: VideoJob, done: Separation, notes: list[str]) -> str:
+    length = duration(len(done) / float(done.rate))
+    peak = int(np.argmax(done.shares))
+    median, most, after = percent(np.median(done.shares)), percent(done.shares[peak]), duration(float(done.times[peak]))
+    sampled = "" if job.stream else f", {done.background.n_samples} samples per pixel"
+    lines = [
+        f"{job.name}: {len(done):,} frames of {done.shape[1]} x {done.shape[0]} pixels in {_colour(done)}, {length}",
+        f"used {percent(done.observe)} of the pixels of each frame{sampled}; foreground: median {median}, "
+        f"at most {most} (after {after})",
+        *notes,
+    ]
+    lines = [paragraph(line, width()) for line in lines]
     if done.scores:
         lines += ["", columns([list(pair) for pair in _scores(done).items()], left=(0,))]
-    listed = [[str(job.out / name), words] for name, words in WORDS.items()]
+    listed = [[str(job.out / name), description] for name, description in DESCRIPTIONS.items()]
     return "\n".join([*lines, "", columns(listed, left=(0, 1), fit=width())])
 
 
-def _report(path: Path, job: Job, done: Separation, film: Filmstrip, notes: list[str]) -> None:
-    told = [name for name, value in job.settings.items() if value not in (None, TRIVIAL.get(name))]
-    shown = {
+def _write_report(path: Path, job: VideoJob, done: Separation, film: Filmstrip, notes: list[str]) -> None:
+    changed = [name for name, value in job.settings.items() if value not in (None, DEFAULTS.get(name))]
+    settings = {
         "Source": job.name,
         "Rank": done.background.rank,
-        "Pixels looked at": f"{percent(done.observe)} of each frame",
-        "Looks at each pixel": done.background.looks,
-        "Background": "follows the scene" if job.stream else "learnt from all frames",
-        **{words: job.settings[name] for name, words in SHOWN.items() if name in told},
+        "Pixels used": f"{percent(done.observe)} of each frame",
+        "Samples per pixel": done.background.n_samples,
+        "Background": "follows the scene" if job.stream else "learned from all frames",
+        **{label: job.settings[name] for name, label in SETTINGS.items() if name in changed},
         "Method": done.background.result.method,
         "Backend": done.background.result.backend,
     }
     facts = [
-        (percent(done.observe), "of the pixels were looked at"),
+        (percent(done.observe), "of the pixels were used"),
         (f"{len(done):,}", f"frames of {done.shape[1]} × {done.shape[0]} pixels, in {_colour(done)}"),
-        (percent(_median(done)), "of the picture is in front, as a rule"),
-        (duration(sum(done.seconds.values())), "from file to file"),
+        (percent(np.median(done.shares)), "of the picture is foreground (median)"),
+        (duration(sum(done.seconds.values())), "in total"),
     ]
     if "f1" in done.scores:
-        facts.append((f"{done.scores['f1']:.3f}", f"is the F1 score on {_masks(done)}"))
+        masks = pluralize(int(done.scores["masks"]), "mask")
+        facts.append((f"{done.scores['f1']:.3f}", f"is the F1 score on {masks}"))
+    share = "all" if done.observe == 1 else f"a random {percent(done.observe)}"
     run = Run(
         title=job.name,
-        lead=f"The background, and what is in front of it, from {_share(done)} of the pixels of each frame.",
+        lead=f"Background and foreground, from {share} of the pixels of each frame.",
         facts=facts,
         command=job.command,
-        settings=shown,
+        settings=settings,
         timings={name.capitalize(): seconds for name, seconds in done.seconds.items()},
         trace=done.background.result.trace,
         diagnosis=done.background.result.diagnostics,
@@ -237,53 +237,25 @@ def _report(path: Path, job: Job, done: Separation, film: Filmstrip, notes: list
 
 
 def _notes(done: Separation, ended: bool) -> list[str]:
-    """What is unusual."""
-    said = []
+    """What the user should know of this run."""
+    notes = []
     if ended:
-        said.append(f"the stream was ended after {len(done):,} frames; what had come until then was kept")
+        notes.append(f"the stream was ended after {len(done):,} frames; the results so far were kept")
     if done.skipped:
-        said.append(f"{done.skipped:,} damaged frame{'s were' if done.skipped > 1 else ' was'} skipped")
+        notes.append(f"{done.skipped:,} damaged frame{'s were' if done.skipped > 1 else ' was'} skipped")
     if len(done.scenes) > 1:
-        said.append(f"{len(done.scenes)} scenes, beginning with the frames {', '.join(map(str, done.scenes))}")
+        notes.append(f"{len(done.scenes)} scenes, starting at frames {', '.join(map(str, done.scenes))}")
     if done.scores.get("masks") == 0:
-        said.append(
-            "none of the masks belongs to a frame that was read: the last number in their names is that of the frame, "
-            "counted from 0 in a video file"
+        notes.append(
+            "none of the masks belongs to a frame that was read: the last number in their names must be that of the "
+            "frame, counted from 0 in a video file"
         )
-    return said
+    return notes
 
 
 def _scores(done: Separation) -> dict[str, str]:
-    """By name, as they are told."""
     return {SCORES[name]: f"{value:.0f}" if name == "masks" else f"{value:.4g}" for name, value in done.scores.items()}
-
-
-def _share(done: Separation) -> str:
-    return "all" if done.observe == 1 else f"a random {percent(done.observe)}"
-
-
-def _size(done: Separation) -> str:
-    seconds = duration(len(done) / float(done.rate))
-    return f"{len(done):,} frames of {done.shape[1]} x {done.shape[0]} pixels in {_colour(done)}, {seconds}"
-
-
-def _in_front(done: Separation) -> str:
-    k = _peak(done)
-    after = duration(float(done.times[k]))
-    return f"in front: {percent(_median(done))} as a rule, at most {percent(float(done.shares[k]))} (after {after})"
 
 
 def _colour(done: Separation) -> str:
     return "colour" if done.colour else "grey"
-
-
-def _masks(done: Separation) -> str:
-    return counted(int(done.scores["masks"]), "mask")
-
-
-def _median(done: Separation) -> float:
-    return float(np.median(done.shares))
-
-
-def _peak(done: Separation) -> int:
-    return int(np.argmax(done.shares))

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import inspect
-import io
 import re
 import sys
-import textwrap
-import tokenize
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -18,11 +14,12 @@ import typer
 
 from .. import solvers
 from ..solvers import Solver
+from ..solvers.parameters import parameters_of
 from .failure import require
-from .output import Json, Voice
+from .output import Json, Output
 from .text import columns, paragraph, table, width
 
-__all__ = ["Card", "Parameter", "methods"]
+__all__ = ["Card", "methods"]
 
 AUTHORS = r"(?:(?:[A-Z]\.[- ]?)+(?:[A-ZÀ-Þ]\w+ ?)+(?:,\s)?)+: "
 YEAR = r"(?:(?!\n\n).)+?(?:\b(?:19|20)\d\d|arXiv \d{4}\.\d{4,5})(?=[.,;:)]|\s|$)"
@@ -41,28 +38,32 @@ def methods(
 
     With a name: its parameters, their defaults and meaning, and the paper it is from.
     """
-    voice = Voice(json=json)
+    output = Output(json=json)
     if name is None:
         cards = [Card.of(solver) for solver in map(solver_class, solvers.names())]
         facts = {"default": solver_class("auto").name, "methods": [card.facts() for card in cards]}
-        voice.result(facts, text=_overview(cards))
+        output.result(facts, text=_overview(cards))
         return
     known = ["auto", *solvers.names()]
     require(name in known, f"there is no method {name}: choose one of {', '.join(known)}")
     solver = solver_class(name)
-    card, parameters = Card.of(solver), parameters_of(solver)
-    voice.result({**card.facts(), "parameters": parameters}, text=_in_full(solver, card, parameters))
+    card = Card.of(solver)
+    parameters = [
+        {"name": key, "default": p.default, "what": p.text, "has_default": not p.required, "allowed": p.allowed}
+        for key, p in parameters_of(solver).items()
+    ]
+    output.result({**card.facts(), "parameters": parameters}, text=_details(solver, card))
 
 
 @dataclass(frozen=True)
 class Card:
-    """What a method's class says of it, in the words of someone who has to choose."""
+    """What a user has to know of a method to choose it, read from its class."""
 
     name: str
     class_name: str
     what: str
-    every_entry: bool  # it needs
-    robust: bool  # else least squares
+    every_entry: bool  # must be observed
+    robust: bool  # otherwise a least-squares method
     finds_rank: bool
     rank_of: str
     needs: tuple[str, ...]  # parameters without a default
@@ -94,7 +95,7 @@ class Card:
 
     @property
     def needed(self) -> str:
-        """What has to be there or be given."""
+        """What it needs, in words."""
         rank = "the rank" if self.rank_of == "L" else f"the rank of {self.rank_of}"
         things = ["every entry"] if self.every_entry else []
         things += ["no gross errors"] if not self.robust else []
@@ -103,44 +104,30 @@ class Card:
 
     @property
     def choose(self) -> str:
-        """When to take this one."""
-        return GROUNDS[self.ground][1].format(rank_of=self.rank_of)
+        """When to choose it."""
+        return REASONS[self.reason][1].format(rank_of=self.rank_of)
 
     @property
-    def ground(self) -> int:
-        """The first of GROUNDS that applies."""
-        return next(k for k, (applies, _) in enumerate(GROUNDS) if applies(self))
+    def reason(self) -> int:
+        """The index of the first of REASONS that applies."""
+        return next(k for k, (applies, _) in enumerate(REASONS) if applies(self))
 
     def facts(self) -> dict[str, Any]:
-        """For a machine."""
+        """All of it, for JSON."""
         return {**dataclasses.asdict(self), "needed": self.needed, "choose": self.choose}
 
 
-# When to choose a method: the first that applies to it
-GROUNDS: tuple[tuple[Callable[[Card], bool], str], ...] = (
+# When to choose a method: the first reason that applies to it
+REASONS: tuple[tuple[Callable[[Card], bool], str], ...] = (
     (lambda card: card.is_default, "unless there is a reason for another"),
-    (lambda card: card.rank_of != "L", "for data of which {rank_of} has a low rank, not the data themselves"),
+    (lambda card: card.rank_of != "L", "for data whose own rank is not low, but that of {rank_of} is"),
     (lambda card: not card.robust, "if there are no gross errors: least squares, to which they are noise"),
-    (lambda card: bool(card.needs), "if you know how many outliers there are, or what else it has to be told"),
+    (lambda card: bool(card.needs), "if you know the number or the share of the outliers"),
     (lambda card: card.every_entry and card.finds_rank, "if every entry is observed, and the rank is not known"),
     (lambda card: card.every_entry, "if every entry is observed"),
-    (
-        lambda card: card.finds_rank and not card.papers,  # our own
-        "for noisy tables that have no exact rank, to predict what is missing",
-    ),
     (lambda card: card.finds_rank, "if the rank is not known, and the problem is to be convex"),
-    (lambda card: True, "to compare with the default: robust, for data with holes, at a given rank"),
+    (lambda card: True, "to compare with the default: robust, takes missing entries, at a given rank"),
 )
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A field of a method's class: what it is by default, and the comment beside it."""
-
-    name: str
-    default: Any
-    what: str
-    has_default: bool = True
 
 
 def solver_class(name: str) -> type[Solver]:
@@ -150,42 +137,6 @@ def solver_class(name: str) -> type[Solver]:
     'Ladder'
     """
     return type(solvers.from_name(name))
-
-
-def parameters_of(solver: type[Solver]) -> list[Parameter]:
-    """The parameters of a method, its own before those it shares with others.
-
-    >>> first = parameters_of(solvers.Ladder)[0]
-    >>> first.name, first.default, first.what
-    ('attempts', 9, 'the first straight at the rank, the others by climbing, most of these from dense blocks')
-    """
-    comments: dict[str, str] = {}
-    for cls in solver.__mro__:
-        if dataclasses.is_dataclass(cls):
-            comments = {**comments, **{name: text for name, text in _comments(cls).items() if name not in comments}}
-    fields = {field.name: field for field in dataclasses.fields(solver)}
-    return [
-        Parameter(name, fields[name].default, comment, name not in solver.needs)
-        for name, comment in comments.items()
-        if name in fields
-    ]
-
-
-def _comments(cls: type) -> dict[str, str]:
-    """For each field that the body of a class defines, what stands behind it."""
-    source = textwrap.dedent(inspect.getsource(cls))
-    behind = {
-        token.start[0]: token.string.lstrip("# ")
-        for token in tokenize.generate_tokens(io.StringIO(source).readline)
-        if token.type == tokenize.COMMENT
-    }
-    (body,) = ast.parse(source).body
-    assert isinstance(body, ast.ClassDef)
-    return {
-        node.target.id: behind.get(node.end_lineno or node.lineno, "")
-        for node in body.body
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
-    }
 
 
 def _papers(solver: type[Solver]) -> tuple[str, ...]:
@@ -201,11 +152,11 @@ def _overview(cards: list[Card]) -> str:
     fit = width()
     longest = max(len(card.name) for card in cards)
     parts = []
-    for k in sorted({card.ground for card in cards}, key=lambda k: (k > 0, -k)):
-        group = [card for card in cards if card.ground == k]
+    for k in sorted({card.reason for card in cards}, key=lambda k: (k > 0, -k)):
+        group = [card for card in cards if card.reason == k]
         needed = {card.needed for card in group}
-        reason = group[0].choose
-        heading = f"{reason[0].upper()}{reason[1:]}." + (f" Needs: {group[0].needed}." if len(needed) == 1 else "")
+        heading = group[0].choose
+        heading = f"{heading[0].upper()}{heading[1:]}." + (f" Needs: {group[0].needed}." if len(needed) == 1 else "")
         rows = [
             [f"  {card.name:<{longest}}", card.what + (f" Needs: {card.needed}." if len(needed) > 1 else "")]
             for card in group
@@ -218,7 +169,7 @@ def _overview(cards: list[Card]) -> str:
     return "\n\n".join(["The methods, by the reason to choose one:", *parts, paragraph(closing, fit)])
 
 
-def _in_full(solver: type[Solver], card: Card, parameters: list[Parameter]) -> str:
+def _details(solver: type[Solver], card: Card) -> str:
     fit = width()
     facts = [
         ["name", f"{card.name} (lowsparse.solvers.{card.class_name})"],
@@ -229,8 +180,11 @@ def _in_full(solver: type[Solver], card: Card, parameters: list[Parameter]) -> s
     ]
     parts = [paragraph(card.what, fit), columns(facts, left=(0, 1), fit=fit)]
     parts += [_wrapped(text, fit) for text in _prose(solver)]
-    if parameters:
-        rows = [[p.name, repr(p.default) if p.has_default else "(give it)", p.what] for p in parameters]
+    rows = [
+        [name, "(give it)" if p.required else repr(p.default), p.text + ("" if p.kind is bool else f"; {p.allowed}")]
+        for name, p in parameters_of(solver).items()
+    ]
+    if rows:
         parts.append(table(["parameter", "default", "what it is"], rows, left=(0, 1, 2), fit=fit))
     given = ", ".join(f"{name}=..." for name in card.needs)
     parts.append(f"ls.solve(M, rank={'None' if card.finds_rank else 5}, method=ls.solvers.{card.class_name}({given}))")
@@ -239,7 +193,7 @@ def _in_full(solver: type[Solver], card: Card, parameters: list[Parameter]) -> s
 
 
 def _taken(card: Card) -> list[str]:
-    things = ["data with holes"] if not card.every_entry else []
+    things = ["missing entries"] if not card.every_entry else []
     things += ["gross errors"] if card.robust else []
     return [*things, "a start"] if card.takes_start else things
 

@@ -1,54 +1,64 @@
-"""What a command says and where: text or one JSON object on stdout, everything else on stderr."""
+"""Options that all commands share, and their output: text or one JSON object on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
+import re
+import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
-from ..support.jsonable import plain
+from ..support.jsonable import jsonable
 
-__all__ = ["Force", "Json", "Quiet", "Voice", "to_json"]
+__all__ = ["Force", "Json", "Output", "Quiet", "remove_passwords", "repeat_command", "to_json"]
 
-Force = Annotated[bool, typer.Option("--force", help="Overwrite what an earlier run has written.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, everything else on stderr.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="The result and nothing else.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite existing output files.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout, everything else to stderr.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the result.")]
+
+PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")  # user:password@ in a URL
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Voice:
-    """What --quiet and --json make of the words of a command.
-
-    >>> Voice().say("reading")
-    reading
-    >>> Voice(quiet=True).say("reading")
-    >>> Voice(json=True).result({"error": float("nan")}, text="done")
-    {"error": null}
-    """
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """Prints what --quiet and --json ask for."""
 
     quiet: bool = False
     json: bool = False
 
-    def say(self, text: str = "") -> None:
-        """Words for people: on stdout, or on stderr if a machine reads that."""
+    def print(self, text: str = "") -> None:
+        """A message: on stdout, or on stderr with --json; nothing with --quiet."""
         if not self.quiet:
             print(text, file=sys.stderr if self.json else sys.stdout, flush=True)
 
     def result(self, facts: Mapping[str, Any], *, text: str = "", brief: str = "") -> None:
-        """What the command was for: `facts` for --json, `brief` for --quiet (a path, say), else `text`."""
-        said = to_json(facts) if self.json else brief if self.quiet else text
-        if said:
-            print(said, flush=True)
+        """The result: `facts` with --json, `brief` (a path, say) with --quiet, else `text`."""
+        shown = to_json(facts) if self.json else brief if self.quiet else text
+        if shown:
+            print(shown, flush=True)
 
 
 def to_json(facts: Any) -> str:
-    """JSON in one line and in ASCII. What is not finite is null; arrays are lists, paths, dates and enums text.
+    """ASCII JSON in one line; see `jsonable` for what is converted."""
+    return json.dumps(jsonable(facts), allow_nan=False)
 
-    >>> to_json({"ranks": (0, 1), "error": float("inf")})
-    '{"ranks": [0, 1], "error": null}'
+
+def repeat_command(arguments: Sequence[str] | None = None) -> str:
+    """The current command line, with --force as its output exists by now, and without passwords.
+
+    >>> repeat_command(["video", "rtsp://me:secret@cam-2/live", "--out", "a b"])
+    "lowsparse video rtsp://cam-2/live --out 'a b' --force"
     """
-    return json.dumps(plain(facts), allow_nan=False)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if "--force" not in words:
+        words.insert(words.index("--") if "--" in words else len(words), "--force")
+    return remove_passwords(shlex.join(["lowsparse", *words]))
+
+
+def remove_passwords(text: str) -> str:
+    """The text without user names and passwords in URLs."""
+    return PASSWORD.sub("", text)

@@ -1,4 +1,4 @@
-"""How far a command is: a bar with rate and time left on a terminal, elsewhere a line now and then; on stderr."""
+"""Progress on stderr: a bar with rate and time left on a terminal, elsewhere a line now and then."""
 
 from __future__ import annotations
 
@@ -11,138 +11,119 @@ from typing import TypeVar
 
 from ..solve import Progress
 from ..support.format import duration
-from .output import Voice
+from .output import Output
 
-__all__ = ["Step", "step"]
+__all__ = ["Meter", "show_progress"]
 
-OFTEN, SELDOM = 0.1, 10.0  # seconds between two looks: on a terminal, elsewhere
-BAR = 16
-LONG = 5.0  # seconds from which on the end of a step is worth a line
+TERMINAL_INTERVAL, LINE_INTERVAL = 0.1, 10.0  # seconds between two updates
+BAR_WIDTH = 16
+LONG = 5.0  # seconds from which the end of a stage is reported
 
 Item = TypeVar("Item")
 
 
-class Step:
-    """A part of a command's work: how much of it is done, and how long the rest may take.
-
-    >>> now = iter([0.0, 1.0, 2.0, 4.0])
-    >>> part = Step("reading", total=400, unit="frames", clock=lambda: next(now))
-    >>> part.advance(100)
-    >>> part.line()
-    '100 of 400 frames, 50 frames/s, 6 s left'
-    """
+class Meter:
+    """How much of a stage of the work is done, and how long the rest may take."""
 
     def __init__(
         self,
-        what: str,
+        stage: str,
         *,
         total: float | None = None,
         unit: str = "",
-        every: float = SELDOM,
-        show: Callable[[Step], None] = lambda step: None,
+        interval: float = LINE_INTERVAL,
+        show: Callable[[Meter], None] = lambda meter: None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self.what, self.total, self.unit = what, total, unit
+        self.stage, self.total, self.unit = stage, total, unit
         self.done: float = 0
         self.note = ""
-        self._every, self._show, self._clock = every, show, clock
+        self._interval, self._show, self._clock = interval, show, clock
         self._began = self._shown = clock()
 
     def advance(self, amount: float = 1, note: str = "") -> None:
-        """So much more is done."""
+        """Add to what is done."""
         self.reach(self.done + amount, note)
 
     def reach(self, done: float, note: str = "") -> None:
-        """So much is done in all."""
+        """Set what is done."""
         self.done, self.note = done, note
         now = self._clock()
-        if now - self._shown >= self._every:
+        if now - self._shown >= self._interval:
             self._shown = now
             self._show(self)
 
     def over(self, items: Iterable[Item]) -> Iterator[Item]:
-        """The items, counted when each is done with."""
+        """Iterate over items and count them."""
         for item in items:
             yield item
             self.advance()
 
     def watch(self, progress: Progress) -> None:
-        """The callback of a `solve`."""
+        """A callback for `solve`."""
         change = progress.row.get("change")
         self.reach(progress.iteration, "" if change is None else f"change {change:.1e}")
 
     @property
     def seconds(self) -> float:
-        """Since it began."""
+        """Since the stage began."""
         return self._clock() - self._began
 
     def line(self) -> str:
-        """How far it is, in words."""
+        """What is done, the rate, the time left and the note."""
         seconds = self.seconds
         rate = self.done / seconds if seconds > 0 else 0.0
         unit = f" {self.unit}" if self.unit else ""
-        words = [f"{self.done:,.0f}{'' if self.total is None else f' of {self.total:,.0f}'}{unit}"]
+        parts = [f"{self.done:,.0f}{'' if self.total is None else f' of {self.total:,.0f}'}{unit}"]
         if rate > 0:
-            words.append(f"{rate:,.0f}{unit}/s" if rate >= 100 else f"{rate:.2g}{unit}/s")
+            parts.append(f"{rate:,.0f}{unit}/s" if rate >= 100 else f"{rate:.2g}{unit}/s")
             if self.total is not None:
-                words.append(f"{duration(max(self.total - self.done, 0) / rate)} left")
-        return ", ".join([*words, self.note] if self.note else words)
+                parts.append(f"{duration(max(self.total - self.done, 0) / rate)} left")
+        return ", ".join([*parts, self.note] if self.note else parts)
 
 
 @contextmanager
-def step(voice: Voice, what: str, *, total: float | None = None, unit: str = "") -> Iterator[Step]:
-    """Show a part of the work while the block runs: a live bar, lines, or nothing if the voice is quiet.
-
-    >>> with step(Voice(quiet=True), "reading", total=3, unit="frames") as reading:
-    ...     for frame in reading.over("abc"):
-    ...         pass
-    >>> reading.done
-    3
-    """
-    if voice.quiet:
-        yield Step(what, total=total, unit=unit)
+def show_progress(output: Output, stage: str, *, total: float | None = None, unit: str = "") -> Iterator[Meter]:
+    """Show the progress of a block: a live bar, lines, or nothing with --quiet."""
+    if output.quiet:
+        yield Meter(stage, total=total, unit=unit)
         return
-    if _draws(sys.stderr):
-        with _bar(what, total) as show:
-            part = Step(what, total=total, unit=unit, every=OFTEN, show=show)
-            yield part
+    if _is_terminal(sys.stderr):
+        with _bar(stage) as show:
+            meter = Meter(stage, total=total, unit=unit, interval=TERMINAL_INTERVAL, show=show)
+            yield meter
     else:
-        part = Step(what, total=total, unit=unit, show=lambda now: _tell(f"{what}: {now.line()}"))
-        yield part
-    if part.seconds >= LONG:
-        count = f"{part.done:,.0f} {unit} in " if unit else ""
-        _tell(f"{what}: {count}{duration(part.seconds)}")
+        meter = Meter(stage, total=total, unit=unit, show=lambda meter: _print(f"{stage}: {meter.line()}"))
+        yield meter
+    if meter.seconds >= LONG:
+        count = f"{meter.done:,.0f} {unit} in " if unit else ""
+        _print(f"{stage}: {count}{duration(meter.seconds)}")
 
 
-def _tell(line: str) -> None:
+def _print(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _draws(stream: object) -> bool:
-    """Whether a line on it can be drawn anew."""
+def _is_terminal(stream: object) -> bool:
+    """Whether lines on it can be redrawn."""
     isatty = getattr(stream, "isatty", None)
     return bool(isatty and isatty()) and os.environ.get("TERM", "") not in ("dumb", "unknown")
 
 
 @contextmanager
-def _bar(what: str, total: float | None) -> Iterator[Callable[[Step], None]]:
+def _bar(stage: str) -> Iterator[Callable[[Meter], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn
     from rich.progress import Progress as Bars
     from rich.table import Column
 
-    uncut, cut = (Column(no_wrap=True, overflow=how) for how in ("fold", "ellipsis"))
-    shown = (
-        TextColumn("{task.description}", markup=False, table_column=uncut),
-        BarColumn(BAR),
-        TextColumn("{task.fields[line]}", markup=False, table_column=cut),
+    fold, ellipsis = Column(no_wrap=True, overflow="fold"), Column(no_wrap=True, overflow="ellipsis")
+    columns = (
+        TextColumn("{task.description}", markup=False, table_column=fold),
+        BarColumn(BAR_WIDTH),
+        TextColumn("{task.fields[line]}", markup=False, table_column=ellipsis),
     )
-    console = Console(stderr=True)
-    # What is printed meanwhile appears above the bar; stdout is left alone where it goes elsewhere.
-    with Bars(*shown, console=console, transient=True, redirect_stdout=sys.stdout.isatty()) as bars:
-        task = bars.add_task(what, total=total, line="")
-
-        def show(part: Step) -> None:
-            bars.update(task, completed=part.done, line=part.line())
-
-        yield show
+    # What is printed meanwhile appears above the bar; stdout is left alone if it is not the terminal.
+    with Bars(*columns, console=Console(stderr=True), transient=True, redirect_stdout=sys.stdout.isatty()) as bars:
+        task = bars.add_task(stage, total=None, line="")
+        yield lambda meter: bars.update(task, total=meter.total, completed=meter.done, line=meter.line())

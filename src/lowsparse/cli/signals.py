@@ -1,4 +1,4 @@
-"""What a signal does to a command: it stops like Ctrl-C, or ends a stream, and never in the middle of a rename."""
+"""Signals: they stop a command like Ctrl-C, end a stream, and wait for renames."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["TerminatedError", "ending", "stoppable", "uninterrupted"]
+__all__ = ["TerminatedError", "defer_signals", "raise_on_signal", "set_on_signal"]
 
-# What asks a process to end: a batch system or `timeout`, and a terminal that was closed (not on Windows)
-ASKING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+# Sent by batch systems and `timeout`, and by a closed terminal (not on Windows)
+TERMINATE = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 class TerminatedError(KeyboardInterrupt):
-    """Somebody else than the user at the keyboard has stopped the command; whoever handles Ctrl-C handles this."""
+    """A signal other than Ctrl-C has stopped the command; handlers of Ctrl-C handle this, too."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -23,77 +23,52 @@ class TerminatedError(KeyboardInterrupt):
 
 
 @contextmanager
-def stoppable() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP raise what Ctrl-C raises, so that what is half-done is cleared away.
-
-    >>> try:
-    ...     with stoppable():
-    ...         signal.raise_signal(signal.SIGTERM)
-    ... except KeyboardInterrupt as error:
-    ...     print(error)
-    SIGTERM
-    """
+def raise_on_signal() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP raise a KeyboardInterrupt, so that partial output is cleaned up."""
 
     def stop(number: int, _: Any) -> None:
         raise TerminatedError(number)
 
-    with _handled(stop, ASKING):
+    with _handled(stop, TERMINATE):
         yield
 
 
 @contextmanager
-def ending(asked: threading.Event) -> Iterator[None]:
-    """Let the first signal set an event, for work without an end of its own; the next one stops the command.
-
-    >>> asked = threading.Event()
-    >>> with ending(asked):
-    ...     signal.raise_signal(signal.SIGTERM)
-    >>> asked.is_set()
-    True
-    """
+def set_on_signal(event: threading.Event) -> Iterator[None]:
+    """Let the first signal set an event, to end a stream; the next one stops the command."""
 
     def end(number: int, _: Any) -> None:
-        if not asked.is_set():
-            asked.set()
-        elif number in ASKING:
+        if not event.is_set():
+            event.set()
+        elif number in TERMINATE:
             raise TerminatedError(number)
         else:
             raise KeyboardInterrupt
 
-    with _handled(end, [signal.SIGINT, *ASKING]):
+    with _handled(end, [signal.SIGINT, *TERMINATE]):
         yield
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Let signals wait until the block is done: for a few renames, and to clear away.
-
-    >>> done = False
-    >>> try:
-    ...     with stoppable(), uninterrupted():
-    ...         signal.raise_signal(signal.SIGTERM)
-    ...         done = True
-    ... except KeyboardInterrupt:
-    ...     print("stopped; done:", done)
-    stopped; done: True
-    """
-    came: list[int] = []
-    with _handled(lambda number, _: came.append(number), [signal.SIGINT, *ASKING]):
+def defer_signals() -> Iterator[None]:
+    """Defer signals to the end of the block: for a few renames, and to clean up."""
+    received: list[int] = []
+    with _handled(lambda number, _: received.append(number), [signal.SIGINT, *TERMINATE]):
         yield
-    if came:
-        signal.raise_signal(came[0])
+    if received:
+        signal.raise_signal(received[0])
 
 
 @contextmanager
 def _handled(handler: Any, numbers: list[signal.Signals]) -> Iterator[None]:
-    """Handle signals so for a while; those that are ignored (nohup) stay so. Only the main thread is ever told."""
+    """Replace signal handlers during the block, but not of ignored signals (nohup); only the main thread may."""
     main = threading.current_thread() is threading.main_thread()
-    before = {number: signal.getsignal(number) for number in numbers if main}
-    mine = {number: old for number, old in before.items() if old not in (None, signal.SIG_IGN)}
+    previous = {number: signal.getsignal(number) for number in numbers if main}
+    replaced = {number: old for number, old in previous.items() if old not in (None, signal.SIG_IGN)}
     try:
-        for number in mine:
+        for number in replaced:
             signal.signal(number, handler)
         yield
     finally:
-        for number, old in mine.items():
+        for number, old in replaced.items():
             signal.signal(number, old)

@@ -1,4 +1,4 @@
-"""Plain text for terminals, pipes and files of any width and encoding: aligned columns, and letters spelt out."""
+"""Plain text for terminals of any width and encoding: aligned columns, wrapped lines, ASCII for symbols."""
 
 from __future__ import annotations
 
@@ -10,54 +10,41 @@ import textwrap
 import unicodedata
 from collections.abc import Sequence
 
-__all__ = ["columns", "let_go", "paragraph", "spell_out", "table", "width"]
+__all__ = ["columns", "flush_stdout", "paragraph", "replace_unencodable", "table", "width"]
 
-SPELT = {"‖": "||", "−": "-", "×": "x", "·": "*", "≤": "<=", "≥": ">=", "√": "sqrt ", "∇": "grad", "∂": "d", "∞": "inf"}
-SPELT |= {"∈": "in", "→": "->", "⟨": "<", "⟩": ">", "∘": "o", "∖": "\\", "…": "...", "–": "-", "—": "-"}
-SPELT |= {"⌊": "floor(", "⌋": ")", "⊥": "_|_", "²": "^2", "ᵀ": "^T", "⁻": "^-", "⁄": "/", "±": "+-", "λ": "lambda"}
-ERRORS = "lowsparse.spelt"  # the name of the error handler
-NARROWEST = 20  # columns of text that is wrapped
+ASCII = {"‖": "||", "−": "-", "×": "x", "·": "*", "≤": "<=", "≥": ">=", "√": "sqrt ", "∇": "grad", "∂": "d", "∞": "inf"}
+ASCII |= {"∈": "in", "→": "->", "⟨": "<", "⟩": ">", "∘": "o", "∖": "\\", "…": "...", "–": "-", "—": "-"}
+ASCII |= {"⌊": "floor(", "⌋": ")", "⊥": "_|_", "²": "^2", "ᵀ": "^T", "⁻": "^-", "⁄": "/", "±": "+-", "λ": "lambda"}
+ERRORS = "lowsparse.ascii"  # the name of the error handler
+MIN_WIDTH = 20  # of wrapped text
 
 
 def width() -> int:
-    """Characters in a line of the terminal; 80 where there is none, 100 at most: longer lines are hard to read.
-
-    >>> 1 <= width() <= 100
-    True
-    """
+    """Width of the terminal in characters; 80 if there is none, at most 100, as longer lines are hard to read."""
     return min(shutil.get_terminal_size((80, 24)).columns, 100)
 
 
 def paragraph(text: str, fit: int) -> str:
-    """Text in lines that fit.
-
-    >>> print(paragraph("how exactly the data are to be fitted", 25))
-    how exactly the data are
-    to be fitted
-    """
-    return textwrap.fill(_as_shown(text), max(fit, NARROWEST), break_long_words=False, break_on_hyphens=False)
+    """Wrap text to lines of at most `fit` characters."""
+    return textwrap.fill(_as_shown(text), max(fit, MIN_WIDTH), break_long_words=False, break_on_hyphens=False)
 
 
 def columns(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,), fit: int | None = None) -> str:
-    """Cells two spaces apart, flush right but for the columns named in `left`.
+    """Align cells two spaces apart, to the right except for the columns in `left`.
 
-    If that is wider than `fit`, the last column is wrapped.
-
-    >>> print(columns([["tol", "how exactly the data are to be fitted"]], left=(0, 1), fit=30))
-    tol  how exactly the data are
-         to be fitted
+    If the lines are longer than `fit`, the last column is wrapped.
     """
     shown = [[_as_shown(cell) for cell in row] for row in rows]
     *widths, last = (max(map(len, cells)) for cells in zip(*shown, strict=True))
-    before = sum(widths) + 2 * len(widths)
-    if fit is not None and before + last > fit:
-        last = max(fit - before, NARROWEST)
+    indent = sum(widths) + 2 * len(widths)
+    if fit is not None and indent + last > fit:
+        last = max(fit - indent, MIN_WIDTH)
     lines = []
     for row in shown:
         head, *more = paragraph(row[-1], last).split("\n") if len(row[-1]) > last else [row[-1]]
         sized = zip([*row[:-1], head], [*widths, last], strict=True)
         cells = [cell.ljust(size) if k in left else cell.rjust(size) for k, (cell, size) in enumerate(sized)]
-        lines += ["  ".join(cells).rstrip(), *(" " * before + line for line in more)]
+        lines += ["  ".join(cells).rstrip(), *(" " * indent + line for line in more)]
     return "\n".join(lines)
 
 
@@ -79,43 +66,43 @@ def table(
 
 
 def _as_shown(text: str) -> str:
-    """The text with what stdout has to spell out spelt out, which makes it longer."""
+    """The text as stdout will encode it, which may be longer."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     return text.encode(encoding, ERRORS).decode(encoding)
 
 
-def spell_out() -> None:
-    """Let stdout and stderr spell out what their encoding does not have, instead of failing.
+def replace_unencodable() -> None:
+    """Let stdout and stderr write ASCII for characters that their encoding lacks, instead of failing.
 
-    >>> spell_out()
+    >>> replace_unencodable()
     >>> "γ‖P_Ω(S)‖₁ ≤ ½".encode("ascii", ERRORS).decode()
     'gamma||P_Omega(S)||1 <= 1/2'
     """
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by who has started us
+        if getattr(sys, name) is None:  # closed by the parent process
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
         elif hasattr(stream := getattr(sys, name), "reconfigure"):
             stream.reconfigure(errors=ERRORS)
 
 
-def let_go() -> None:
-    """Write what stdout still holds, or forget it: Python would try again at the end, and complain at length."""
+def flush_stdout() -> None:
+    """Flush stdout, or discard its buffer if that fails: Python would try again at exit, with a traceback."""
     try:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _spelt(error: UnicodeError) -> tuple[str, int]:
+def _to_ascii(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return "".join(map(_in_ascii, error.object[error.start : error.end])), error.end
 
 
 def _in_ascii(letter: str) -> str:
-    if letter in SPELT:
-        return SPELT[letter]
-    parts = "".join(SPELT.get(part, part) for part in unicodedata.normalize("NFKD", letter))
+    if letter in ASCII:
+        return ASCII[letter]
+    parts = "".join(ASCII.get(part, part) for part in unicodedata.normalize("NFKD", letter))
     if plain := parts.encode("ascii", "ignore").decode():
         return plain
     name = unicodedata.name(parts[0], "")
@@ -125,4 +112,4 @@ def _in_ascii(letter: str) -> str:
     return "" if unicodedata.combining(letter) else "?"
 
 
-codecs.register_error(ERRORS, _spelt)
+codecs.register_error(ERRORS, _to_ascii)

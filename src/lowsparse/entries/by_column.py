@@ -1,4 +1,4 @@
-"""Dense arrays, sparse matrices and triples as entries that are sorted by column."""
+"""Compressed columns, which `ObservedMatrix` holds, of dense arrays, sparse matrices and triples."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,56 +7,31 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from .compressed import (
-    Parts,
-    check_compressed,
-    check_shape,
-    float_dtype,
-    neighbours,
-    offsets,
-    to_float,
-    turn,
-)
+from .compressed import Parts, check_compressed, check_shape, float_dtype, neighbours, offsets, to_float, transpose
 from .containers import as_numpy
 
-__all__ = ["ByColumn", "dense", "is_sparse", "stored", "tiles", "triples"]
+__all__ = ["ByColumn", "from_dense", "from_sparse", "from_triples", "is_sparse", "tiles"]
 
 ByColumn = tuple[Parts, tuple[int, int]]  # the compressed columns, and the shape
 
 
-def dense(X: Any, mask: ArrayLike | None) -> ByColumn:
-    """Of a dense array, as `ObservedMatrix.from_dense` takes it: in tiles, so that temporaries are small.
-
-    >>> (indptr, rows, values), shape = dense([[1.0, np.nan], [2.0, 3.0]], None)
-    >>> indptr.tolist(), rows.tolist(), values.tolist(), shape
-    ([0, 2, 3], [0, 1, 1], [1.0, 2.0, 3.0], (2, 2))
-    """
+def from_dense(X: Any, mask: ArrayLike | None) -> ByColumn:
+    """Compress a dense array tile by tile, so that temporary arrays are small."""
     if is_sparse(X):
         raise TypeError("X is a sparse matrix: use from_scipy")
-    held = as_numpy(X)
-    hidden: Any = np.ma.getmask(held)
-    data = np.asarray(held)
+    array = as_numpy(X)
+    data, masked = np.asarray(array), np.ma.getmask(array)
     if data.ndim != 2:
         raise ValueError(f"a matrix needs 2 dimensions, X has {data.ndim}")
     m, n = check_shape(data.shape)
     dtype = float_dtype(data.dtype)
-    chosen = None if mask is None else np.asarray(as_numpy(mask))
-    if chosen is not None:
-        if hidden is not np.ma.nomask:
-            raise ValueError("X is a masked array and mask= is given: say it once")
-        if chosen.dtype != bool:
-            raise TypeError(f"mask must be boolean, True where X is observed; it is {chosen.dtype}")
-        if chosen.shape != data.shape:
-            raise ValueError(f"mask is {chosen.shape}, but X is {data.shape}")
+    given = None if mask is None else _check_mask(mask, data, masked)
 
     def observed(tile: tuple[slice, slice]) -> NDArray[np.bool_]:
-        """The observed places of a tile, one line per column of X."""
-        if chosen is not None:
-            seen = chosen[tile]
-        else:
-            seen = ~np.isnan(data[tile])
-            if hidden is not np.ma.nomask:
-                seen &= ~hidden[tile]
+        """Which entries of a tile are observed, transposed."""
+        seen = ~np.isnan(data[tile]) if given is None else given[tile]
+        if masked is not np.ma.nomask:
+            seen &= ~masked[tile]
         return np.ascontiguousarray(seen.T)
 
     counts = np.zeros(n, np.int64)
@@ -65,24 +40,31 @@ def dense(X: Any, mask: ArrayLike | None) -> ByColumn:
     indptr = offsets(counts)
     rows = np.empty(indptr[-1], np.int32)
     values = np.empty(indptr[-1], dtype)
-    free = indptr[:-1].copy()  # the next free place of each column
+    free = indptr[:-1].copy()  # the next free position of each column
     for i, j in tiles(m, n):
         seen = observed((i, j))
         column, row = np.nonzero(seen)
         counts = np.count_nonzero(seen, axis=1)
-        place = np.arange(row.size) + np.repeat(free[j] - offsets(counts)[:-1], counts)
-        values[place] = to_float(data[i, j][row, column])
-        rows[place] = row + i.start
+        position = np.arange(row.size) + np.repeat(free[j] - offsets(counts)[:-1], counts)
+        values[position] = to_float(data[i, j][row, column])
+        rows[position] = row + i.start
         free[j] += counts
     return (indptr, rows, values), (m, n)
 
 
-def tiles(m: int, n: int, size: int = 2**18) -> Iterator[tuple[slice, slice]]:
-    """Tiles of an m x n array, about square: both memory orders are read well, temporaries are small.
+def _check_mask(mask: ArrayLike, data: NDArray[Any], masked: Any) -> NDArray[np.bool_]:
+    given: NDArray[Any] = np.asarray(as_numpy(mask))
+    if masked is not np.ma.nomask:
+        raise ValueError("X is a masked array and mask= is given: give only one of them")
+    if given.dtype != bool:
+        raise TypeError(f"mask must be boolean, True where X is observed; it is {given.dtype}")
+    if given.shape != data.shape:
+        raise ValueError(f"mask is {given.shape}, but X is {data.shape}")
+    return given
 
-    >>> list(tiles(2, 3, size=4))
-    [(slice(0, 2, None), slice(0, 2, None)), (slice(0, 2, None), slice(2, 4, None))]
-    """
+
+def tiles(m: int, n: int, size: int = 2**18) -> Iterator[tuple[slice, slice]]:
+    """Tiles of an m x n array, about square: arrays of either memory order are read well, temporaries are small."""
     height = min(m, max(512, size // n))
     width = max(1, size // height)
     for j in range(0, n, width):
@@ -90,40 +72,31 @@ def tiles(m: int, n: int, size: int = 2**18) -> Iterator[tuple[slice, slice]]:
             yield slice(i, i + height), slice(j, j + width)
 
 
-def stored(A: Any, copy: bool) -> ByColumn:
-    """Of a sparse matrix, as `ObservedMatrix.from_scipy` takes it.
-
-    >>> (indptr, rows, values), shape = stored(sp.csr_array([[0.0, 5.0], [6.0, 7.0]]), copy=False)
-    >>> indptr.tolist(), rows.tolist(), values.tolist(), shape
-    ([0, 1, 3], [1, 0, 1], [6.0, 5.0, 7.0], (2, 2))
-    """
+def from_sparse(A: Any, copy: bool) -> ByColumn:
+    """Compress the stored entries of a sparse matrix; `copy` a matrix that has this form already."""
     if not is_sparse(A):
         raise TypeError(f"a SciPy sparse array or matrix is needed, not {type(A).__name__}: use from_any")
     if A.ndim != 2:
         raise ValueError(f"a matrix needs 2 dimensions, A has {A.ndim}")
     m, n = shape = check_shape(A.shape)
     if A.format not in ("csc", "csr"):
-        return triples(*_stored_triples(A), shape=shape)
+        return from_triples(*_stored_triples(A), shape=shape)
 
     size = int(A.indptr[-1])  # the arrays may be longer
     parts = A.indptr, A.indices[:size], to_float(A.data[:size])
     if A.format == "csr":
         check_compressed(parts, m, n)
-        return turn(parts, n), shape
+        return transpose(parts, n), shape
     check_compressed(parts, n, m)
     if neighbours(np.less, *parts[:2]).any():
-        return turn(turn(parts, m), n), shape
+        return transpose(transpose(parts, m), n), shape
     if copy:
         parts = parts[0], parts[1].copy(), parts[2].copy()
     return parts, shape
 
 
 def is_sparse(X: object) -> bool:
-    """Whether it is a SciPy sparse array or matrix.
-
-    >>> is_sparse(np.eye(2)), is_sparse(sp.eye_array(2))
-    (False, True)
-    """
+    """Whether X is a SciPy sparse array or matrix."""
     return bool(sp.issparse(X))
 
 
@@ -138,13 +111,8 @@ def _stored_triples(A: Any) -> Parts:
     return rows[inside], np.nonzero(inside)[1], A.data[:, :width][inside]
 
 
-def triples(rows: ArrayLike, cols: ArrayLike, values: ArrayLike, shape: tuple[int, int] | None) -> ByColumn:
-    """Of (rows[k], cols[k], values[k]), as `ObservedMatrix.from_coo` takes them.
-
-    >>> (indptr, rows, values), shape = triples([1, 0], [1, 0], [5.0, 6.0], None)
-    >>> indptr.tolist(), rows.tolist(), values.tolist(), shape
-    ([0, 1, 2], [0, 1], [6.0, 5.0], (2, 2))
-    """
+def from_triples(rows: ArrayLike, cols: ArrayLike, values: ArrayLike, shape: tuple[int, int] | None) -> ByColumn:
+    """Compress the triples (rows[k], cols[k], values[k])."""
     index = _integers("rows", rows), _integers("cols", cols)
     data = to_float(np.asarray(values))
     if data.ndim != 1 or not index[0].size == index[1].size == data.size:
@@ -155,7 +123,7 @@ def triples(rows: ArrayLike, cols: ArrayLike, values: ArrayLike, shape: tuple[in
     if shape is None:
         shape = int(index[0].max()) + 1, int(index[1].max()) + 1
     shape = check_shape(shape)
-    return turn(_by_row(index, data, shape), shape[1]), shape
+    return transpose(_by_row(index, data, shape), shape[1]), shape
 
 
 def _by_row(index: tuple[NDArray[Any], NDArray[Any]], values: NDArray[Any], shape: tuple[int, int]) -> Parts:

@@ -22,7 +22,7 @@ __all__ = [
     "neighbours",
     "offsets",
     "to_float",
-    "turn",
+    "transpose",
 ]
 
 Parts = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # indptr, indices, values of compressed lines
@@ -119,12 +119,12 @@ def for_scipy(parts: Parts) -> Parts:
     return values, indices, indptr
 
 
-def turn(parts: Parts, length: int) -> Parts:
+def transpose(parts: Parts, length: int) -> Parts:
     """Lines of the given length turned into lines of the other direction, indices ascending.
 
     This is a stable counting sort, linear in the entries. It keeps zeros and duplicates.
 
-    >>> indptr, indices, values = turn((np.array([0, 2, 3]), np.array([1, 0, 1]), np.array([5.0, 6.0, 7.0])), 2)
+    >>> indptr, indices, values = transpose((np.array([0, 2, 3]), np.array([1, 0, 1]), np.array([5.0, 6.0, 7.0])), 2)
     >>> indptr.tolist(), indices.tolist(), values.tolist()
     ([0, 1, 3], [0, 0, 1], [6.0, 5.0, 7.0])
     """

@@ -2,14 +2,17 @@
 
 import hashlib
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from ..linalg.lowrank import LowRank
+from ..sweeps import HostSweep, open_sweep
 from . import by_column
 from .compressed import (
     Parts,
@@ -18,16 +21,16 @@ from .compressed import (
     for_scipy,
     neighbours,
     to_float,
-    turn,
+    transpose,
 )
 from .containers import matrix_of
-from .protocol import Facts
+from .protocol import HeldOut, MatrixSummary, Recovered
 
 __all__ = ["ObservedMatrix"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ObservedMatrix(Facts):
+class ObservedMatrix(MatrixSummary):
     """The entries of a partly observed m x n matrix M on Ω, sorted by column.
 
     Column j holds ``values[indptr[j]:indptr[j+1]]`` in the rows ``rows[indptr[j]:indptr[j+1]]``,
@@ -54,6 +57,9 @@ class ObservedMatrix(Facts):
     >>> M.indptr.tolist(), M.rows.tolist(), M.values.tolist()
     ([0, 2, 3], [0, 1, 1], [1.0, 2.0, 3.0])
     """
+
+    on_gpu: ClassVar[bool] = False
+    in_pieces: ClassVar[bool] = False
 
     indptr: NDArray[np.int64]
     rows: NDArray[np.int32]
@@ -145,7 +151,7 @@ class ObservedMatrix(Facts):
         >>> ObservedMatrix.from_dense([[1, 2], [3, 4]], mask=[[True, False], [True, True]])
         ObservedMatrix(2 x 2, 3 entries observed (75%), float64)
         """
-        parts, shape = by_column.dense(X, mask)
+        parts, shape = by_column.from_dense(X, mask)
         return cls(*parts, shape)
 
     @classmethod
@@ -166,7 +172,7 @@ class ObservedMatrix(Facts):
         >>> ObservedMatrix.from_scipy(A).to_dense(fill=-1).tolist()
         [[-1.0, 5.0, -1.0], [0.0, -1.0, -1.0]]
         """
-        parts, shape = by_column.stored(A, copy)
+        parts, shape = by_column.from_sparse(A, copy)
         return cls(*parts, shape)
 
     @classmethod
@@ -192,7 +198,7 @@ class ObservedMatrix(Facts):
         >>> ObservedMatrix.from_coo([0, 2, 1], [1, 0, 1], [5.0, 6.0, 7.0])
         ObservedMatrix(3 x 2, 3 entries observed (50%), float64)
         """
-        parts, shape = by_column.triples(rows, cols, values, shape)
+        parts, shape = by_column.from_triples(rows, cols, values, shape)
         return cls(*parts, shape)
 
     @classmethod
@@ -221,7 +227,7 @@ class ObservedMatrix(Facts):
         (3, 1)
         """
         m, n = self.shape
-        return ObservedMatrix._unchecked(turn((self.indptr, self.rows, self.values), m), (n, m))
+        return ObservedMatrix._unchecked(transpose((self.indptr, self.rows, self.values), m), (n, m))
 
     def with_values(self, values: ArrayLike) -> "ObservedMatrix":
         """Other values at the same places.
@@ -285,6 +291,8 @@ class ObservedMatrix(Facts):
         [5.0, 6.0]
         """
         which = np.arange(self.shape[1])[which]
+        if which.size == self.shape[1] and np.all(np.diff(which) == 1):
+            return self
         counts, starts = self.column_counts[which], self.indptr[which]
         indptr = np.concatenate([[0], np.cumsum(counts)])
         if not indptr[-1]:
@@ -295,6 +303,40 @@ class ObservedMatrix(Facts):
         return ObservedMatrix._unchecked(
             (indptr, self.rows[entries], self.values[entries]), (self.shape[0], which.size)
         )
+
+    def take_rows(self, which: NDArray[np.intp]) -> "ObservedMatrix":
+        """Some rows, ascending.
+
+        Examples
+        --------
+        >>> M = ObservedMatrix.from_dense([[1.0, 2.0], [3.0, np.nan], [5.0, 6.0]])
+        >>> M.take_rows(np.array([0, 2])).values.tolist()
+        [1.0, 5.0, 2.0, 6.0]
+        """
+        if len(which) == self.shape[0]:
+            return self
+        place = np.full(self.shape[0], -1, np.int32)
+        place[which] = np.arange(len(which))
+        inside = np.flatnonzero(place[self.rows] >= 0)
+        starts = np.searchsorted(inside, self.indptr)
+        shape = (len(which), self.shape[1])
+        return ObservedMatrix.trusted(starts, place[self.rows[inside]], self.values[inside], shape)
+
+    def split(self, held: NDArray[np.intp]) -> tuple["ObservedMatrix", HeldOut]:
+        """All entries but those at these ascending indices; and those.
+
+        Examples
+        --------
+        >>> rest, held = ObservedMatrix.from_dense([[1.0, 2.0], [3.0, 4.0]]).split(np.array([1]))
+        >>> rest.nnz, held.rows.tolist(), held.columns.tolist(), held.values.tolist()
+        (3, [1], [0], [3.0])
+        """
+        kept = np.ones(self.nnz, dtype=bool)
+        kept[held] = False
+        columns = (np.searchsorted(self.indptr, held, side="right") - 1).astype(np.int32)
+        indptr = self.indptr - np.concatenate(([0], np.cumsum(np.bincount(columns, minlength=self.shape[1]))))
+        rest = ObservedMatrix.trusted(indptr, self.rows[kept], self.values[kept], self.shape)
+        return rest, HeldOut(self.rows[held], columns, self.values[held].astype(np.float64))
 
     def sample(self, size: int) -> "ObservedMatrix":
         """About so many of the entries, evenly spread over all columns; all if there are not many more.
@@ -381,6 +423,11 @@ class ObservedMatrix(Facts):
             self._counted.append(counts)
         return self._counted[0]
 
+    @property
+    def largest_part(self) -> int:
+        """How many entries `take_columns` may bring into memory: all are there."""
+        return self.nnz
+
     def fingerprint(self) -> str:
         """A digest of the shape and every entry: equal for equal data, whatever it came from.
 
@@ -394,6 +441,64 @@ class ObservedMatrix(Facts):
         for array in (self.indptr, self.rows, self.values):
             digest.update(array.data)
         return digest.hexdigest()
+
+    # ------------------------------------------------------------------ the contract (see `PartialMatrix`)
+
+    def open_sweep(self, backend: str = "auto") -> HostSweep:
+        """The sweep over it, on "native" (the compiled core) or "numpy"."""
+        return open_sweep(self, backend)
+
+    def to_host(self) -> "ObservedMatrix":
+        """Itself."""
+        return self
+
+    def to_host_if_small(self) -> "ObservedMatrix":
+        """Itself."""
+        return self
+
+    def with_stored_values(self, values: NDArray[Any]) -> "ObservedMatrix":
+        """Other values at the same positions, as the data's kind of number."""
+        return self.with_values(values.astype(self.dtype, copy=False))
+
+    def hold(self, numbers: NDArray[Any]) -> NDArray[Any]:
+        """The array itself."""
+        return numbers
+
+    def spread_over_columns(self, numbers: NDArray[Any]) -> NDArray[Any]:
+        """For each entry, the number of its column."""
+        return np.repeat(numbers, self.column_counts)
+
+    def spread_over_rows(self, numbers: NDArray[Any]) -> NDArray[Any]:
+        """For each entry, the number of its row."""
+        return numbers[self.rows]
+
+    def reduce(self, merging: str, function: Callable[..., tuple[Any, ...]], *numbers: NDArray[Any]) -> tuple[Any, ...]:
+        """``function(self, *numbers)``: it is one piece."""
+        return function(self, *numbers)
+
+    def count_lines(self, flagged: NDArray[np.intp]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """How many of the entries at these indices are in each row, and in each column."""
+        by_column = np.diff(np.searchsorted(flagged, self.indptr))
+        return np.bincount(self.rows[flagged], minlength=self.shape[0]), by_column
+
+    def with_room_for(self, rank: int) -> "ObservedMatrix":
+        """Itself."""
+        return self
+
+    def solving(self, placed: bool) -> AbstractContextManager[None]:
+        """Nothing to explain, and nothing to close."""
+        return nullcontext()
+
+    def outliers(self, flagged: NDArray[np.intp], values: NDArray[Any]) -> "sp.csc_array[Any]":
+        """A sparse array with these values at these indices."""
+        rows, indptr = self.rows[flagged], np.searchsorted(flagged, self.indptr)
+        if flagged.size <= np.iinfo(np.int32).max:
+            return sp.csc_array((values, rows, indptr.astype(np.int32)), shape=self.shape)
+        return sp.csc_array((values, rows.astype(np.int64), indptr), shape=self.shape)
+
+    def recovered(self, L: LowRank, flagged: NDArray[np.intp], values: NDArray[Any]) -> Recovered:
+        """All of it in memory."""
+        return Recovered(self, L, flagged, self.outliers(flagged, values))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Through the constructor, as NumPy forgets read-only flags in a pickle.

@@ -1,23 +1,274 @@
-"""What is known of a partly observed matrix, wherever its entries are."""
+"""The contract for data: what a partly observed matrix is, wherever its entries are.
 
+Five kinds meet it: `ObservedMatrix` (in memory), and in `lowsparse.places` matrices on a GPU, on disk, streamed to a
+GPU, and on a cluster. Whoever uses one never asks which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Facts"]
+from ..linalg.lowrank import LowRank
+from ..sweeps import Sweep
 
-SAMPLE = 100_000  # values that the usual size of all is found from
+if TYPE_CHECKING:
+    from .observed import ObservedMatrix
+
+__all__ = [
+    "HeldOut",
+    "MatrixSummary",
+    "Outliers",
+    "PartialMatrix",
+    "PerEntry",
+    "Recovered",
+    "Resident",
+    "check_rank",
+]
+
+SAMPLE = 100_000  # values by which the usual size of all is judged
+
+# One number per observed entry: an array of NumPy; of a matrix on a GPU one of CuPy; of a matrix in pieces a formula,
+# which is evaluated where the pieces are. All take NumPy's functions, so one type stands for them.
+PerEntry: TypeAlias = NDArray[Any]
 
 
-class Facts:
-    """What the shape, the counts of entries and the sizes of the values say of a matrix."""
+class Outliers(Protocol):
+    """S: a `scipy.sparse.csc_array`, or what stands for one where the entries are not in memory."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows and columns."""
+        ...
+
+    @property
+    def nnz(self) -> int:
+        """How many outliers there are."""
+        ...
+
+
+class HeldOut(NamedTuple):
+    """Entries taken out of a matrix, in the memory of the processor."""
+
+    rows: NDArray[np.int32]
+    columns: NDArray[np.int32]
+    values: NDArray[np.float64]
+
+
+class Recovered(NamedTuple):
+    """What a solve hands to its user: factors and outliers, and the data that these belong to."""
+
+    M: PartialMatrix
+    L: LowRank
+    flagged: PerEntry  # indices of the outliers among the entries of M
+    S: Outliers
+
+
+class PartialMatrix(Protocol):
+    """A partly observed m x n matrix M on Ω, its entries sorted by column; immutable."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        ...
+
+    @property
+    def nnz(self) -> int:
+        """The number of observed entries, |Ω|."""
+        ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float32 or float64."""
+        ...
+
+    @property
+    def density(self) -> float:
+        """The observed share |Ω| / (m n)."""
+        ...
+
+    @property
+    def values(self) -> PerEntry:
+        """The observed values."""
+        ...
+
+    @property
+    def column_counts(self) -> NDArray[np.int64]:
+        """The number of entries in each column."""
+        ...
+
+    @property
+    def row_counts(self) -> NDArray[np.int64]:
+        """The number of entries in each row."""
+        ...
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether its arrays, and factors that belong to it, are in the memory of a GPU."""
+        ...
+
+    @property
+    def in_pieces(self) -> bool:
+        """Whether it is gone through in pieces: its values are formulas, and its parts are copies in memory."""
+        ...
+
+    @property
+    def largest_part(self) -> int:
+        """How many entries `take_columns` may bring into memory at once."""
+        ...
+
+    @property
+    def T(self) -> PartialMatrix:  # noqa: N802
+        """The transposed matrix."""
+        ...
+
+    def take_columns(self, which: NDArray[np.intp]) -> Resident | None:
+        """Some columns, in this order; None if they have no entry."""
+        ...
+
+    def with_values(self, values: PerEntry) -> PartialMatrix:
+        """Other values at the same positions."""
+        ...
+
+    def with_stored_values(self, values: PerEntry) -> PartialMatrix:
+        """The same, but the values are computed once and kept: a formula would be evaluated in every pass."""
+        ...
+
+    def sample(self, size: int) -> Resident:
+        """About so many of the entries, evenly spread over all columns; all if there are not many more."""
+        ...
+
+    def parts(self) -> Iterator[NDArray[Any]]:
+        """The values, some at a time."""
+        ...
+
+    def to_host(self) -> ObservedMatrix:
+        """The matrix in the memory of the processor: itself if it is there, else a copy."""
+        ...
+
+    def to_host_if_small(self) -> PartialMatrix:
+        """The matrix, or a copy for the processor if that would be done before a GPU has started."""
+        ...
+
+    def open_sweep(self, backend: str = "auto") -> Sweep:
+        """The sweep over it; `backend` is for entries in the memory of the processor."""
+        ...
+
+    def fingerprint(self) -> str:
+        """A digest of the shape and every entry."""
+        ...
+
+    def median_magnitude(self) -> float:
+        """Of the values of a sample that are not zero; 0 if all are."""
+        ...
+
+    def magnitudes(self, clip: float) -> tuple[float, float]:
+        """The largest magnitude, and the sum of the squares of all, each taken as at most `clip`."""
+        ...
+
+    def check_rank(self, rank: Any) -> int:
+        """`rank` as an int, if a matrix of this shape can have it; an error otherwise."""
+        ...
+
+    # -- numbers per entry
+
+    def hold(self, numbers: PerEntry) -> PerEntry:
+        """Numbers that are to be kept: an array is what it is, a formula is evaluated where the pieces are."""
+        ...
+
+    def spread_over_columns(self, numbers: NDArray[Any]) -> PerEntry:
+        """For each entry, the number of its column."""
+        ...
+
+    def spread_over_rows(self, numbers: NDArray[Any]) -> PerEntry:
+        """For each entry, the number of its row."""
+        ...
+
+    def reduce(self, merging: str, function: Callable[..., tuple[Any, ...]], *numbers: PerEntry) -> tuple[Any, ...]:
+        """``function(columns, *numbers)`` of all pieces, each item added (+) or concatenated (|) as `merging` says.
+
+        `columns` is a matrix of consecutive columns in memory; what is in memory or on a GPU is one piece. The function
+        may be sent to who has the piece, so it must be one that pickle knows.
+        """
+        ...
+
+    def count_lines(self, flagged: PerEntry) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """How many of the entries at these indices are in each row, and in each column."""
+        ...
+
+    # -- a solve
+
+    def with_room_for(self, rank: int) -> PartialMatrix:
+        """The same data, prepared for a solve of this rank within the limit of memory."""
+        ...
+
+    def solving(self, placed: bool) -> AbstractContextManager[None]:
+        """The block in which it is solved: errors there are explained; what was started for it is closed after one.
+
+        Started for it was a cluster if the matrix was `placed` there for this solve alone.
+        """
+        ...
+
+    def outliers(self, flagged: PerEntry, values: PerEntry) -> Outliers:
+        """S with these values at these indices."""
+        ...
+
+    def recovered(self, L: LowRank, flagged: PerEntry, values: PerEntry) -> Recovered:
+        """What is handed out at the end of a solve, and where: large factors may stay on disk."""
+        ...
+
+
+class Resident(PartialMatrix, Protocol):
+    """A matrix whose entries are arrays, of the processor or of a GPU."""
+
+    @property
+    def indptr(self) -> NDArray[np.int64]:
+        """Where each column starts."""
+        ...
+
+    @property
+    def rows(self) -> NDArray[np.int32]:
+        """The row of each entry."""
+        ...
+
+    @property
+    def T(self) -> Resident:  # noqa: N802
+        """The transposed matrix."""
+        ...
+
+    def with_values(self, values: PerEntry) -> Resident:
+        """Other values at the same positions."""
+        ...
+
+    def take_rows(self, which: NDArray[np.intp]) -> Resident:
+        """Some rows, ascending."""
+        ...
+
+    def split(self, held: NDArray[np.intp]) -> tuple[Resident, HeldOut]:
+        """All entries but those at these ascending indices; and those."""
+        ...
+
+    def columns_of_entries(self) -> NDArray[np.int32]:
+        """The column of each entry."""
+        ...
+
+    def to_host_if_small(self) -> Resident:
+        """The matrix, or a copy for the processor if that would be done before a GPU has started."""
+        ...
+
+
+class MatrixSummary:
+    """What follows from the shape, the counts of entries and the values of any `PartialMatrix`."""
 
     __slots__ = ()
 
     @property
-    def density(self: Any) -> float:
+    def density(self: PartialMatrix) -> float:
         """The observed share |Ω| / (m n).
 
         Examples
@@ -30,7 +281,7 @@ class Facts:
         return float(self.nnz / (m * n))
 
     @property
-    def empty_columns(self: Any) -> NDArray[np.intp]:
+    def empty_columns(self: PartialMatrix) -> NDArray[np.intp]:
         """The columns without an entry.
 
         Examples
@@ -42,7 +293,7 @@ class Facts:
         return np.flatnonzero(self.column_counts == 0)
 
     @property
-    def empty_rows(self: Any) -> NDArray[np.intp]:
+    def empty_rows(self: PartialMatrix) -> NDArray[np.intp]:
         """The rows without an entry.
 
         Examples
@@ -53,38 +304,13 @@ class Facts:
         """
         return np.flatnonzero(self.row_counts == 0)
 
-    def thin_columns(self: Any, rank: int) -> NDArray[np.intp]:
-        """The columns with fewer than `rank` entries: no subspace of that rank determines them.
-
-        Examples
-        --------
-        >>> import lowsparse as ls
-        >>> ls.ObservedMatrix.from_coo([0, 1, 0], [0, 0, 1], [5.0, 6.0, 7.0]).thin_columns(2).tolist()
-        [1]
-        """
-        return np.flatnonzero(self.column_counts < rank)
-
-    def median_magnitude(self: Any) -> float:
-        """Of the values of a sample that are not zero; 0 if all are.
-
-        Examples
-        --------
-        >>> import lowsparse as ls
-        >>> ls.ObservedMatrix.from_dense([[0.0, -2.0, 3.0, 4.0]]).median_magnitude()
-        3.0
-        """
+    def median_magnitude(self: PartialMatrix) -> float:
+        """Of the values of a sample that are not zero; 0 if all are."""
         sizes = np.abs(self.sample(SAMPLE).values).astype(np.float64)
         return float(np.median(sizes[sizes > 0])) if sizes.any() else 0.0
 
-    def magnitudes(self: Any, clip: float) -> tuple[float, float]:
-        """The largest, and the sum of the squares, each magnitude taken as at most `clip`; no copy of all is made.
-
-        Examples
-        --------
-        >>> import lowsparse as ls
-        >>> ls.ObservedMatrix.from_dense([[1.0, -9.0]]).magnitudes(clip=2.0)
-        (9.0, 5.0)
-        """
+    def magnitudes(self: PartialMatrix, clip: float) -> tuple[float, float]:
+        """The largest magnitude, and the sum of the squares of all, each taken as at most `clip`."""
         largest, squares = 0.0, 0.0
         for part in self.parts():
             largest = max(largest, float(part.max()), -float(part.min()))
@@ -93,12 +319,12 @@ class Facts:
                 squares += float(clipped @ clipped)
         return largest, squares
 
-    def __repr__(self: Any) -> str:
+    def __repr__(self: PartialMatrix) -> str:
         m, n = self.shape
-        share = 100 * self.density
+        share = 100 * self.nnz / (m * n)
         return f"{type(self).__name__}({m} x {n}, {self.nnz} entries observed ({share:.3g}%), {self.dtype})"
 
-    def check_rank(self: Any, rank: int) -> int:
+    def check_rank(self: PartialMatrix, rank: Any) -> int:
         """`rank` as an int, if a matrix of this shape can have it; an error otherwise.
 
         Examples
@@ -107,9 +333,19 @@ class Facts:
         >>> ls.ObservedMatrix.from_dense([[1.0, 2.0], [3.0, 4.0]]).check_rank(2)
         2
         """
-        if isinstance(rank, bool) or not isinstance(rank, Integral):
-            raise TypeError(f"rank must be an integer, not {rank!r}")
-        m, n = self.shape
-        if not 1 <= rank <= min(m, n):
-            raise ValueError(f"rank is {rank}; choose 1 to {min(m, n)} for a {m} x {n} matrix")
-        return int(rank)
+        return check_rank(rank, self.shape)
+
+
+def check_rank(rank: Any, shape: tuple[int, int]) -> int:
+    """`rank` as an int, if a matrix of this shape can have it; an error otherwise.
+
+    >>> check_rank(3, (2, 5))
+    Traceback (most recent call last):
+    ValueError: rank is 3; choose 1 to 2 for a 2 x 5 matrix
+    """
+    if isinstance(rank, bool) or not isinstance(rank, Integral):
+        raise TypeError(f"rank must be an integer, not {rank!r}")
+    m, n = shape
+    if not 1 <= int(rank) <= min(m, n):
+        raise ValueError(f"rank is {rank}; choose 1 to {min(m, n)} for a {m} x {n} matrix")
+    return int(rank)

@@ -1,17 +1,14 @@
-"""The estimators, as scikit-learn knows them: rows are samples, `fit` learns, `transform` takes new rows.
+"""The estimators, with the interface of scikit-learn: rows are samples, `fit` learns, `transform` takes new rows.
 
 They need scikit-learn, which `import lowsparse` does not.
 """
 
-try:
-    import sklearn  # noqa: F401
-except ImportError as error:
-    raise ImportError(
-        'the estimators need scikit-learn: python -m pip install "lowsparse[sklearn]"', name=error.name
-    ) from error
+from ..support.optional import import_optional
 
-from .imputer import RobustImputer
-from .pca import RobustPCA
-from .streaming import StreamingRobustPCA
+import_optional("sklearn", "sklearn", "the estimators")
+
+from .imputer import RobustImputer  # noqa: E402
+from .pca import RobustPCA  # noqa: E402
+from .streaming import StreamingRobustPCA  # noqa: E402
 
 __all__ = ["RobustImputer", "RobustPCA", "StreamingRobustPCA"]

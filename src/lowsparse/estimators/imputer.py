@@ -1,8 +1,9 @@
-"""RobustImputer: missing entries filled, and if asked gross errors replaced, by what the other entries say."""
+"""RobustImputer: missing entries filled, and gross errors replaced if asked for, from all other entries."""
 
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -13,49 +14,47 @@ from sklearn.impute import MissingIndicator
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from ..imputation.model import Imputation
-from .large import (
-    by_chunks,
-    in_pieces,
-    is_large,
-    is_lazy,
-    learnt_from,
-    light,
-)
+from ..support.checks import check_choice
 from .samples import (
     SampleTransformer,
-    as_they_came,
-    observed,
-    read,
-    require_choice,
-    seed,
+    copy_without,
+    in_pieces,
+    is_dask,
+    is_large,
+    like_input,
+    map_chunks,
+    read_samples,
+    to_observed,
+    to_pieces,
+    to_seed,
 )
 
 __all__ = ["RobustImputer"]
 
 
 class RobustImputer(SampleTransformer):
-    """Fill the holes of a table by a low-rank model that gross errors do not lead astray.
+    """Fill the missing entries of a table by a low-rank model that is robust to gross errors.
 
     Rows are samples. The model is x_ij ≈ level_j + offset_i + (A Bᵀ)_ij in units of each feature's spread (see
-    `lowsparse.imputation.model`). In `transform` every row is regressed robustly on what was learnt, from its own
-    entries alone, so a new one may have holes and outliers too. `fit_transform` starts from where the fit has the
-    rows: it is faster, and says nearly the same.
+    `lowsparse.imputation.model`). `transform` regresses every row robustly on what was learnt, from its own entries
+    alone, so a new one may have holes and outliers too. `fit_transform` starts from the coefficients of the fit: it is
+    faster, with nearly the same result.
 
     Parameters
     ----------
     rank : int or "auto"
-        The largest rank of A Bᵀ. How much of it is used is decided by entries kept aside; "auto" sets no limit but what
-        the number of entries allows.
+        The largest rank of A Bᵀ. Held-out entries decide how much of it is used; "auto" sets no limit but what the
+        number of entries allows.
     clean : bool
-        Replace entries that were observed but are gross errors, too; else they stay as they are.
+        Also replace observed entries that are gross errors.
     missing_values : number or NaN
-        What stands for a missing entry. None and pandas' NA are missing in any case.
+        The placeholder of missing entries. None and pandas' NA are missing in any case.
     add_indicator : bool
-        Append columns that say where entries were missing (`sklearn.impute.MissingIndicator`).
+        Append columns that tell where entries were missing (`sklearn.impute.MissingIndicator`).
     keep_empty_features : bool
-        Keep features of which nothing was observed in `fit`, filled with 0; else they are left out.
+        Keep features without any observed entry in `fit`, filled with 0; else they are dropped.
     absent : "missing" or "zero"
-        What a scipy.sparse matrix does not store is unknown, or zero. What comes back is dense.
+        Whether entries that a scipy.sparse matrix does not store are unknown, or zero. The result is dense.
     max_iter, backend, memory
         As in `lowsparse.solve`; `memory` is of samples that are not in memory. With backend "dask" the current client
         is used.
@@ -65,9 +64,9 @@ class RobustImputer(SampleTransformer):
     Attributes
     ----------
     model_ : lowsparse.imputation.model.Imputation
-        What was learnt, with ``result``, the `Result` of its low-rank part.
+        The fitted model, with ``result``, the `Result` of its low-rank part.
     rank_ : int
-        The rank it has.
+        The rank of the low-rank part.
     indicator_ : MissingIndicator, if asked for
     n_iter_, n_features_in_, feature_names_in_
 
@@ -122,62 +121,36 @@ class RobustImputer(SampleTransformer):
             Not used.
         """
         if is_large(X):
-            self._learn_large(X)
+            self._fit_large(X)
         else:
-            self._learn(X)
+            self._fit_in_memory(X)
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Learn the model and fill the holes of the samples; with `clean`, replace their gross errors too.
-
-        Parameters
-        ----------
-        X : n_samples x n_features
-            Anything `fit` takes.
-        y
-            Not used.
-
-        Returns
-        -------
-        As `transform`.
-        """
+        """Learn the model and fill the missing entries of the samples, as `transform` does."""
         if is_large(X):
-            self._learn_large(X)
+            self._fit_large(X)
             fitted = self.model_.lowrank(self.backend)
-            return self._by_chunks(_Fitted(self._alone, fitted.V), X, fitted.U)
-        samples = self._learn(X)
+            return self._map_chunks(partial(self._small_copy()._fill_fitted, fitted.V), X, fitted.U)
+        samples = self._fit_in_memory(X)
         return self._fill(X, samples, self.model_.lowrank(self.backend).to_dense())
 
     def transform(self, X: Any) -> Any:
-        """Fill the holes of samples; with `clean`, replace their gross errors too.
+        """Fill the missing entries of samples; with `clean`, replace their gross errors too.
 
-        Parameters
-        ----------
-        X : n_samples x n_features
-            Anything `fit` takes; rows that were fitted, or new ones.
-
-        Returns
-        -------
-        n_samples x n_features (less the empty ones, with indicators if asked for), in the kind of container X is; of a
-        Dask array, a Dask array.
+        X is anything that `fit` takes, with rows that were fitted or new ones. The result is n_samples x n_features
+        (without the empty ones, with indicators if asked for), in the kind of container X is; a Dask array if X is one.
         """
         check_is_fitted(self)
         if is_large(X):
-            return self._by_chunks(self._alone.transform, X)
+            return self._map_chunks(self._small_copy().transform, X)
         samples = self._read(X, reset=False)
         return self._fill(X, samples, self._predict(samples))
 
     def outliers(self, X: Any) -> sparse.csr_array:
-        """The gross errors of samples: X less what it should have been, where that is more than four times the noise.
+        """The gross errors of samples: X minus its prediction, where that is more than four times the noise.
 
-        Parameters
-        ----------
-        X : n_samples x n_features
-            Samples, new or not.
-
-        Returns
-        -------
-        csr_array, n_samples x n_features, only on observed entries, only non-zeros
+        A csr_array, n_samples x n_features, only on observed entries, only non-zeros.
         """
         check_is_fitted(self)
         samples = self._read(X, reset=False)
@@ -186,7 +159,7 @@ class RobustImputer(SampleTransformer):
         return sparse.csr_array(np.where(wrong, given - fitted, 0.0).astype(samples.dtype))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """The names of the features that come back; of an indicator, "missingindicator_" and the feature's name."""
+        """The names of the features of the output; an indicator has "missingindicator_" and the name of its feature."""
         check_is_fitted(self)
         names = _check_feature_names_in(self, input_features)
         kept = names if self.keep_empty_features else names[self._kept]
@@ -195,18 +168,18 @@ class RobustImputer(SampleTransformer):
         return np.concatenate([kept, self.indicator_.get_feature_names_out(names)]).astype(object)
 
     def _read(self, X: Any, *, reset: bool) -> Any:
-        return read(self, X, reset=reset, absent=self.absent, missing_values=self.missing_values)
+        return read_samples(self, X, reset=reset, absent=self.absent, missing_values=self.missing_values)
 
     def _check(self) -> None:
-        require_choice("absent", self.absent, ("missing", "zero"))
+        check_choice("absent", self.absent, ("missing", "zero"))
         for name in ("clean", "add_indicator", "keep_empty_features"):
-            require_choice(name, getattr(self, name), (True, False))
+            check_choice(name, getattr(self, name), (True, False))
 
-    def _learn(self, X: Any) -> Any:
+    def _fit_in_memory(self, X: Any) -> Any:
         """Fit, and return the samples as they were read."""
         self._check()
         samples = self._read(X, reset=True)
-        M = observed(samples)
+        M = to_observed(samples)
         if M is None:
             raise ValueError("X has no observed entry: there is nothing to learn from")
         if self.add_indicator:
@@ -214,11 +187,11 @@ class RobustImputer(SampleTransformer):
         self._fit(M)
         return samples
 
-    def _learn_large(self, X: Any) -> None:
+    def _fit_large(self, X: Any) -> None:
         """Fit samples that are not in memory."""
         self._check()
-        M = learnt_from(self, X, reset=True, missing_values=self.missing_values)
-        if self.add_indicator:  # two samples that lack what these lack
+        M = to_pieces(self, X, reset=True, missing_values=self.missing_values)
+        if self.add_indicator:  # two samples in which the same features are missing
             holes = np.where(M.column_counts < M.shape[0], np.nan, 0.0)
             self.indicator_ = MissingIndicator(error_on_new=False).fit(np.vstack([holes, np.zeros_like(holes)]))
         self._fit(M)
@@ -227,7 +200,7 @@ class RobustImputer(SampleTransformer):
         self._kept = M.column_counts > 0
         if not self._kept.all() and not self.keep_empty_features:
             warnings.warn(
-                f"RobustImputer: {np.count_nonzero(~self._kept)} features have no observed entry and are left out; "
+                f"RobustImputer: {np.count_nonzero(~self._kept)} features have no observed entry and are dropped; "
                 "keep_empty_features=True keeps them, filled with 0",
                 stacklevel=4,
             )
@@ -236,46 +209,49 @@ class RobustImputer(SampleTransformer):
             self.rank,
             max_iter=self.max_iter,
             backend="auto" if in_pieces(M) else self.backend,
-            random_state=seed(self.random_state),
+            random_state=to_seed(self.random_state),
         )
         self._prediction = self.model_.prediction
         self.rank_ = self.model_.rank
         result = self.model_.result
         self.n_iter_ = result.n_iter
-        if not self.model_.borne_out:
+        if not self.model_.is_reliable:
             warnings.warn(f"RobustImputer: {result.status.value}: {result.message}", ConvergenceWarning, stacklevel=4)
 
-    @property
-    def _alone(self) -> Any:
-        """Without what it was learnt from."""
-        return light(self, "model_")
+    def _small_copy(self) -> Any:
+        """A copy without the data that were fitted."""
+        return copy_without(self, "model_")
 
-    def _by_chunks(self, function: Any, X: Any, *beside: Any) -> Any:
-        if not is_lazy(X):
+    def _map_chunks(self, function: Any, X: Any, *aligned: Any) -> Any:
+        if not is_dask(X):
             raise TypeError(
-                f"what {type(X).__name__} lacks cannot be filled lazily: give a Dask array, such as "
+                f"the missing entries of a {type(X).__name__} cannot be filled lazily: give a Dask array, such as "
                 "dask.array.from_array(X), or use model_.lowrank()"
             )
-        return by_chunks(function, X, len(self.get_feature_names_out()), *beside)
+        return map_chunks(function, X, len(self.get_feature_names_out()), *aligned)
 
     def _predict(self, samples: Any) -> NDArray[np.float64]:
-        """What the model says of each entry of samples, by the rest of their row."""
-        return self._prediction.rows(observed(samples.T), samples.shape[0], self.backend)
+        """The prediction of all entries of samples."""
+        return self._prediction.rows(to_observed(samples.T), samples.shape[0], self.backend)
 
-    def _fill(self, X: Any, samples: Any, said: NDArray[np.float64]) -> Any:
-        """The samples, with what the model says of what they lack; of features it knows nothing of, 0."""
-        said[:, ~self._kept] = 0.0
+    def _fill(self, X: Any, samples: Any, predicted: NDArray[np.float64]) -> Any:
+        """The samples, with predictions for missing entries, and 0 in features without any entry in `fit`."""
+        predicted[:, ~self._kept] = 0.0
         filled = _dense(samples).copy()
-        wrong = np.isnan(filled)
+        replaced = np.isnan(filled)
         if self.clean:
-            wrong |= self._outlying(filled, said)
-        np.copyto(filled, said, where=wrong, casting="same_kind")
+            replaced |= self._outlying(filled, predicted)
+        np.copyto(filled, predicted, where=replaced, casting="same_kind")
         if not self.keep_empty_features and not self._kept.all():
             filled = filled[:, self._kept]
         if self.add_indicator:
             filled = np.hstack([filled, self.indicator_.transform(_dense(samples)).astype(filled.dtype)])
-        whole = filled.shape[1] == samples.shape[1] and not self.add_indicator
-        return as_they_came(self, filled, X, None if whole else self.get_feature_names_out())
+        same_features = filled.shape[1] == samples.shape[1] and not self.add_indicator
+        return like_input(self, filled, X, None if same_features else self.get_feature_names_out())
+
+    def _fill_fitted(self, V: NDArray[np.float64], X: NDArray[Any], U: NDArray[np.float64]) -> Any:
+        """Fill samples that were fitted, by their rows of the factor U and by V."""
+        return self._fill(X, self._read(X, reset=False), U @ V)
 
     def _outlying(self, given: NDArray[Any], fitted: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Which observed entries are gross errors."""
@@ -283,22 +259,11 @@ class RobustImputer(SampleTransformer):
             return np.asarray((np.abs(given - fitted) > self._prediction.tolerance) & self._kept)
 
 
-class _Fitted:
-    """Samples that were fitted, filled by their rows of the factor U and by V."""
-
-    def __init__(self, imputer: RobustImputer, V: NDArray[np.float64]) -> None:
-        self.imputer, self.V = imputer, V
-
-    def __call__(self, X: NDArray[Any], U: NDArray[np.float64]) -> Any:
-        samples = self.imputer._read(X, reset=False)
-        return self.imputer._fill(X, samples, U @ self.V)
-
-
 def _dense(samples: Any) -> NDArray[Any]:
-    """As an array, NaN where nothing is known."""
+    """The samples as an array, NaN where an entry is missing."""
     if isinstance(samples, np.ndarray):
         return samples
-    whole = np.full(samples.shape, np.nan, samples.dtype)
+    dense = np.full(samples.shape, np.nan, samples.dtype)
     entries = samples.tocoo()
-    whole[entries.row, entries.col] = entries.data
-    return whole
+    dense[entries.row, entries.col] = entries.data
+    return dense

@@ -12,28 +12,26 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from ..entries.observed import ObservedMatrix
+from ..entries.statistics import by_columns, column_medians, column_sums
 from ..linalg.lowrank import LowRank
-from ..linalg.scale import column_medians
-from ..places.pieces.along import along_columns, by_columns, column_sums, total
-from ..places.pieces.rewriting import rewritten
 from ..result import Result, Status
 from ..robust.regression import WILD
 from ..solve import solve
 from ..solvers import Solver, from_name
-from ..sweeps import open_sweep
+from ..support.checks import check_choice
+from ..sweeps import host_backend
 from .affine import AffineFit, fit_affine
-from .large import in_pieces, is_large, learnt_from
-from .samples import observed, read, require_choice, seed
+from .samples import check_n_components, in_pieces, is_large, read_samples, to_observed, to_pieces, to_seed
 from .subspace import SubspaceTransformer, principal_axes
 
 __all__ = ["RobustPCA"]
 
-BETTER = 0.5  # noise of a fit with another centre, against the first, from which on it is taken
-FAR_BETTER = 0.2  # noise of the fit about a centre, against what the centre left, that asks for another
+BETTER = 0.5  # noise of a fit with another centre, against that of the first, below which it is taken
+FAR_BETTER = 0.2  # noise of the solve, against that of the affine fit, below which another centre is tried
 
 
 class RobustPCA(SubspaceTransformer):
-    """Principal components of samples that have holes and gross errors: X = scores · components + mean + outliers.
+    """Principal components of samples with holes and gross errors: X = scores · components + mean + outliers.
 
     Rows are samples. The model is that of `lowsparse.solve`, L of low rank plus S sparse on the observed entries, and
     the axes are those of L. New samples may have holes and outliers too: `transform` regresses each of them robustly
@@ -43,12 +41,12 @@ class RobustPCA(SubspaceTransformer):
     Parameters
     ----------
     n_components : int or "auto"
-        The rank of L. "auto" tries one rank after the other as long as entries kept aside are predicted better.
+        The rank of L. "auto" tries one rank after the other as long as held-out entries are predicted better.
     center : "robust", "median" or None
-        What is taken off first: a centre that is fitted with the components, so that samples with a level have those of
-        the centred data, and samples without one lose nothing; the medians of the features, which are off the affine
-        subspace by their own error; or nothing. Never the plain mean: an outlier would spread over the whole column of
-        its feature. The centre is found by the library's own method, whichever `method` finds the components.
+        What is subtracted first: a centre that is fitted with the components, so that samples with a level have those
+        of the centred data, and samples without one lose nothing; the medians of the features, which are off the affine
+        subspace by their own error; or nothing. Never the mean: an outlier would spread over the whole column of its
+        feature. The centre is found by the library's own method, whichever `method` finds the components.
     method : str or a solver of `lowsparse.solvers`
     max_iter, tol, backend, memory
         As in `lowsparse.solve`; `memory` is of samples that are not in memory, or of the GPU. With backend "dask" the
@@ -56,7 +54,7 @@ class RobustPCA(SubspaceTransformer):
     max_rank : int, optional
         The largest rank to try if `n_components` is "auto".
     absent : "missing" or "zero"
-        What a scipy.sparse matrix does not store is unknown, or zero (then the data are made dense).
+        Whether entries that a scipy.sparse matrix does not store are unknown, or zero (then the data are made dense).
     warm_start : bool
         Start from the last fit.
     random_state : int, Generator, RandomState or None
@@ -73,7 +71,7 @@ class RobustPCA(SubspaceTransformer):
         their spatial median.
     explained_variance_, explained_variance_ratio_ : n_components
         Variances of the scores, and their shares in the variance of the data without outliers: that of all scores and
-        of what is left of the inliers, summed over the features.
+        of the residuals of the inliers, summed over the features.
     noise_ : float
         The standard deviation of the inliers about the low-rank part.
     outliers_ : csr_array, n_samples x n_features
@@ -138,32 +136,26 @@ class RobustPCA(SubspaceTransformer):
         y
             Not used.
         """
-        require_choice("center", self.center, (None, "median", "robust"))
-        require_choice("absent", self.absent, ("missing", "zero"))
+        check_choice("center", self.center, (None, "median", "robust"))
+        check_choice("absent", self.absent, ("missing", "zero"))
         first = not (self.warm_start and hasattr(self, "components_"))
         if is_large(X):
-            samples = M = learnt_from(self, X, reset=first)
+            samples = M = to_pieces(self, X, reset=first)
         else:
-            samples = read(self, X, reset=first, absent=self.absent)
-            M = observed(samples)
-        n, d = samples.shape
+            samples = read_samples(self, X, reset=first, absent=self.absent)
+            M = to_observed(samples)
         rank = self.n_components
-        if rank != "auto" and (
-            isinstance(rank, bool | str) or not isinstance(rank, int | np.integer) or not 1 <= rank <= min(n, d)
-        ):
-            raise ValueError(
-                f"n_components must be 'auto' or a whole number from 1 to min(n_samples, n_features), not {rank!r} "
-                f"with n_samples = {n} and n_features = {d}"
-            )
+        if rank != "auto":
+            rank = check_n_components(rank, samples.shape, min(samples.shape), also="'auto'")
         if M is None:
             raise ValueError("X has no observed entry: there is nothing to learn from")
-        rank = rank if isinstance(rank, str) else int(rank)
         last = self._last_fit(samples, rank) if self.warm_start else None
         if self.center == "robust":
             self._fit_affine(M, rank, last)
         else:
             self.mean_ = by_columns(M, column_medians) if self.center else None
-            self._take(self._solve(M if self.mean_ is None else _shifted(M, self.mean_), rank, self._start(last, rank)))
+            centred = M if self.mean_ is None else _centred(M, self.mean_)
+            self._set_attributes(self._solve(centred, rank, self._start(last, rank)))
         return self
 
     def _fit_affine(self, M: Any, rank: int | str, last: AffineFit | None) -> None:
@@ -178,21 +170,21 @@ class RobustPCA(SubspaceTransformer):
             backend=self.backend,
         )
         found = fit(start=last)
-        result = self._solve(_shifted(M, found.mean), rank, self._start(found, rank))
+        result = self._solve(_centred(M, found.mean), rank, self._start(found, rank))
         passes, other = found.n_iter + result.n_iter, None
         if result.noise < FAR_BETTER * found.noise and found.noise > self.tol * result.M.median_magnitude():
-            scores, _, components = principal_axes(result.L)  # what was found after all has a centre of its own
+            scores, _, components = principal_axes(result.L)  # these have a centre of their own
             other = fit(start=AffineFit(found.mean, scores, components, result.noise))
-        elif result.status is Status.STALLED:  # a component that is missing may be what the centre is off by
+        elif result.status is Status.STALLED:  # a missing component may be the error of the centre
             other = fit(thorough=True)
         if other is not None:
             passes += other.n_iter
             if other.noise < BETTER * found.noise:
                 found = other
-                result = self._solve(_shifted(M, found.mean), rank, self._start(found, rank))
+                result = self._solve(_centred(M, found.mean), rank, self._start(found, rank))
                 passes += result.n_iter
         self.mean_ = found.mean
-        self._take(result)
+        self._set_attributes(result)
         self.n_iter_ = passes
 
     def _solve(self, M: ObservedMatrix, rank: Any, start: str | LowRank = "svd") -> Result:
@@ -206,11 +198,11 @@ class RobustPCA(SubspaceTransformer):
             backend="auto" if in_pieces(M) else self.backend,
             memory=self.memory if self.backend in ("outofcore", "dask", "cuda") and not in_pieces(M) else None,
             start=start,
-            random_state=seed(self.random_state),
+            random_state=to_seed(self.random_state),
         )
 
     def _last_fit(self, samples: Any, rank: int | str) -> AffineFit | None:
-        """What was fitted last, with the scores that these samples have there."""
+        """The last fit, with the scores of these samples."""
         if not hasattr(self, "components_") or rank != len(self.components_):
             return None
         scores = np.asarray(self._transform_large(samples) if in_pieces(samples) else self.transform(samples))
@@ -218,7 +210,7 @@ class RobustPCA(SubspaceTransformer):
         return AffineFit(mean, scores.astype(np.float64), self.components_, self.noise_)
 
     def _start(self, fit: AffineFit | None, rank: int | str) -> str | LowRank:
-        """Where to begin: at a fit, unless it has fewer components, or the method begins where it likes."""
+        """Where to start: at a fit, unless it has fewer components or the method takes no start."""
         solver = from_name(self.method) if isinstance(self.method, str) else self.method
         if fit is None or not solver.takes_start or fit.scores.shape[1] != rank:
             return "svd"
@@ -226,34 +218,32 @@ class RobustPCA(SubspaceTransformer):
             return "svd"
         return LowRank(fit.scores, fit.components)
 
-    def _take(self, result: Result) -> None:
-        """Set the attributes."""
-        if not result.converged and result.next_noise is None:  # fewer components than the data have are no failure
+    def _set_attributes(self, result: Result) -> None:
+        if not result.converged and result.next_noise is None:  # fewer components than the data have is no failure
             warnings.warn(f"RobustPCA: {result.status.value}: {result.message}", ConvergenceWarning, stacklevel=3)
         M = result.M
         scores, self.singular_values_, self.components_ = principal_axes(result.L)
         self.result_, self.n_iter_, self.noise_ = result, result.n_iter, result.noise
         self.n_components_ = len(self.components_)
         self.outliers_ = result.S if in_pieces(M) else sparse.csr_array(result.S)
-        magnitudes = np.abs(M.values)[np.flatnonzero(M.values)].astype(np.float64)
-        self._unit = float(np.median(magnitudes)) if magnitudes.size else 1.0
+        self._unit = M.median_magnitude() or 1.0
         self._largest = WILD * float(np.median(np.linalg.norm(scores, axis=1))) or np.inf
         self.explained_variance_ = np.var(scores, axis=0, ddof=min(1, len(scores) - 1))
         total = float(self.explained_variance_.sum()) + _unexplained_variance(result)
         self.explained_variance_ratio_ = self.explained_variance_ / (total or 1.0)
 
 
-def _shifted(M: ObservedMatrix, by: NDArray[np.float64]) -> ObservedMatrix:
-    """M less a number for each column."""
-    shifted: ObservedMatrix = rewritten(M, M.values - along_columns(M, by))
-    return shifted
+def _centred(M: ObservedMatrix, mean: NDArray[np.float64]) -> ObservedMatrix:
+    """M minus a number for each column."""
+    centred: ObservedMatrix = M.with_stored_values(M.values - M.spread_over_columns(mean))
+    return centred
 
 
 def _unexplained_variance(result: Result) -> float:
-    """The mean squares of what L leaves of each feature's entries that are not outliers, summed over the features."""
+    """The mean square of the residuals of each feature, without outliers, summed over the features."""
     M: Any = result.M
     flagged: Any = result.flagged
-    e: Any = open_sweep(M, result.backend).residual(result.L.U, np.ascontiguousarray(result.L.V.T))
+    e: Any = M.open_sweep(host_backend(result.backend)).residual(result.L.U, np.ascontiguousarray(result.L.V.T))
     good = ~(flagged.mask if in_pieces(M) else result.is_outlier)
-    squares, counts = total(M, "||", column_sums, good * e * e, 1.0 * good)
+    squares, counts = M.reduce("||", column_sums, good * e * e, 1.0 * good)
     return float(np.sum(squares / np.maximum(counts, 1)))

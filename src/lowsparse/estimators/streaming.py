@@ -7,9 +7,9 @@ from typing import Any, Self
 import numpy as np
 
 from ..streaming import Stream
+from ..support.checks import check_choice
 from ..sweeps import Float
-from .large import is_lazy
-from .samples import observed, read, require_choice
+from .samples import check_n_components, is_dask, read_samples, to_observed
 from .subspace import SubspaceTransformer, signs
 
 __all__ = ["StreamingRobustPCA"]
@@ -18,19 +18,19 @@ __all__ = ["StreamingRobustPCA"]
 class StreamingRobustPCA(SubspaceTransformer):
     """Robust principal components of a stream of samples, in bounded memory and without a step size.
 
-    `partial_fit` takes rows as they come, with holes and outliers; in what batches they come makes no difference.
-    What is kept of the past are sums, a few numbers for each feature and pair of components (see
-    `lowsparse.streaming`). `transform` regresses samples robustly on the components of now, as `RobustPCA` does.
+    `partial_fit` takes rows as they come, with holes and outliers; the result does not depend on how they are batched.
+    Only sums are kept of the past, a few numbers for each feature and pair of components (see `lowsparse.streaming`).
+    `transform` regresses samples robustly on the current components, as `RobustPCA` does.
 
     Parameters
     ----------
     n_components : int
         The dimension of the subspace.
     half_life : float, optional
-        In samples: one that is so old counts half, so that the components follow a scene that changes. None: all
+        In samples: the age at which a sample counts half, so that the components follow data that change. None: all
         samples count the same, for ever.
     absent : "missing" or "zero"
-        What a scipy.sparse matrix does not store is unknown, or zero.
+        Whether entries that a scipy.sparse matrix does not store are unknown, or zero.
     backend : "auto", "native" or "numpy"
 
     Attributes
@@ -42,8 +42,8 @@ class StreamingRobustPCA(SubspaceTransformer):
     noise_ : float
         The standard deviation of the inliers.
     mean_ : None
-        Nothing is taken off, unlike in `RobustPCA`: a level that all samples share is a component, and the first, so
-        ask for one more or take it off before.
+        Nothing is subtracted, unlike in `RobustPCA`: a level that all samples share is the first component, so ask for
+        one more, or subtract the level before.
     stream_ : lowsparse.streaming.Stream
     n_samples_seen_, n_features_in_, feature_names_in_
 
@@ -80,7 +80,7 @@ class StreamingRobustPCA(SubspaceTransformer):
         self.backend = backend
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Begin anew, with these samples.
+        """Start again, with these samples.
 
         Parameters
         ----------
@@ -89,44 +89,32 @@ class StreamingRobustPCA(SubspaceTransformer):
         y
             Not used.
         """
-        return self._push(X, begin=True)
+        return self._push(X, restart=True)
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Go on with these samples.
+        """Continue with these samples, anything that `fit` takes."""
+        return self._push(X, restart=not hasattr(self, "stream_"))
 
-        Parameters
-        ----------
-        X : n_samples x n_features
-            Anything `fit` takes.
-        y
-            Not used.
-        """
-        return self._push(X, begin=not hasattr(self, "stream_"))
-
-    def _push(self, X: Any, *, begin: bool) -> Self:
-        require_choice("absent", self.absent, ("missing", "zero"))
-        if is_lazy(X):  # chunk by chunk
+    def _push(self, X: Any, *, restart: bool) -> Self:
+        check_choice("absent", self.absent, ("missing", "zero"))
+        if is_dask(X):  # chunk by chunk
             for k in range(X.numblocks[0]):
-                self._push(np.asarray(X.blocks[k]), begin=begin and not k)
+                self._push(np.asarray(X.blocks[k]), restart=restart and not k)
             return self
-        samples = read(self, X, reset=begin, absent=self.absent)
+        samples = read_samples(self, X, reset=restart, absent=self.absent)
         n, d = samples.shape
-        stream = self._new_stream(d) if begin else self.stream_
-        M = observed(samples.T)
+        if restart:
+            rank = check_n_components(self.n_components, samples.shape, maximum=d)
+            stream = Stream(d, rank, half_life=self.half_life, backend=self.backend)
+        else:
+            stream = self.stream_
+        M = to_observed(samples.T)
         if M is None:
             stream.wait(n)
         else:
             stream.push(M)
         self.stream_, self.n_samples_seen_ = stream, stream.samples
         return self
-
-    def _new_stream(self, features: int) -> Stream:
-        rank = self.n_components
-        if isinstance(rank, bool) or not isinstance(rank, int | np.integer) or not 1 <= rank <= features:
-            raise ValueError(
-                f"n_components must be a whole number from 1 to n_features, not {rank!r} with n_features = {features}"
-            )
-        return Stream(features, int(rank), half_life=self.half_life, backend=self.backend)
 
     @property
     def components_(self) -> Float:  # type: ignore[override]

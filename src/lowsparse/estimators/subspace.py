@@ -1,4 +1,4 @@
-"""What a fitted subspace does for samples: their scores, what they would be, their outliers, how well it predicts."""
+"""What follows from a fitted subspace: the scores, reconstruction and outliers of samples, and a score of the fit."""
 
 from __future__ import annotations
 
@@ -10,21 +10,25 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..entries.observed import ObservedMatrix
+from ..entries.statistics import column_medians
 from ..linalg.lowrank import LowRank
-from ..linalg.scale import OUTLIER, column_medians
+from ..linalg.scale import OUTLIER
 from ..robust.regression import EFFICIENT, Placement
 from ..solvers.start import generator
 from ..sweeps import Float
-from ..validation import bound_of, count_up_to
-from .large import (
-    by_chunks,
-    by_samples,
+from ..validation import clip_errors, error_bound
+from .samples import (
+    SampleTransformer,
+    copy_without,
+    is_dask,
     is_large,
-    is_lazy,
-    learnt_from,
-    light,
+    like_input,
+    map_chunks,
+    map_samples,
+    read_samples,
+    to_observed,
+    to_pieces,
 )
-from .samples import SampleTransformer, as_they_came, observed, read
 
 __all__ = ["SubspaceTransformer", "principal_axes", "signs"]
 
@@ -45,17 +49,13 @@ def principal_axes(L: LowRank) -> tuple[Float, Float, Float]:
 
 
 def signs(components: Float) -> Float:
-    """1 or -1 for each component: with it the entry of the largest magnitude is positive.
-
-    >>> signs(np.array([[0.6, -0.8], [0.8, 0.6]])).tolist()
-    [-1.0, 1.0]
-    """
+    """1 or -1 for each component, which makes its entry of largest magnitude positive."""
     largest = np.argmax(np.abs(components), axis=1)
     return np.where(components[np.arange(len(components)), largest] < 0, -1.0, 1.0)
 
 
 class SubspaceTransformer(ClassNamePrefixFeaturesOutMixin, SampleTransformer):
-    """What follows from a fitted subspace: `components_` (orthonormal rows), `mean_`, `noise_`, and two sizes."""
+    """A transformer with `components_` (orthonormal rows), `mean_` and `noise_`."""
 
     components_: Float
     mean_: Float | None
@@ -65,7 +65,7 @@ class SubspaceTransformer(ClassNamePrefixFeaturesOutMixin, SampleTransformer):
     memory: int | str | None = None
     absent: str
     _unit: float  # the usual size of an entry
-    _largest: float  # length of scores that are believed though few entries bear them out
+    _largest: float  # the longest scores that are accepted where few entries determine them
 
     @property
     def _n_features_out(self) -> int:
@@ -81,8 +81,8 @@ class SubspaceTransformer(ClassNamePrefixFeaturesOutMixin, SampleTransformer):
         )
 
     def _centred(self, samples: Any) -> ObservedMatrix | None:
-        """The entries less the mean, a column for each sample."""
-        M = observed(samples.T)
+        """The entries minus the mean, a column for each sample."""
+        M = to_observed(samples.T)
         if M is None or self.mean_ is None:
             return M
         return M.with_values((M.values - self.mean_[M.rows]).astype(M.dtype))
@@ -93,42 +93,31 @@ class SubspaceTransformer(ClassNamePrefixFeaturesOutMixin, SampleTransformer):
         return self._placement.coefficients(M, self.backend)
 
     def transform(self, X: Any) -> Any:
-        """The scores of samples, each regressed robustly on the components.
+        """The scores of samples, by robust regression on the components.
 
-        A sample's holes are left out and its gross errors are not followed; what it gets depends on that sample alone.
-        One without any entry gets zeros.
+        Missing entries are left out, gross errors have no influence, and the scores of a sample depend on that sample
+        alone. One without any entry gets zeros.
 
-        Parameters
-        ----------
-        X : n_samples x n_features
-            Anything `fit` takes.
-
-        Returns
-        -------
-        n_samples x n_components, in the kind of container X is; of a Dask array, a Dask array.
+        X is anything that `fit` takes; the scores are n_samples x n_components, in the kind of container X is.
         """
         check_is_fitted(self)
         if is_large(X):
             return self._transform_large(X)
-        samples = read(self, X, reset=False, absent=self.absent)
+        samples = read_samples(self, X, reset=False, absent=self.absent)
         scores = self._scores(self._centred(samples), samples.shape[0]).astype(samples.dtype, copy=False)
-        return as_they_came(self, scores, X, self.get_feature_names_out())
+        return like_input(self, scores, X, self.get_feature_names_out())
 
     def _transform_large(self, X: Any) -> Any:
-        """Of a Dask array lazily; of other samples that are not in memory, the scores are."""
-        if is_lazy(X):
-            return by_chunks(self._alone.transform, X, len(self.components_))
-        return by_samples(self._alone.transform, learnt_from(self, X, reset=False))
-
-    @property
-    def _alone(self) -> Any:
-        """Without what it was learnt from."""
-        return light(self, "result_", "outliers_")
+        """Lazy for a Dask array; of other samples that are not in memory, the scores are."""
+        transform = copy_without(self, "result_", "outliers_").transform
+        if is_dask(X):
+            return map_chunks(transform, X, len(self.components_))
+        return map_samples(transform, to_pieces(self, X, reset=False))
 
     def inverse_transform(self, X: Any) -> Any:
         """The samples that have these scores: ``X @ components_``, and the mean if there is one."""
         check_is_fitted(self)
-        scores = X if is_lazy(X) else np.asarray(X, dtype=self.components_.dtype)
+        scores = X if is_dask(X) else np.asarray(X, dtype=self.components_.dtype)
         if scores.ndim != 2 or scores.shape[1] != len(self.components_):
             raise ValueError(
                 f"X must have a row for each sample and {len(self.components_)} columns, the number of components; "
@@ -138,19 +127,12 @@ class SubspaceTransformer(ClassNamePrefixFeaturesOutMixin, SampleTransformer):
         return samples if self.mean_ is None else samples + self.mean_
 
     def outliers(self, X: Any) -> sparse.csr_array:
-        """The gross errors of samples: X less its fit where that is more than four times the noise.
+        """The gross errors of samples: X minus its fit where that is more than four times the noise.
 
-        Parameters
-        ----------
-        X : n_samples x n_features
-            Samples, new or not.
-
-        Returns
-        -------
-        csr_array, n_samples x n_features, only on observed entries, only non-zeros
+        A csr_array, n_samples x n_features, only on observed entries, only non-zeros.
         """
         check_is_fitted(self)
-        samples = read(self, X, reset=False, absent=self.absent)
+        samples = read_samples(self, X, reset=False, absent=self.absent)
         M = self._centred(samples)
         if M is None:
             return sparse.csr_array(samples.shape, dtype=samples.dtype)
@@ -161,22 +143,15 @@ class SubspaceTransformer(ClassNamePrefixFeaturesOutMixin, SampleTransformer):
         return sparse.csr_array((e[far].astype(M.dtype), (sample[far], feature[far])), shape=samples.shape)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """How well entries of X are predicted from the others of their sample: 1 is exact, 0 as by medians.
+        """How well entries of X are predicted from the others of their sample: 1 is exact, 0 is as good as medians.
 
-        In each of five turns a fifth of the entries, drawn at random, is hidden; the rest is transformed, and what
-        was hidden is compared with what comes back. The score is 1 less the ratio of two mean absolute errors, ours
-        and that of the features' medians. Errors count up to four times the robust scale of the data, as some entries
-        are outliers. A rank that is too high scores lower, so this is what to choose it by (`GridSearchCV`).
-
-        Parameters
-        ----------
-        X : n_samples x n_features
-            Samples that were not fitted.
-        y
-            Not used.
+        In each of five folds a fifth of the entries, drawn at random, is hidden and predicted from the scores of the
+        rest. The score is 1 - the ratio of two mean absolute errors, ours and that of the features' medians. Errors
+        are clipped at four times the robust scale of the data, as some entries are outliers. A rank that is too high
+        scores lower, so the score can choose it (`GridSearchCV`). X should be samples that were not fitted.
         """
         check_is_fitted(self)
-        M = self._centred(read(self, X, reset=False, absent=self.absent))
+        M = self._centred(read_samples(self, X, reset=False, absent=self.absent))
         if M is None:
             raise ValueError("X has no entry that could be predicted")
         fold = generator(0).integers(5, size=M.nnz)
@@ -190,6 +165,6 @@ class SubspaceTransformer(ClassNamePrefixFeaturesOutMixin, SampleTransformer):
                 rest = ObservedMatrix(np.r_[0, np.cumsum(kept)], M.rows[~hidden], M.values[~hidden], M.shape)
             L = LowRank(self._scores(rest, M.shape[1]), self.components_)
             error[hidden] = L.at(sample[hidden], M.rows[hidden]) - M.values[hidden]
-        bound = bound_of(M.values)
-        usual = count_up_to(bound, column_medians(M.T)[M.rows] - M.values).sum()
-        return float(1 - count_up_to(bound, error).sum() / usual) if usual else float(not error.any())
+        bound = error_bound(M.values)
+        usual = clip_errors(column_medians(M.T)[M.rows] - M.values, bound).sum()
+        return float(1 - clip_errors(error, bound).sum() / usual) if usual else float(not error.any())

@@ -1,1 +1,1 @@
-"""What is missing from a table, by what is there."""
+"""A model of tables with missing entries and gross errors."""

@@ -1,12 +1,11 @@
-"""What is missing from a table, by what is there: scales and offsets, a low-rank part, and new rows placed on it.
+"""The model of a table with missing entries: scales and offsets, a low-rank part, and new rows placed on it.
 
     x_ij = s_j (b_j + a_i + y_ij + noise),   y of low rank, some entries grossly wrong.
 
 Rows are samples. The scales s, levels b and offsets a are those of `offsets`, y is the L of `solve`, its rank chosen by
-entries kept aside.
-A row that was not fitted gets its offset, then its place on the low-rank part, by the same robust regressions, from its
-own entries alone. Rows that were fitted are regressed once more in the end: shrinkage, which may have found the
-low-rank part, takes too much off them; the prior that it implies does not.
+held-out entries. A row that was not fitted gets its offset, then its coefficients on the low-rank part, by the same
+robust regressions, from its own entries alone. Rows that were fitted are regressed once more in the end: shrinkage,
+which may have found the low-rank part, takes too much off them; the prior that it implies does not.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
@@ -22,21 +21,20 @@ import numpy as np
 from ..entries.observed import ObservedMatrix
 from ..linalg.lowrank import LowRank
 from ..linalg.scale import CONSISTENT, OUTLIER, outlying, robust_scale
-from ..places.pieces.along import along_columns
-from ..places.pieces.rewriting import rewritten
 from ..result import Result, Status
 from ..robust.regression import EFFICIENT, EXPLAINED, Placement
-from ..solve import Progress, outliers_at, solve
-from ..sweeps import Float, Robust, open_sweep
-from .offsets import Preparation
+from ..solve import Progress, solve
+from ..support.checks import check_count
+from ..sweeps import Float, Robust, host_backend
+from .offsets import NEGLIGIBLE, Preparation
 
 __all__ = ["Imputation", "Prediction"]
 
-HELPS = 0.5  # error of entries kept aside, against what scales and offsets leave of them
-AGAIN = 2  # turns of the regression of rows that were fitted
+HELPS = 0.5  # error of held-out entries, against what scales and offsets leave of them
+N_REWEIGHT = 2  # in the last regression of the rows that were fitted
 FEW = 20  # entries; the noise of a column with fewer is the usual one
-DUST = 1e-60  # of the largest number, or of the features' spread
-USUAL = 3.0  # times the usual length of a row: what is longer, and not borne out by its entries, is not believed
+THIN = 50  # entries of the median column: with fewer, rows get offsets
+USUAL = 3.0  # times the usual length of a row: coefficients are limited to this if few entries determine them
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class Imputation:
     >>> truth = 5 + rng.standard_normal((80, 2)) @ rng.standard_normal((2, 12))
     >>> M = ObservedMatrix.from_dense(np.where(rng.random(truth.shape) < 0.2, np.nan, truth))
     >>> model = Imputation.fit(M)
-    >>> bool(np.abs(model.predict(M.T, 80) - truth).max() < 0.1)
+    >>> bool(np.abs(model.lowrank().to_dense() - truth).max() < 0.1)
     True
     """
 
@@ -67,51 +65,50 @@ class Imputation:
         random_state: int | np.random.Generator | None = 0,
         callback: Callable[[Progress], object] | None = None,
     ) -> Self:
-        """Learn from M, in memory or in pieces; `rank` is the largest rank of y, `callback` that of `solve`."""
-        if rank != "auto" and (isinstance(rank, bool | str) or not isinstance(rank, int | np.integer) or rank < 1):
-            raise ValueError(f"rank must be a whole number of 1 or more, or 'auto', not {rank!r}")
-        M = without_dust(M)
-        preparation = Preparation.fit(M, rows=rows_differ(M), backend=backend)
-        most = None if isinstance(rank, str) else min(int(rank), *M.shape)
-        how = {"max_iter": max_iter, "backend": backend, "random_state": random_state, "callback": callback}
-
-        def fitted(preparation: Preparation) -> tuple[Preparation, Result]:
-            y = preparation.rest(M)
-            rest = rewritten(M, y * (np.abs(y) >= DUST))
-            return preparation, solve(rest, "auto", max_rank=most, **how)  # type: ignore[arg-type]
-
-        if most is None:
-            preparation, result = fitted(preparation)
-        else:  # which the table may have as it is, while without its levels it has one component more
-            plain, result = fitted(preparation.without_levels())
-            error = usual_error(result) if result.converged else math.inf
-            by_levels = fitted(preparation) if error > EXPLAINED or result.L.rank < most else None
-            if by_levels is None or error < 0.5 * by_levels[1].noise - EXPLAINED:
-                preparation = plain
+        """Fit M, in memory or in pieces; `rank` is the largest rank of y, `callback` that of `solve`."""
+        max_rank = None if rank == "auto" else min(check_count("rank", rank, also="'auto'"), *M.shape)
+        M = _without_negligible(M)
+        # Where columns have few entries, a low-rank fit cannot find the offsets of the rows by itself.
+        preparation = Preparation.fit(M, rows=bool(np.median(M.column_counts) < THIN), backend=backend)
+        solve_rest = partial(
+            solve,
+            rank="auto",
+            max_rank=max_rank,
+            max_iter=max_iter,
+            backend=backend,
+            random_state=random_state,
+            callback=callback,
+        )
+        if max_rank is None:
+            result = solve_rest(preparation.apply(M))
+        else:  # the table may have this rank as it is, and one more without its levels
+            unlevelled = preparation.without_levels()
+            result = solve_rest(unlevelled.apply(M))
+            error = _usual_error(result) if result.converged else math.inf
+            levelled = None
+            if error > EXPLAINED or result.L.rank < max_rank:
+                levelled = solve_rest(preparation.apply(M))
+            if levelled is None or error < 0.5 * levelled.noise - EXPLAINED:
+                preparation = unlevelled
             else:
-                preparation, result = by_levels
-        result, noise = flagged_by_column(result, backend)
+                result = levelled
+        result, noise = _flagged_by_column(result, backend)
         return cls(preparation, result, EFFICIENT * robust_scale(result.M.values.astype(np.float64)), noise)
 
     @property
     def rank(self) -> int:
-        """Of y; 0 if nothing predicts entries better than scales and offsets do."""
+        """The rank of y; 0 if nothing predicts entries better than scales and offsets do."""
         return int(np.count_nonzero(np.linalg.norm(self.result.L.V, axis=1)))
 
     @property
-    def borne_out(self) -> bool:
-        """Whether the method met its test, or stalled but predicts entries kept aside far better than offsets alone."""
+    def is_reliable(self) -> bool:
+        """Whether the solver converged, or stalled but predicts held-out entries far better than offsets alone."""
         held_out = self.result.held_out
         predicts = held_out is not None and held_out < HELPS * self.width / EFFICIENT
         return self.result.converged or (self.result.status is Status.STALLED and predicts)
 
-    @property
-    def tolerance(self) -> Float:
-        """Of each column: an entry is a gross error if it is farther than this from what is predicted."""
-        return (OUTLIER * self.noise_by_column + 1e-7) * self.preparation.scale
-
     def lowrank(self, backend: str = "auto") -> LowRank:
-        """All entries of the rows it was learnt from: placed as new rows are, but from where the fit has them.
+        """All entries of the rows that were fitted, regressed as new rows are, but from the coefficients of the fit.
 
         As factors, with y = A Bᵀ: s_j (b_j + a_i + y_ij) = [A, a, 1] [s Bᵀ; s; s b].
         """
@@ -119,30 +116,25 @@ class Imputation:
         A, B = L.U, L.V.T
         if self.rank:
             rows, B = self._factors()
-            how = Robust(c=self._c, turns=AGAIN, ridge=self.result.noise**2)
-            A = open_sweep(self.result.M.T, backend).regress(B, rows, how).V
+            options = Robust(c=self._c, turns=N_REWEIGHT, ridge=self.result.noise**2)
+            A = self.result.M.T.open_sweep(host_backend(backend)).regress(B, rows, options).V
         s, one = prepared.scale, np.ones(L.shape[0])
         return LowRank(np.column_stack([A, prepared.offset, one]), np.vstack([s * B.T, s, s * prepared.level]))
-
-    def predict(self, M: ObservedMatrix | None, rows: int, backend: str = "auto") -> Float:
-        """All entries of rows, new or not, given as the columns of M; None if they have no entry at all."""
-        return self.prediction.rows(M, rows, backend)
 
     @cached_property
     def prediction(self) -> Prediction:
         """What is needed for new rows, without the rows that were fitted."""
         prepared = self.preparation
-        B = self._factors()[1] if self.rank else np.zeros((prepared.scale.size, 0))
         return Prediction(
             scale=prepared.scale,
             level=prepared.level,
             damping=prepared.damping,
             width=self.width,
-            B=B,
+            B=self._factors()[1] if self.rank else np.zeros((prepared.scale.size, 0)),
             c=self._c,
             ridge=self.result.noise**2,
             unit=self._unit,
-            tolerance=self.tolerance,
+            tolerance=(OUTLIER * self.noise_by_column + 1e-7) * prepared.scale,
         )
 
     def _factors(self) -> tuple[Float, Float]:
@@ -153,18 +145,18 @@ class Imputation:
 
     @property
     def _c(self) -> float:
-        """The scale of the loss by which rows are placed."""
+        """The scale of the loss by which rows are regressed."""
         return max(EFFICIENT * self.result.noise, EXPLAINED * self._unit)
 
     @cached_property
     def _unit(self) -> float:
-        """The usual size of an entry of what is fitted."""
+        """The usual size of an entry of y."""
         return robust_scale(self.result.M.values[:: max(1, self.result.M.nnz // 100_000)].astype(np.float64)) or 1.0
 
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """How new rows are placed: x_ij = s_j (b_j + a_i + (A Bᵀ)_ij), a and A by robust regressions of each row."""
+    """The prediction of new rows: x_ij = s_j (b_j + a_i + (A Bᵀ)_ij), a and A by robust regressions of each row."""
 
     scale: Float  # s
     level: Float  # b
@@ -173,8 +165,8 @@ class Prediction:
     B: Float
     c: float  # and of the one that gives A,
     ridge: float
-    unit: float  # the usual size of an entry of what is fitted
-    tolerance: Float  # of each column: what is farther from what is predicted is a gross error
+    unit: float  # the usual size of an entry of y
+    tolerance: Float  # of each column: entries farther from the prediction are gross errors
 
     def rows(self, M: ObservedMatrix | None, rows: int, backend: str = "auto") -> Float:
         """All entries of rows, given as the columns of M; None if they have no entry at all."""
@@ -183,46 +175,41 @@ class Prediction:
             rest = M.with_values((M.values / self.scale[M.rows] - self.level[M.rows]).astype(M.dtype))
             if math.isfinite(self.damping):
                 one = np.ones((self.scale.size, 1))
-                y += self._place(one, self.width, self.damping).coefficients(rest, backend)
+                y += self._placement(one, self.width, self.damping).coefficients(rest, backend)
                 offset = np.repeat(y[:, 0], rest.column_counts)
                 rest = rest.with_values((rest.values - offset).astype(rest.dtype))
             if self.B.shape[1]:
-                y += self._place(self.B, self.c, self.ridge).coefficients(rest, backend) @ self.B.T
+                y += self._placement(self.B, self.c, self.ridge).coefficients(rest, backend) @ self.B.T
         return self.scale * (self.level + y)
 
-    def _place(self, B: Float, c: float, ridge: float) -> Placement:
+    def _placement(self, B: Float, c: float, ridge: float) -> Placement:
         return Placement(B, c, self.unit, largest=USUAL * math.sqrt(B.shape[1]), ridge=ridge)
 
 
-def usual_error(result: Result) -> float:
-    """The scale of the errors of entries kept aside, if some were; at least the noise."""
+def _usual_error(result: Result) -> float:
+    """The scale of the errors of held-out entries, if there are any; at least the noise."""
     return max(result.noise, result.held_out or 0.0)
 
 
-def flagged_by_column(result: Result, backend: str = "auto") -> tuple[Result, Float]:
+def _flagged_by_column(result: Result, backend: str) -> tuple[Result, Float]:
     """The result with the outliers that each column has by its own noise, and that noise.
 
     Columns are features, and in units of their spread some are noisier than others. No column is taken to be less noisy
-    than all are as a rule.
+    than all together.
     """
     M, L = result.M, result.L
-    sweep = open_sweep(M, backend)
+    sweep = M.open_sweep(host_backend(backend))
     e = sweep.residual(L.U, np.ascontiguousarray(L.V.T))
     own = CONSISTENT * sweep.kth_largest(np.abs(e), (M.column_counts + 1) // 2)
-    noise = np.maximum(usual_error(result), np.where(M.column_counts >= FEW, own, 0.0))
+    noise = np.maximum(_usual_error(result), np.where(M.column_counts >= FEW, own, 0.0))
     bound = np.maximum(OUTLIER * noise, EXPLAINED)
-    flagged = outlying(e / along_columns(M, bound), 1.0)
-    S = outliers_at(M, flagged, -e[flagged].astype(M.dtype, copy=False))
+    flagged = outlying(e / M.spread_over_columns(bound), 1.0)
+    S = M.outliers(flagged, -e[flagged].astype(M.dtype, copy=False))
     return replace(result, flagged=flagged, S=S), noise
 
 
-def without_dust(M: ObservedMatrix) -> ObservedMatrix:
-    """Zeros for what is nothing beside the largest number, and whose powers would be lost."""
+def _without_negligible(M: ObservedMatrix) -> ObservedMatrix:
+    """Zeros for entries so much smaller than the largest that their powers would underflow."""
     sizes = np.abs(M.values)
-    least = DUST * float(sizes.max())
+    least = NEGLIGIBLE * float(sizes.max())
     return M.with_values(M.values * (sizes >= least)) if np.count_nonzero((sizes < least) & (sizes > 0)) else M
-
-
-def rows_differ(M: ObservedMatrix) -> bool:
-    """Whether rows are to have offsets: where most columns have few entries, a low-rank fit cannot tell them."""
-    return bool(np.median(M.column_counts) < 50)

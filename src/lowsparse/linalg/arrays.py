@@ -7,12 +7,25 @@ one number per line, lives with the processor. NumPy's functions find CuPy's by 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["across", "beside", "gram", "host", "moved", "namespace", "on_device", "times"]
+__all__ = [
+    "SMALL",
+    "DeviceKernels",
+    "add_scaled_then_multiply",
+    "device_kernels",
+    "gram",
+    "host",
+    "inner",
+    "matmul_small",
+    "namespace",
+    "offer_kernels",
+    "on_device",
+    "to_device_of",
+]
 
 SMALL = 10  # columns of a tall matrix that has kernels of its own
 
@@ -35,11 +48,11 @@ def namespace(A: Any) -> Any:
     return importlib.import_module("cupy") if on_device(A) else np
 
 
-def beside(A: Any, other: Any) -> Any:
+def to_device_of(A: Any, other: Any) -> Any:
     """A where the other array is, copied there if need be.
 
     >>> A = np.ones(2)
-    >>> beside(A, np.zeros(3)) is A
+    >>> to_device_of(A, np.zeros(3)) is A
     True
     """
     if on_device(other):
@@ -57,35 +70,67 @@ def host(A: Any) -> NDArray[Any]:
     return np.asarray(A.get() if on_device(A) else A)
 
 
-def moved(U: Any, H: Any, step: float, small: NDArray[Any]) -> Any:
+class DeviceKernels(Protocol):
+    """What a GPU does faster by kernels of its own than by CuPy; the GPU's place offers them (`offer_kernels`)."""
+
+    def tall_times(self, A: Any, small: NDArray[Any], H: Any = None, step: float = 0.0) -> Any:
+        """(A + step H) times a small matrix, for tall A and H of at most `SMALL` columns."""
+        ...
+
+    def tall_gram(self, A: Any) -> Any:
+        """The packed upper triangle of AᵀA, on the device."""
+        ...
+
+    def beyond(self, numbers: Any, bound: float) -> Any:
+        """Where the magnitude of numbers exceeds the bound, ascending."""
+        ...
+
+
+_kernels: list[DeviceKernels] = []
+
+
+def offer_kernels(kernels: DeviceKernels) -> None:
+    """Use these kernels for arrays of CuPy from now on."""
+    _kernels[:] = [kernels]
+
+
+def device_kernels(A: Any) -> DeviceKernels | None:
+    """The kernels for an array on a GPU, if there are some; None for an array of NumPy.
+
+    >>> device_kernels(np.ones(2)) is None
+    True
+    """
+    return _kernels[0] if _kernels and on_device(A) else None
+
+
+def _tall_kernels(A: Any) -> DeviceKernels | None:
+    """The kernels for a tall matrix with few columns on a GPU."""
+    small = on_device(A) and A.ndim == 2 and 0 < A.shape[1] <= SMALL and bool(A.flags.c_contiguous) and len(A) > 0
+    return device_kernels(A) if small else None
+
+
+def add_scaled_then_multiply(U: Any, H: Any, step: float, small: NDArray[Any]) -> Any:
     """(U + step H) times a small matrix that the processor has.
 
-    >>> moved(np.ones((2, 1)), np.ones((2, 1)), 2.0, np.array([[3.0]])).tolist()
+    >>> add_scaled_then_multiply(np.ones((2, 1)), np.ones((2, 1)), 2.0, np.array([[3.0]])).tolist()
     [[9.0], [9.0]]
     """
-    if _has_kernels(U) and _has_kernels(H) and len(small) <= SMALL:
-        from ..places.gpu.launch import tall_times
-
-        return tall_times(U, small, H, step)
-    return times(U + step * H, small)
-
-
-def _has_kernels(A: Any) -> bool:
-    """Whether A is a tall matrix on a GPU for which there are kernels."""
-    return on_device(A) and A.ndim == 2 and 0 < A.shape[1] <= SMALL and bool(A.flags.c_contiguous) and len(A) > 0
+    kernels = _tall_kernels(U)
+    if kernels is not None and _tall_kernels(H) is not None and len(small) <= SMALL:
+        return kernels.tall_times(U, small, H, step)
+    return matmul_small(U + step * H, small)
 
 
-def times(A: Any, small: NDArray[Any]) -> Any:
+def matmul_small(A: Any, small: NDArray[Any]) -> Any:
     """A times a small matrix that the processor has.
 
-    >>> times(np.ones((2, 1)), np.array([[3.0]])).tolist()
+    >>> matmul_small(np.ones((2, 1)), np.array([[3.0]])).tolist()
     [[3.0], [3.0]]
     """
-    if _has_kernels(A) and 0 < small.shape[1] <= SMALL:
-        from ..places.gpu.launch import tall_times
-
-        return tall_times(A, small)
-    return A @ beside(small, A)
+    kernels = _tall_kernels(A)
+    if kernels is not None and 0 < small.shape[1] <= SMALL:
+        return kernels.tall_times(A, small)
+    return A @ to_device_of(small, A)
 
 
 def gram(A: Any) -> NDArray[np.float64]:
@@ -94,21 +139,20 @@ def gram(A: Any) -> NDArray[np.float64]:
     >>> gram(np.array([[3.0], [4.0]])).tolist()
     [[25.0]]
     """
-    if _has_kernels(A):
-        from ..places.gpu.launch import tall_gram
+    kernels = _tall_kernels(A)
+    if kernels is None:
+        return inner(A, A)
+    r = A.shape[1]
+    G = np.empty((r, r))
+    upper = np.triu_indices(r)
+    G[upper] = G.T[upper] = host(kernels.tall_gram(A))
+    return G
 
-        r = A.shape[1]
-        G = np.empty((r, r))
-        upper = np.triu_indices(r)
-        G[upper] = G.T[upper] = host(tall_gram(A))
-        return G
-    return across(A, A)
 
-
-def across(A: Any, B: Any) -> NDArray[np.float64]:
+def inner(A: Any, B: Any) -> NDArray[np.float64]:
     """AᵀB, for the processor.
 
-    >>> across(np.array([[3.0], [4.0]]), np.array([[1.0], [2.0]])).tolist()
+    >>> inner(np.array([[3.0], [4.0]]), np.array([[1.0], [2.0]])).tolist()
     [[11.0]]
     """
     return host(A.T @ B)

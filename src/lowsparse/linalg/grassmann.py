@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dgesv, dpotrf, dtrtri
 
-from .arrays import across, host, moved, on_device, times
+from .arrays import add_scaled_then_multiply, host, inner, matmul_small, on_device
 from .arrays import gram as gram_of
 
 __all__ = ["basis", "leverages", "qf", "qr", "relative_change", "retract"]
@@ -34,7 +34,7 @@ def qf(A: Float) -> Float:
             R, inverse = _factored(gram_of(Q))
             if not inverse.size:
                 break
-            Q = times(Q, inverse)
+            Q = matmul_small(Q, inverse)
             if np.linalg.norm(R) * np.linalg.norm(inverse) <= 2 * len(R):  # r for what was orthonormal
                 return Q
     Q, R = np.linalg.qr(A)
@@ -52,7 +52,7 @@ def basis(A: Float) -> tuple[Float, Float]:
     R, inverse = _factored(gram_of(A))
     pivots = R.diagonal().tolist()
     if inverse.size and min(pivots) > 1e-5 * max(pivots):
-        return times(A, inverse).astype(np.float64, copy=False), R
+        return matmul_small(A, inverse).astype(np.float64, copy=False), R
     return _householder(A)
 
 
@@ -121,7 +121,7 @@ def retract(
     inverse = np.ascontiguousarray(_factored(RtR)[1])
     if afresh or RtR.max() > 2:
         return qf(U + step * D), inverse
-    return moved(U, D, step, inverse) if made is None else made, inverse
+    return add_scaled_then_multiply(U, D, step, inverse) if made is None else made, inverse
 
 
 def relative_change(U: Float, V: Float, U_new: Float, V_new: Float) -> float:
@@ -138,10 +138,10 @@ def relative_change(U: Float, V: Float, U_new: Float, V_new: Float) -> float:
     if not size > 0:
         return np.inf if V_new.any() else 0.0
     ridge = 1e-12 * float(gram.trace())
-    *_, T, failed = dgesv(gram + ridge * np.eye(len(gram)), across(U, U_new))
+    *_, T, failed = dgesv(gram + ridge * np.eye(len(gram)), inner(U, U_new))
     if failed:
         return math.inf
-    turned = times(V_new, T.T)
-    A, B = U_new - times(U, T), turned - V
+    turned = matmul_small(V_new, T.T)
+    A, B = U_new - matmul_small(U, T), turned - V
     square = np.vdot(gram_of(A), gram_of(V_new)) + np.vdot(gram, gram_of(B)) + 2 * ridge * float((B * turned).sum())
     return math.sqrt(max(float(square), 0.0) / size)

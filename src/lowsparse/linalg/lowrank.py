@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from .arrays import beside, host, on_device
+from .arrays import host, on_device, to_device_of
 
 _Floats = NDArray[np.float64]
 _BLOCK = 2**18
@@ -100,7 +100,7 @@ class LowRank:
         step = max(1, _BLOCK // self.rank)
         for start in range(0, flat.size, step):
             part = slice(start, start + step)
-            row, column = beside(rows[part], self.U), beside(columns[part], self.U)
+            row, column = to_device_of(rows[part], self.U), to_device_of(columns[part], self.U)
             flat[part] = host(np.einsum("kr,kr->k", self.U[row], self.V.T[column]))
         return entries[()]
 
@@ -235,7 +235,7 @@ class LowRank:
         if isinstance(X, LowRank):
             # U V − U* V* = [U, U*] [V; −V*]. Nothing is squared before the difference is taken:
             # ‖L‖² + ‖X‖² − 2⟨L, X⟩ would lose every digit below the root of the machine precision.
-            U, V = beside(X.U, self.U), beside(X.V, self.V)
+            U, V = to_device_of(X.U, self.U), to_device_of(X.V, self.V)
             distance = _norm([self.U, U], [self.V.T, V.T], signs=(1, -1))
             if relative:
                 size = X.norm()

@@ -7,8 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from ..entries.observed import ObservedMatrix
-from .arrays import on_device
+from .arrays import device_kernels
 
 __all__ = [
     "CONSISTENT",
@@ -16,7 +15,6 @@ __all__ = [
     "LARGEST",
     "LOW",
     "OUTLIER",
-    "column_medians",
     "outlying",
     "robust_scale",
     "trimmed_deviation",
@@ -28,21 +26,6 @@ LARGEST = 1e70  # magnitude that can be computed with: the powers that solvers f
 OUTLIER = 4.0  # standard deviations
 CUT = 2.5
 VARIANCE = 0.9113  # of a standard normal variable cut off there
-
-
-def column_medians(M: ObservedMatrix, *, empty: float = 0.0) -> NDArray[np.float64]:
-    """The median of each column of M; `empty` where nothing is observed.
-
-    >>> column_medians(ObservedMatrix.from_dense([[1.0, np.nan], [2.0, np.nan], [9.0, np.nan]])).tolist()
-    [2.0, 0.0]
-    """
-    # by column, then by value: the median of a column lies in the middle of its part
-    order = np.lexsort((M.values, M.columns_of_entries()))
-    values = M.values[order].astype(np.float64)
-    counts, first = M.column_counts, M.indptr[:-1]
-    low = np.minimum(first + (counts - 1) // 2, values.size - 1)
-    high = np.minimum(first + counts // 2, values.size - 1)
-    return np.where(counts > 0, (values[low] + values[high]) / 2, empty)
 
 
 def robust_scale(e: NDArray[np.float64]) -> float:
@@ -60,12 +43,8 @@ def outlying(e: NDArray[np.float64], bound: float) -> NDArray[np.intp]:
     >>> outlying(np.array([0.5, -3.0, 1.0]), 1.0).tolist()
     [1]
     """
-    if on_device(e):
-        from ..places.gpu.launch import places_beyond
-
-        found: NDArray[np.intp] = places_beyond(e, bound)
-        return found
-    return np.flatnonzero((e > bound) | (e < -bound))
+    kernels = device_kernels(e)
+    return np.flatnonzero((e > bound) | (e < -bound)) if kernels is None else kernels.beyond(e, bound)
 
 
 def trimmed_deviation(e: NDArray[np.float64], guess: float) -> float:

@@ -2,9 +2,9 @@
 
 A pass is one task for each piece, and all are sent in one message; what they give is merged in a tree, on the workers
 but for its last level. What a pass writes, such as S, stays with the piece, and both sides count how often it was
-written. When a worker dies, Dask reads its pieces from disk again elsewhere; they say that they are behind, are told
-the passes that wrote something, and catch up. So the answer is the same. Now and then the pieces save what was kept of
-them beside the matrix, so that those passes need not be remembered for ever.
+written. When a worker dies, Dask reads its pieces from disk again elsewhere; they report that they are behind, are
+sent the passes that wrote something, and catch up. So the answer is the same. Now and then the pieces save what was
+kept of them beside the matrix, so that those passes need not be remembered for ever.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import secrets
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -22,15 +23,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..entries.observed import ObservedMatrix
+from ..linalg.lowrank import LowRank
 from ..support.files import replacing
-from ..sweeps import Float, Sweep, open_sweep
+from ..sweeps import Float, Sweep
 from .disk.matrix import StoredMatrix
 from .disk.store import Side
-from .pieces.coefficients import Writing
-from .pieces.formulas import Entries, Formula, Held, Piece, held_in
-from .pieces.matrix import InPieces, check_entries
+from .pieces.coefficients import Writing, with_mapped_coefficients
+from .pieces.formulas import Entries, Formula, Piece, StoredNumbers, stored_in
+from .pieces.matrix import InPieces, as_entries
 from .pieces.merge import LEVEL, merge, tree
-from .pieces.rewriting import rewritten
 
 __all__ = ["ClusterMatrix", "WorkerPiece"]
 
@@ -56,7 +57,7 @@ class WorkerPiece:
         """The passes over it, on as many threads as the worker has."""
         from distributed import get_worker
 
-        sweep = open_sweep(self.M, "auto")
+        sweep = self.M.open_sweep()
         if hasattr(sweep, "threads"):
             sweep.threads = get_worker().state.nthreads
         return sweep
@@ -102,7 +103,7 @@ class Pass:
                 raise BehindError(f"piece {piece.number} has been read anew")
         for name in self.forgets:
             piece.kept.pop(name, None)
-        found = self.function(piece, *(formula.at(piece) for formula in formulas))
+        found = self.function(piece, *(formula.evaluate(piece) for formula in formulas))
         for name, times in self.writes.items():
             piece.kept[name] = times, piece.held(name)
         if self.keeps:
@@ -155,7 +156,7 @@ def catch_up(piece: WorkerPiece, kept: dict[str, int], passes: Past) -> WorkerPi
 
 def with_values(piece: WorkerPiece, formula: Formula) -> WorkerPiece:
     """Other values at the same places."""
-    return WorkerPiece(piece.number, piece.columns, piece.M.with_values(np.array(formula.at(piece))))
+    return WorkerPiece(piece.number, piece.columns, piece.M.with_values(np.array(formula.evaluate(piece))))
 
 
 def itself(piece: Piece, numbers: NDArray[Any]) -> tuple[NDArray[Any]]:
@@ -201,6 +202,7 @@ class ClusterMatrix(InPieces):
         self._gone: list[str] = []  # what is not needed any more, and the pieces do not know it yet
         self._files: list[Path] = []  # in which the pieces have saved what was kept of them
         weakref.finalize(self, _remove, self._files)
+        self.close: Callable[[], object] | None = None  # the cluster, if it was started for this matrix alone
         self._last: Any = None  # what was sent last: to give it up before the next is sent would hold that up
         numbers = range(len(self.ranges))
         self.pieces = pieces or client.map(
@@ -212,7 +214,7 @@ class ClusterMatrix(InPieces):
         sent: Any = what
         if len(self.pieces) > FEW:
             sent = self.client.scatter(what, broadcast=True, hash=False)
-        own = [tuple(formula.cut(slice(*columns)) for formula in formulas) for columns in self.ranges]
+        own = [tuple(formula.restrict(slice(*columns)) for formula in formulas) for columns in self.ranges]
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
             found: list[Any] = self.client.map(run, self.pieces, [sent] * len(own), own, pure=False)
@@ -236,7 +238,7 @@ class ClusterMatrix(InPieces):
     def _catch_up(self) -> None:
         """Bring all pieces up to date; from then on they are those, and no copy elsewhere that Dask had made before."""
         own = [
-            [(what, tuple(formula.cut(slice(*columns)) for formula in formulas)) for what, formulas in self._past]
+            [(what, tuple(formula.restrict(slice(*columns)) for formula in formulas)) for what, formulas in self._past]
             for columns in self.ranges
         ]
         pieces = self.client.map(catch_up, self.pieces, [dict(self.kept)] * len(own), own, pure=False)
@@ -250,11 +252,11 @@ class ClusterMatrix(InPieces):
         self,
         function: Callable[..., Any],
         formulas: tuple[Formula, ...],
-        writes: tuple[Held, ...] = (),
+        writes: tuple[StoredNumbers, ...] = (),
         keeps: str = "",
     ) -> Pass:
         written = {held.name: self.kept[held.name] + 1 for held in writes}
-        names = {name for formula in formulas for name in held_in(formula)}
+        names = {name for formula in formulas for name in stored_in(formula)}
         reads = {name: self.kept[name] for name in names - written.keys()}
         gone, self._gone = tuple(self._gone), []
         return Pass(function, reads, written, keeps, gone)
@@ -266,7 +268,7 @@ class ClusterMatrix(InPieces):
         self.kept.update(what.writes)
         if what.keeps:
             self.kept[what.keeps] = 0
-        self._past.append((what, tuple(formula.cut(slice(None)) for formula in formulas)))
+        self._past.append((what, tuple(formula.restrict(slice(None)) for formula in formulas)))
         self._past = _needed(self._past, set(self.kept))
         if len(self._past) > max(10, REMEMBERED // (80 * sum(self.shape))):  # as if the rank were 10
             saved = Saved(str(self.stored.folder.resolve() / f".kept-{secrets.token_hex(8)}"), dict(self.kept))
@@ -276,40 +278,46 @@ class ClusterMatrix(InPieces):
             self._past, self._files[:] = [(saved, ())], paths
             _remove(before)
 
-    def over(self, function: Callable[..., Any], *formulas: Formula, writes: tuple[Held, ...] = ()) -> list[Any]:
+    def map_pieces(
+        self, function: Callable[..., Any], *formulas: Formula, writes: tuple[StoredNumbers, ...] = ()
+    ) -> list[Any]:
         """``function(piece, *numbers of the formulas)`` of every piece, in their order."""
         what = self._asked(function, formulas, writes)
         found = self._passed(what, formulas)
         self._remember(what, formulas)
         return found
 
-    def merged(
-        self, how: str, function: Callable[..., tuple[Any, ...]], *formulas: Formula, writes: tuple[Held, ...] = ()
+    def reduce_pieces(
+        self,
+        merging: str,
+        function: Callable[..., tuple[Any, ...]],
+        *formulas: Formula,
+        writes: tuple[StoredNumbers, ...] = (),
     ) -> tuple[Any, ...]:
         """What a function gives for every piece, merged on the workers down to a few, and those here."""
-        held = Held(secrets.token_hex(8)) if how.startswith("^") else None
+        held = StoredNumbers(secrets.token_hex(8)) if merging.startswith("^") else None
         what = self._asked(function, formulas, writes, held.name if held else "")
-        how = how.removeprefix("^")
+        merging = merging.removeprefix("^")
 
         def join(parts: list[Any]) -> list[Any]:
             while len(parts) > LEVEL:
                 groups = [parts[k : k + LEVEL] for k in range(0, len(parts), LEVEL)]
-                parts = [self.client.submit(merge, how, *few, pure=False) if few[1:] else few[0] for few in groups]
+                parts = [self.client.submit(merge, merging, *few, pure=False) if few[1:] else few[0] for few in groups]
             return parts
 
         found = self._passed(what, formulas, join)
         self._remember(what, formulas)
-        merged = tree(found, partial(merge, how))
+        merged = tree(found, partial(merge, merging))
         return merged if held is None else (self._until_forgotten(held), *merged)
 
-    def firsts(self) -> NDArray[np.int64]:
+    def piece_starts(self) -> NDArray[np.int64]:
         """The places of the first entries of the pieces, and nnz."""
         return np.array([*(self.indptr[first] for first, _ in self.ranges), self.nnz])
 
-    def with_values(self, values: Entries) -> ClusterMatrix:
+    def with_values(self, values: Any) -> ClusterMatrix:
         """Other values at the same places, such as ``2 * M.values``."""
-        check_entries(values)
-        own = [values.formula.cut(slice(*columns)) for columns in self.ranges]
+        formula = as_entries(values).formula
+        own = [formula.restrict(slice(*columns)) for columns in self.ranges]
         pieces = self.client.map(with_values, values.home.pieces, own, pure=False)
         return ClusterMatrix(self.stored, self.client, pieces)
 
@@ -326,8 +334,26 @@ class ClusterMatrix(InPieces):
     @property
     def _on_disk(self) -> ClusterMatrix:
         """The same matrix, whose values are all on disk."""
-        written: ClusterMatrix = rewritten(self, self.values)
-        return written
+        return self.with_stored_values(self.values)
+
+    def with_stored_values(self, values: Any) -> ClusterMatrix:
+        """Other values at the same positions, written to the disk that the workers see."""
+        there = ClusterMatrix(self.stored.beside(self, as_entries(values)), self.client)
+        weakref.finalize(there, _keep_alive, self)  # with which a cluster of our own would go
+        return there
+
+    @contextmanager
+    def solving(self, placed: bool) -> Iterator[None]:
+        """A cluster that was started for this matrix alone is closed at once if the block fails, as on Ctrl-C."""
+        try:
+            yield
+        except BaseException:
+            if placed and self.close is not None:
+                self.close()
+            raise
+
+    def _with_mapped_coefficients(self, L: LowRank) -> LowRank:
+        return with_mapped_coefficients(L, self.stored.folder, self.stored.memory)
 
     @property
     def largest_part(self) -> int:
@@ -340,7 +366,9 @@ class ClusterMatrix(InPieces):
         if not self.column_counts[which].any():
             return None
         order = np.argsort(which, kind="stable")
-        counts, rows, values = (np.concatenate(part) for part in zip(*self.over(Taking(which[order])), strict=True))
+        counts, rows, values = (
+            np.concatenate(part) for part in zip(*self.map_pieces(Taking(which[order])), strict=True)
+        )
         M = ObservedMatrix(np.concatenate([[0], np.cumsum(counts)]), rows, values, (self.shape[0], which.size))
         return M if (np.diff(order) > 0).all() else M.take_columns(np.argsort(order))
 
@@ -348,16 +376,16 @@ class ClusterMatrix(InPieces):
         """The values, some at a time."""
         return self.values.parts() if self.given else self.stored.parts()
 
-    def hold(self, numbers: Entries) -> Entries:
+    def hold(self, numbers: Any) -> Any:
         """Keep the numbers that a formula gives on the workers."""
-        held = Held(secrets.token_hex(8))
+        held = StoredNumbers(secrets.token_hex(8))
         formulas = (numbers.formula,)
         what = self._asked(itself, formulas, keeps=held.name)
         self._passed(what, formulas)
         self._remember(what, formulas)
         return Entries(self, self._until_forgotten(held))
 
-    def _until_forgotten(self, held: Held) -> Held:
+    def _until_forgotten(self, held: StoredNumbers) -> StoredNumbers:
         """The pieces keep it as long as it is in use."""
         weakref.finalize(held, self._forget, held.name)
         return held
@@ -366,13 +394,13 @@ class ClusterMatrix(InPieces):
         self.kept.pop(name, None)
         self._gone.append(name)
 
-    def on_disk(self, held: Held, width: int) -> Float:
+    def on_disk(self, held: StoredNumbers, width: int) -> Float:
         """What the pieces keep of their columns, so many numbers for each, mapped from a file that goes with it."""
         path = self.stored.folder.resolve() / f".kept-{secrets.token_hex(8)}"
         try:
             with open(path, "wb") as file:
                 file.truncate(8 * self.shape[1] * width)
-            self.over(Writing(str(path)), held)
+            self.map_pieces(Writing(str(path)), held)
             mapped = np.memmap(path, np.float64, "r", shape=(self.shape[1], width))
         except BaseException:
             path.unlink(missing_ok=True)
@@ -380,7 +408,7 @@ class ClusterMatrix(InPieces):
         weakref.finalize(mapped, path.unlink, missing_ok=True)
         return mapped
 
-    def each(self, function: Callable[..., Any], *formulas: Formula) -> Iterator[Any]:
+    def iterate_pieces(self, function: Callable[..., Any], *formulas: Formula) -> Iterator[Any]:
         """As `over`, one piece after the other: what it gives for one need not be in memory with the next."""
         what = self._asked(function, formulas)
         sent = self._sent(what, formulas)
@@ -399,7 +427,7 @@ class ClusterMatrix(InPieces):
 
     def keep(self, parts: Iterable[NDArray[Any]]) -> Entries:
         """Numbers that come piece by piece, kept on the workers; by files, for pieces that are read anew."""
-        held = Held(secrets.token_hex(8))
+        held = StoredNumbers(secrets.token_hex(8))
         saved = Saved(str(self.stored.folder.resolve() / f".kept-{held.name}"), {held.name: 0})
         self._files += [saved.path(number) for number in range(len(self.pieces))]
         for number, part in enumerate(parts):
@@ -422,6 +450,10 @@ def _needed(past: Past, names: set[str]) -> Past:
             names |= what.reads.keys()
             found.append((what, formulas))
     return found[::-1]
+
+
+def _keep_alive(origin: Any) -> None:
+    """Nothing; but the argument lives until this is called."""
 
 
 def _remove(paths: list[Path]) -> None:

@@ -1,173 +1,102 @@
-"""Where a solve finds its data: in memory, on a GPU, on disk, or on a cluster, as its backend says."""
+"""Where a solve runs: one decision, by the backend that was asked for, the data, the GPU and the cluster.
+
+`choose_place` checks and decides; it writes nothing and copies nothing to a GPU. `Placement.place` then brings the data
+there.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-import warnings
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
+import numpy as np
+
+from ..entries.files import is_table, read_matrix
 from ..entries.observed import ObservedMatrix
+from ..entries.protocol import PartialMatrix
+from ..support.optional import import_optional
 from ..support.sizes import bytes_of
-from ..sweeps import BACKENDS, BACKENDS_IN_PIECES, native, unknown_backend
+from ..sweeps import BACKENDS as IN_MEMORY
+from ..sweeps import native, reason_unavailable
+from .cluster import ClusterMatrix
 from .disk.matrix import StoredMatrix
-from .disk.sources import are_paths, is_store
-from .disk.temporary import TemporaryFolder
+from .disk.scratch import TemporaryFolder
+from .disk.sources import are_paths, is_frames, is_store
 from .gpu import launch
-from .gpu.launch import block_of, need_cupy
-from .gpu.matrix import DeviceMatrix, held_on_device
+from .gpu.matrix import NEEDED, DeviceMatrix, as_device_matrix, is_on_gpu
 from .gpu.streamed import WORK, StreamedMatrix
+from .pieces.matrix import InPieces
 
 __all__ = [
-    "IN_PIECES",
-    "bytes_of",
-    "check_in_pieces",
-    "check_on_gpu",
-    "closed_on_error",
+    "BACKENDS",
+    "Place",
+    "Placement",
+    "available",
+    "check_can_run",
+    "choose_place",
     "is_chunked",
-    "leaving_room",
-    "placed",
-    "room_for",
+    "shape_of",
     "worth_a_gpu",
 ]
 
-IN_PIECES = ("amanpg", "amanpgc", "irls", "ladder", "lmafit", "manpg", "manpgc", "rmc", "subgm")  # methods
-FACTORS = 7  # arrays as large as U and V together that a solve has in memory at once
-PYTHON = 10**8  # bytes that Python and its libraries take anyhow, about
+BACKENDS = (*IN_MEMORY, "cuda", "outofcore", "dask")
 # Entries in memory from which on backend="auto" takes a GPU. The default method takes 12 to 23 ns an entry on 16 and 2
 # threads and 7 on a GPU, copying included (docs/gpu.log); but CuPy and the driver have to load, once a process, and the
 # kernels to be compiled, once a machine.
 WORTH = 100_000_000
-NEEDED = 100  # bytes on a GPU for each entry, by the methods that need most: both orders, S twice, what is computed
-_CLOSING: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # what closes the cluster of a matrix
 
 
-def check_in_pieces(method: str) -> None:
-    """Raise unless a method runs over data in pieces.
+class Place(Enum):
+    """Where entries are swept."""
 
-    >>> check_in_pieces("pcp")  # doctest: +ELLIPSIS
+    MEMORY = "memory"
+    GPU = "gpu"
+    GPU_STREAM = "a gpu, in pieces"
+    DISK = "disk"
+    CLUSTER = "cluster"
+
+
+def available() -> dict[str, str | None]:
+    """For each backend over one machine's memory, None if it can run here, else the reason why not.
+
+    >>> available()["numpy"] is None
+    True
+    """
+    return {**{name: reason_unavailable(name) for name in IN_MEMORY}, "cuda": launch.reason_unavailable()}
+
+
+def check_can_run(backend: str) -> None:
+    """Raise if a backend that is asked for, by this name or by LOWSPARSE_BACKEND, is unknown or cannot run here.
+
+    >>> check_can_run("gpu")
     Traceback (most recent call last):
-    ValueError: pcp needs the data in memory; on disk and on a cluster run amanpg, ...
+    ValueError: unknown backend 'gpu': choose 'auto', 'cuda', 'dask', 'native', 'numpy' or 'outofcore'
     """
-    if method not in IN_PIECES:
-        raise ValueError(f"{method} needs the data in memory; on disk and on a cluster run {', '.join(IN_PIECES)}")
-
-
-def check_on_gpu(method: str) -> None:
-    """Raise unless a method runs on a GPU.
-
-    >>> check_on_gpu("pcp")  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    ValueError: pcp does not run on a GPU; there run amanpg, ...
-    """
-    if method not in IN_PIECES:
-        raise ValueError(f"{method} does not run on a GPU; there run {', '.join(IN_PIECES)}")
-
-
-def placed(
-    M: Any, backend: str, *, memory: int | str | None = None, client: Any = None, method: str | None = None
-) -> Any:
-    """The data where the backend wants it; on disk in a temporary folder that goes with it, if it is not there yet.
-
-    With "auto", what is not in memory stays out of it: paths, Zarr arrays and Dask arrays are solved from disk, and
-    Dask arrays on the current cluster, if there is one. What is in memory goes to a GPU if that is worth it, and if the
-    method that is to be run is known to run there.
-    """
-    if backend not in ("auto", *BACKENDS, *BACKENDS_IN_PIECES):
-        raise unknown_backend(backend)
-    if is_store(M):
-        M = StoredMatrix(M, memory=bytes_of(memory))
     if backend == "auto":
-        backend = "dask" if client is not None else _usual(M)
-    if client is not None and backend != "dask":
-        raise ValueError(f"a client is for backend='dask', not {backend!r}")
-    if backend == "auto" and os.environ.get("LOWSPARSE_BACKEND") == "cuda":
-        backend = "cuda"
-    there = held_on_device(M)
-    if there is not None or backend == "cuda" or isinstance(M, StreamedMatrix):
-        return _on_gpu(M, there, backend, memory)
-    in_pieces = hasattr(M, "backend")
-    if backend not in BACKENDS_IN_PIECES:
-        if memory is not None and not in_pieces:
-            raise ValueError(f"memory is for backend='outofcore', 'dask' and 'cuda', not {backend!r}")
-        if isinstance(M, str | os.PathLike):
-            raise ValueError(f"{os.fspath(M)} is a path, which is solved from disk: leave the backend out")
-        if in_pieces and backend != "auto":
-            raise ValueError(f"a matrix in pieces runs on its own backend, {M.backend!r}, not on {backend!r}")
-        if in_pieces:
-            return M
-        M = ObservedMatrix.from_any(M)
-        left_open = backend == "auto" and not os.environ.get("LOWSPARSE_BACKEND")
-        return DeviceMatrix.from_host(M) if left_open and worth_a_gpu(M.nnz, method) else M
-    if not in_pieces:
-        M = _put_on_disk(_source(M), bytes_of(memory))
-    elif memory is not None and isinstance(M, StoredMatrix):
-        M = M.within(bytes_of(memory))
-    return _on_cluster(M, client) if backend == "dask" and isinstance(M, StoredMatrix) else M
+        backend = os.environ.get("LOWSPARSE_BACKEND") or "auto"
+    if backend not in ("auto", *BACKENDS):
+        *others, last = (repr(known) for known in sorted(BACKENDS))
+        raise ValueError(f"unknown backend {backend!r}: choose 'auto', {', '.join(others)} or {last}")
+    why = available().get(backend)
+    if why is not None:
+        raise RuntimeError(f"backend {backend!r} cannot run here: {why}")
 
 
-def worth_a_gpu(entries: int, method: str | None) -> bool:
+def worth_a_gpu(entries: int) -> bool:
     """Whether a solve is large enough to win on a GPU, and there is one with twice the memory that it needs.
 
-    >>> worth_a_gpu(1000, "ladder")
+    >>> worth_a_gpu(1000)
     False
     """
-    if entries < WORTH or method not in IN_PIECES or launch.reason_unavailable() is not None:
+    if entries < WORTH or launch.reason_unavailable() is not None:
         return False
-    cupy = need_cupy()
+    cupy = launch.need_cupy()
     free = cupy.cuda.runtime.memGetInfo()[0] + cupy.get_default_memory_pool().free_bytes()
     return bool(2 * NEEDED * entries <= free)
-
-
-def leaving_room(M: Any, rank: int) -> Any:
-    """A matrix on disk in smaller pieces if U and V, with what is computed from them, need much of its memory."""
-    if not isinstance(M, StoredMatrix):
-        return M
-    factors = FACTORS * 8 * rank * sum(M.shape)
-    if factors <= M.memory // 16:
-        return M
-    left = M.memory - factors
-    if left < M.memory // 4 and factors > PYTHON:
-        warnings.warn(
-            f"U and V of rank {rank} and what is computed from them take about {factors / 1e6:.0f} MB, and the limit "
-            f"is {M.memory / 1e6:.0f} MB: allow more memory, or a smaller rank",
-            RuntimeWarning,
-            stacklevel=3,
-        )
-    return M.within(M.memory, pieces=max(left, M.memory // 4))
-
-
-@contextmanager
-def room_for(M: Any) -> Iterator[None]:
-    """A matrix is solved in the block: if it is on a GPU that has too little memory, the error says what to do.
-
-    >>> with room_for(ObservedMatrix.from_dense([[1.0]])):
-    ...     pass
-    """
-    with block_of(NEEDED * M.nnz, "the solve") if isinstance(M, DeviceMatrix) else nullcontext():
-        yield
-
-
-def _put_on_disk(source: Any, memory: int) -> StoredMatrix:
-    """In a temporary folder that goes with it."""
-    folder = TemporaryFolder("lowsparse-")
-    try:
-        stored = StoredMatrix.build(source, folder.path, memory=memory)
-    except BaseException:
-        folder.remove()
-        raise
-    stored.owner = folder
-    return stored
-
-
-def _usual(M: Any) -> str:
-    """The backend for what is not in memory; "auto" for what is."""
-    if hasattr(M, "__dask_graph__"):
-        return "outofcore" if _current_client() is None else "dask"
-    return "outofcore" if isinstance(M, str | os.PathLike) or is_chunked(M) or are_paths(M) else "auto"
 
 
 def is_chunked(M: Any) -> bool:
@@ -179,10 +108,150 @@ def is_chunked(M: Any) -> bool:
     return hasattr(M, "chunks") and type(M).__module__.partition(".")[0] in ("dask", "zarr")
 
 
-def _source(M: Any) -> Any:
-    """What is not in memory is read as it is written to disk; what is in memory is checked there."""
-    from_disk = isinstance(M, str | os.PathLike) or is_chunked(M) or are_paths(M)
-    return M if from_disk else ObservedMatrix.from_any(M)
+def shape_of(source: Any) -> tuple[int, int] | None:
+    """The shape of a matrix, if it is known before the data are read.
+
+    >>> shape_of(np.ones((3, 2))), shape_of([[1.0]])
+    ((3, 2), None)
+    """
+    shape = getattr(source, "shape", None)
+    known = isinstance(shape, tuple) and len(shape) == 2 and all(isinstance(size, int | np.integer) for size in shape)
+    return (int(shape[0]), int(shape[1])) if shape is not None and known else None
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Data, which may not be read yet, and where they are to be solved."""
+
+    source: Any
+    where: Place
+    memory: int | str | None = None
+    client: Any = None
+
+    def place(self) -> PartialMatrix:
+        """Bring the data there; what is put on disk for that goes with the matrix."""
+        source = self.source
+        match self.where:
+            case Place.MEMORY:
+                return source.to_host() if isinstance(source, DeviceMatrix) else ObservedMatrix.from_any(source)
+            case Place.GPU:
+                return source if isinstance(source, DeviceMatrix) else DeviceMatrix.from_host(source)
+            case Place.GPU_STREAM:
+                return source if isinstance(source, StreamedMatrix) else self._streamed()
+            case Place.DISK:
+                return self._stored()
+            case Place.CLUSTER:
+                return source if isinstance(source, ClusterMatrix) else _on_cluster(self._stored(), self.client)
+
+    def _stored(self) -> StoredMatrix:
+        """On disk, in a temporary folder that goes with the matrix if it is not there yet."""
+        limit = bytes_of(self.memory)
+        if isinstance(self.source, StoredMatrix):
+            return self.source if self.memory is None else self.source.within(limit)
+        folder = TemporaryFolder("lowsparse-")
+        try:
+            stored = StoredMatrix.build(self.source, folder.path, memory=limit)
+        except BaseException:
+            folder.remove()
+            raise
+        stored.owner = folder
+        return stored
+
+    def _streamed(self) -> StreamedMatrix:
+        if isinstance(self.source, ObservedMatrix):
+            return StreamedMatrix(self.source, bytes_of(self.memory))
+        stored = self.source if isinstance(self.source, StoredMatrix) else self._stored()
+        return StreamedMatrix(stored, stored.memory if self.memory is None else bytes_of(self.memory))
+
+
+def choose_place(
+    M: Any,
+    backend: str = "auto",
+    *,
+    memory: int | str | None = None,
+    client: Any = None,
+    runs_anywhere: bool = True,
+) -> Placement:
+    """Where a backend runs over data that a `PartialMatrix` is made of, or an error that says what to do.
+
+    With "auto", what is not in memory stays out of it; what is goes to a GPU if that is worth it, and if the method
+    `runs_anywhere`. Nothing is written, and nothing is copied to a GPU.
+
+    >>> choose_place([[1.0, 2.0]], "numpy").where.value
+    'memory'
+    """
+    check_can_run(backend)
+    bytes_of(memory)  # an error now if it is no size
+    if client is not None:
+        if backend not in ("auto", "dask"):
+            raise ValueError(f"a client is for backend='dask', not {backend!r}")
+        if not hasattr(client, "submit"):
+            raise TypeError(f"client must be a dask.distributed.Client, such as Client('tcp://...'), not {client!r}")
+        backend = "dask"
+    source = _opened(M, memory)
+    match source:
+        case DeviceMatrix():
+            where = _choose_on_gpu(backend, memory)
+        case InPieces():
+            where = _choose_in_pieces(source, backend)
+        case ObservedMatrix():
+            where = _choose_in_memory(source, backend, memory, runs_anywhere)
+        case _:
+            where = _choose_unread(source, backend)
+    return Placement(source, where, memory, client)
+
+
+def _opened(M: Any, memory: int | str | None) -> Any:
+    """A matrix where it is; or what will be read when it is put on disk: arrays in chunks, and files of arrays."""
+    if isinstance(M, InPieces) or is_chunked(M) or are_paths(M) or is_frames(M):
+        return M
+    if is_store(M):
+        return StoredMatrix(M, memory=bytes_of(memory))
+    if isinstance(M, str | os.PathLike):
+        return read_matrix(M) if is_table(M) else M
+    return as_device_matrix(M) if is_on_gpu(M) else ObservedMatrix.from_any(M)
+
+
+def _choose_on_gpu(backend: str, memory: int | str | None) -> Place:
+    if memory is not None:
+        raise ValueError("memory is for data that are not on a GPU yet: leave it out, or copy them to the host first")
+    if backend in ("outofcore", "dask"):
+        raise ValueError(f"the data are on a GPU, and backend={backend!r} reads from disk: copy them to the host first")
+    return Place.MEMORY if backend in IN_MEMORY else Place.GPU
+
+
+def _choose_in_pieces(source: InPieces, backend: str) -> Place:
+    stays = {"outofcore": Place.DISK, "dask": Place.CLUSTER, "cuda": Place.GPU_STREAM}[source.backend]
+    if backend in ("auto", source.backend):
+        return stays
+    if stays is Place.DISK and backend in ("dask", "cuda"):
+        return Place.CLUSTER if backend == "dask" else Place.GPU_STREAM
+    kind = "on a cluster" if stays is Place.CLUSTER else "in pieces"
+    raise ValueError(f"a matrix {kind} runs on its own backend, {source.backend!r}, not on {backend!r}")
+
+
+def _choose_in_memory(M: ObservedMatrix, backend: str, memory: int | str | None, runs_anywhere: bool) -> Place:
+    asked = os.environ.get("LOWSPARSE_BACKEND", "") if backend == "auto" else ""
+    if backend == "auto" and asked == "cuda":
+        backend = "cuda"
+    if backend in ("outofcore", "dask"):
+        return Place.DISK if backend == "outofcore" else Place.CLUSTER
+    if backend == "cuda":
+        return Place.GPU if memory is None or WORK * M.nnz <= bytes_of(memory) else Place.GPU_STREAM
+    if memory is not None:
+        raise ValueError(f"memory is for backend='outofcore', 'dask' and 'cuda', not {backend!r}")
+    left_open = backend == "auto" and not asked and runs_anywhere
+    return Place.GPU if left_open and worth_a_gpu(M.nnz) else Place.MEMORY
+
+
+def _choose_unread(source: Any, backend: str) -> Place:
+    if backend == "auto":
+        return Place.CLUSTER if hasattr(source, "__dask_graph__") and _current_client() is not None else Place.DISK
+    if backend in IN_MEMORY:
+        if not is_chunked(source):
+            raise ValueError(f"{source} is read from disk: leave the backend out")
+        return Place.MEMORY
+    return {"outofcore": Place.DISK, "dask": Place.CLUSTER, "cuda": Place.GPU_STREAM}[backend]
 
 
 def _current_client() -> Any:
@@ -196,50 +265,13 @@ def _current_client() -> Any:
         return None
 
 
-def _on_gpu(M: Any, there: DeviceMatrix | None, backend: str, memory: Any) -> Any:
-    """What is on a GPU stays there unless the processor is asked for; what is not is copied there, or passes through.
-
-    It passes through in pieces if it is on disk, or needs more than the memory that may be used there.
-    """
-    if there is None:
-        return _sent(M, memory)
-    if memory is not None:
-        raise ValueError("memory is for data that are not on a GPU yet: leave it out, or copy them to the host first")
-    if backend in BACKENDS_IN_PIECES:
-        raise ValueError(f"the data are on a GPU, and backend={backend!r} reads from disk: copy them to the host first")
-    return there.to_host() if backend in ("native", "numpy") else there
-
-
-def _sent(M: Any, memory: int | str | None) -> DeviceMatrix | StreamedMatrix:
-    need_cupy()
-    if isinstance(M, StreamedMatrix):
-        return M
-    if _usual(M) == "outofcore":
-        M = _put_on_disk(_source(M), bytes_of(memory))
-    if isinstance(M, StoredMatrix):
-        return StreamedMatrix(M, M.memory if memory is None else bytes_of(memory))
-    if hasattr(M, "backend"):
-        raise ValueError(f"a matrix on a cluster runs on its own backend, {M.backend!r}, not on 'cuda'")
-    M = ObservedMatrix.from_any(M)
-    if memory is None or WORK * M.nnz <= bytes_of(memory):
-        return DeviceMatrix.from_host(M)
-    return StreamedMatrix(M, bytes_of(memory))
-
-
-def _on_cluster(M: StoredMatrix, client: Any) -> Any:
-    try:
-        from dask import distributed
-    except ImportError as error:
-        raise ImportError("backend='dask' needs Dask: python -m pip install 'lowsparse[dask]'") from error
-    from .cluster import ClusterMatrix
-
-    if client is not None and not hasattr(client, "submit"):
-        raise TypeError(f"client must be a dask.distributed.Client, such as Client('tcp://...'), not {client!r}")
+def _on_cluster(M: StoredMatrix, client: Any) -> ClusterMatrix:
+    distributed = import_optional("dask.distributed", "dask", "solves with backend='dask'")
     own = None
     client = client or _current_client()
     if client is None:
         # one worker in this process: its threads are the compiled core's, and nothing has to be copied
-        own = client = distributed.Client(  # type: ignore[no-untyped-call]
+        own = client = distributed.Client(
             processes=False,
             n_workers=1,
             threads_per_worker=native.num_threads(),
@@ -249,7 +281,7 @@ def _on_cluster(M: StoredMatrix, client: Any) -> Any:
     _check_seen(M, client)
     there = ClusterMatrix(M, client)
     if own is not None:
-        _CLOSING[there] = weakref.finalize(there, own.close)
+        there.close = weakref.finalize(there, own.close)
     return there
 
 
@@ -262,15 +294,3 @@ def _check_seen(M: StoredMatrix, client: Any) -> None:
             f"{len(blind)} workers do not see {folder}, the first is {blind[0]}: put the matrix on a disk that they "
             "share, StoredMatrix.build(data, folder), or set TMPDIR to a folder there"
         )
-
-
-@contextmanager
-def closed_on_error(M: Any) -> Iterator[None]:
-    """A cluster that was started for this matrix alone is closed at once if the block fails, as on Ctrl-C."""
-    try:
-        yield
-    except BaseException:
-        close = _CLOSING.get(M) if hasattr(M, "client") else None
-        if close is not None:
-            close()
-        raise

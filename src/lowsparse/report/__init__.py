@@ -1,33 +1,24 @@
-"""Reports: a run as one HTML file to look at, which loads nothing and sends nothing."""
+"""Reports on a run: one HTML file that loads nothing from elsewhere."""
 
+from ..notebook import Remark
 from .film import Filmstrip
 from .heat import HeatMap, heat_map
 from .page import Run
 from .player import video_report
-from .table import (
-    PANES,
-    SUREST,
-    Line,
-    Sureness,
-    TableView,
-    sureness,
-    table_report,
-)
-from .words import Remark, in_words
+from .table import MAX_DEVIATIONS, PANES, Deviations, Line, TableView, deviations, table_report
 
 __all__ = [
+    "MAX_DEVIATIONS",
     "PANES",
-    "SUREST",
+    "Deviations",
     "Filmstrip",
     "HeatMap",
     "Line",
     "Remark",
     "Run",
-    "Sureness",
     "TableView",
+    "deviations",
     "heat_map",
-    "in_words",
-    "sureness",
     "table_report",
     "video_report",
 ]

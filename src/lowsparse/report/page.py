@@ -1,4 +1,4 @@
-"""The page around a report: title, facts, convergence, times, settings, the command; one file that needs no other."""
+"""The page of a report: title, key facts, convergence, times, settings, command; one self-contained file."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from numpy.typing import ArrayLike
 
 from .._version import __version__
 from ..diagnosis import Diagnosis
+from ..notebook import Remark, diagnosis_remarks
 from ..support import files
 from ..support.charts import convergence
-from ..support.format import duration, number
+from ..support.format import duration, format_number
 from ..support.html import Markup, element, embedded
-from .words import Remark, in_words
 
-__all__ = ["Run", "card", "columns", "icon", "listed", "meters", "pane", "write"]
+__all__ = ["Run", "card", "columns", "icon", "meters", "pane", "settings_list", "write"]
 
 ICONS = {  # outlines on 24 x 24
     "first": "M6 5v14M19 5l-10 7 10 7z",
@@ -40,22 +40,18 @@ ICONS = {  # outlines on 24 x 24
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """What every report tells of a run; all texts are data and shown as they are.
+    """The contents of every report; all texts are escaped."""
 
-    >>> Run(title="Lobby", facts=[("10 %", "of the pixels were looked at")], command="lowsparse video lobby.avi").lead
-    ''
-    """
-
-    title: str  # the name of the file, say
-    lead: str = ""  # one sentence on what was done
-    facts: Sequence[tuple[str, str]] = ()  # three to five: a figure, and the words it makes a sentence with
-    command: str = ""  # to repeat it
+    title: str  # such as the name of the file
+    lead: str = ""  # one sentence
+    facts: Sequence[tuple[str, str]] = ()  # three to five: a number and its meaning
+    command: str = ""  # to repeat the run
     settings: Mapping[str, object] = field(default_factory=dict)
     timings: Mapping[str, float] = field(default_factory=dict)  # seconds by step
     trace: Mapping[str, ArrayLike] = field(default_factory=dict)  # of the solve
     diagnosis: Diagnosis | None = None
-    remarks: Sequence[Remark] = ()  # further ones, or in place of a diagnosis
-    notes: Sequence[str] = ()  # what went unusually: frames that were skipped, lines that were left empty
+    remarks: Sequence[Remark] = ()  # in addition to the diagnosis
+    notes: Sequence[str] = ()  # such as skipped frames
 
 
 def write(
@@ -70,9 +66,9 @@ def write(
     scripts: Sequence[str],
     data: Mapping[str, Any],
 ) -> None:
-    """Write the page, as a whole or not at all: `body`, the key facts, `more`, `cards` and those about the run.
+    """Write the page: `body`, the key facts, `more`, `cards` and those about the run.
 
-    `reading` says how to read the diagnosis, `data` are for the scripts.
+    `reading` explains the diagnosis; `data` are for the scripts.
     """
     script = "".join(_asset(name) for name in ("page.js", *scripts))
     style = _asset("style.css")
@@ -103,7 +99,7 @@ def write(
         ),
         lang="en",
     )
-    # Names of files may hold what UTF-8 cannot.
+    # file names need not be valid UTF-8
     files.write(path, f"<!doctype html>\n{document}\n".encode("utf-8", "replace"))
 
 
@@ -112,7 +108,7 @@ def _asset(name: str) -> str:
 
 
 def _policy(style: str, script: str) -> str:
-    """Nothing is loaded; of styles and scripts only these two, by their hashes; pictures only from the page itself."""
+    """Nothing is loaded: only this style and this script, by their hashes, and inline pictures are allowed."""
     allowed = {
         "default-src": "'none'",
         "img-src": "data:",
@@ -132,54 +128,55 @@ def _hashed(text: str) -> str:
 
 
 def icon(name: str) -> Markup:
-    """A small picture for the eye only."""
-    drawn = element("path", d=ICONS[name])
-    return element("svg", drawn, class_=f"icon icon-{name}", viewBox="0 0 24 24", aria_hidden="true")
+    """An icon, hidden from screen readers."""
+    return element(
+        "svg", element("path", d=ICONS[name]), class_=f"icon icon-{name}", viewBox="0 0 24 24", aria_hidden="true"
+    )
 
 
 def card(title: str, *content: object) -> Markup:
-    """A part of the page with a heading."""
+    """A section of the page with a heading."""
     name = "".join(letter for letter in title.lower() if letter.isalnum())
     heading = element("h2", title, id=name)
     return element("section", heading, *content, class_="card", aria_labelledby=name)
 
 
 def columns(*cards: Markup) -> Markup | None:
-    """Cards in two columns, or in one where there is little room."""
+    """Cards in two columns, or in one on narrow screens."""
     return element("div", *cards, class_="columns") if cards else None
 
 
-def pane(name: str, words: str, picture: Markup) -> Markup:
-    """One of the pictures side by side, which a button enlarges."""
+def pane(name: str, text: str, picture: Markup) -> Markup:
+    """One of several pictures side by side, with a button to enlarge it."""
     button = element(
         "button", icon("enlarge"), type="button", class_="enlarge", aria_pressed="false", aria_label=f"Enlarge: {name}"
     )
     caption = element(
-        "figcaption", element("span", element("strong", name), " ", element("span", words, class_="words")), button
+        "figcaption", element("span", element("strong", name), " ", element("span", text, class_="words")), button
     )
     return element("figure", picture, caption, class_="pane")
 
 
-def listed(values: Mapping[str, object]) -> Markup:
-    """Names and what they stand for."""
+def settings_list(values: Mapping[str, object]) -> Markup:
+    """A list of names and values."""
     pairs = [
-        element("div", element("dt", name), element("dd", _told(value), dir="auto")) for name, value in values.items()
+        element("div", element("dt", name), element("dd", _format(value), dir="auto")) for name, value in values.items()
     ]
     return element("dl", *pairs, class_="settings")
 
 
 def meters(rows: Sequence[tuple[object, float, str]]) -> Markup:
-    """A table of names, bars as long as the numbers, and what to write behind them."""
+    """A bar chart as a table of names, lengths and texts."""
     longest = max(length for _, length, _ in rows) or 1.0
     made = []
-    for name, length, words in rows:
+    for name, length, text in rows:
         bar = element("rect", width=f"{100 * length / longest:.4g}%", height="100%", class_="bar")
         made.append(
             element(
                 "tr",
                 element("th", name, scope="row"),
                 element("td", element("svg", bar, class_="meter"), aria_hidden="true", class_="wide"),
-                element("td", words, class_="figure"),
+                element("td", text, class_="figure"),
             )
         )
     return element("table", element("tbody", *made), class_="meters")
@@ -200,8 +197,8 @@ def _heading(run: Run) -> Markup:
 def _facts(run: Run) -> Markup | None:
     if not run.facts:
         return None
-    listed = [element("li", element("strong", figure), " ", element("span", words)) for figure, words in run.facts]
-    return element("ul", *listed, class_="facts", aria_label="Key facts")
+    items = [element("li", element("strong", number), " ", element("span", text)) for number, text in run.facts]
+    return element("ul", *items, class_="facts", aria_label="Key facts")
 
 
 def _about(run: Run, reading: str) -> list[Markup]:
@@ -210,45 +207,40 @@ def _about(run: Run, reading: str) -> list[Markup]:
 
 
 def _trust(run: Run, reading: str) -> Markup | None:
-    diagnosis = in_words(run.diagnosis) if run.diagnosis else []
-    said = [*diagnosis, *run.remarks, *(Remark(note) for note in run.notes)]
-    if not said:
+    diagnosis = diagnosis_remarks(run.diagnosis) if run.diagnosis else []
+    remarks = [*diagnosis, *run.remarks, *(Remark(note) for note in run.notes)]
+    if not remarks:
         return None
-    signs = {True: ("good", "Good: "), False: ("warning", "Take note: "), None: ("plain", "")}
-    listed = [
+    signs = {True: ("good", "Good: "), False: ("warning", "Warning: "), None: ("plain", "")}
+    items = [
         element("li", icon(signs[one.good][0]), element("span", signs[one.good][1], class_="unseen"), one.text)
-        for one in said
+        for one in remarks
     ]
-    told = element("p", reading, class_="quiet") if reading else None
-    return card("How far to trust it", told, element("ul", *listed, class_="remarks"))
+    explanation = element("p", reading, class_="quiet") if reading else None
+    return card("Reliability", explanation, element("ul", *items, class_="remarks"))
 
 
 def _convergence(run: Run) -> Markup | None:
-    drawn = convergence(run.trace)
-    if drawn is None:
-        return None
-    words, drawing = drawn
-    return card("Convergence", element("p", words, class_="quiet"), drawing)
+    found = convergence(run.trace)
+    return None if found is None else card("Convergence", element("p", found[0], class_="quiet"), found[1])
 
 
 def _times(run: Run) -> Markup | None:
     if not run.timings:
         return None
-    told = element("p", f"{duration(sum(run.timings.values()))} in all.", class_="quiet")
-    return card(
-        "Where the time went", told, meters([(step, time, duration(time)) for step, time in run.timings.items()])
-    )
+    total = element("p", f"{duration(sum(run.timings.values()))} in total.", class_="quiet")
+    return card("Time", total, meters([(step, time, duration(time)) for step, time in run.timings.items()]))
 
 
 def _settings(run: Run) -> Markup | None:
-    return card("Settings", listed(run.settings)) if run.settings else None
+    return card("Settings", settings_list(run.settings)) if run.settings else None
 
 
-def _told(value: object) -> str:
+def _format(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return number(value)
+        return format_number(value)
     return "–" if value is None else str(value)
 
 
@@ -258,7 +250,7 @@ def _command(run: Run) -> Markup | None:
     button = element("button", "Copy", type="button", id="copy", aria_label="Copy the command")
     words = [element("span", word) if word.strip() else word for word in re.split(r"(\s+)", run.command)]
     text = element("pre", element("code", *words, id="command"), tabindex="0", aria_label="The command")
-    return card("Do it again", element("div", text, button, class_="command"))
+    return card("Repeat this run", element("div", text, button, class_="command"))
 
 
 def _footer() -> Markup:
@@ -267,9 +259,9 @@ def _footer() -> Markup:
         element(
             "p",
             element("strong", f"lowsparse {__version__}"),
-            " splits data with holes and gross errors into a matrix L of low rank and sparse errors S: M = L + S on "
-            "the entries that were observed.",
+            " splits data with missing and wrong entries into a low-rank matrix L and sparse errors S: M = L + S on "
+            "the observed entries.",
         ),
-        element("p", "This page is one file. It loads nothing and sends nothing."),
-        element("p", role="status", aria_live="polite", class_="unseen", id="said"),
+        element("p", "This page is a single file that loads nothing from elsewhere."),
+        element("p", role="status", aria_live="polite", class_="unseen", id="announcement"),
     )

@@ -1,4 +1,4 @@
-"""The whole numerical section of the paper, run anew, as one page with tables, pictures and verdicts."""
+"""The experiments of the paper, reproduced: a page with tables, figures and verdicts."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..support.files import write, write_csv
-from . import claims, figures, page, settings
-from .jobs import Job, Record, Step, Store, machine
+from . import claims, figures, settings
+from .jobs import Job, Record, RunProgress, Store, machine
 from .markdown import markdown
+from .page import write_page
 from .results import NUMBERS, CaseResults, Results, SceneResults, write_numbers
 from .synthetic import Case
 from .video import Clip, Scene, open_clip
@@ -22,12 +23,12 @@ from .video import Clip, Scene, open_clip
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["PAGE", "RUNS", "Step", "reproduce"]
+__all__ = ["PAGE", "RUNS", "RunProgress", "reproduce"]
 
 PAGE, TEXT, CLAIMS = "index.html", "paper.md", "claims.csv"
-SYNTHETIC = "synthetic"  # the picture of all cases
+SYNTHETIC = "synthetic"  # the figure of all cases
 RUNS = "runs"
-OWN = r"(?:quick-)?(own-.+)-\d+-[a-z]+-\d+\.json$"  # runs on videos of the user's
+USER_VIDEO = r"(?:quick-)?(own-.+)-\d+-[a-z]+-\d+\.json$"  # file names of runs on videos of the user
 
 
 def reproduce(
@@ -39,44 +40,36 @@ def reproduce(
     methods: Sequence[str] | None = None,
     data: str | os.PathLike[str] = settings.DATA_FOLDER,
     fresh: bool = False,
-    progress: Callable[[Step], None] | None = None,
+    progress: Callable[[RunProgress], None] | None = None,
     notice: Callable[[str], None] | None = None,
 ) -> Path:
-    """Run the numerical section of the paper and write it to a folder: a page, the same as Markdown, PNG and CSV files.
+    """Run the experiments of the paper and write them to a folder as a page, Markdown, PNG and CSV files.
 
-    The page is written anew after every case and every video. What is there from an earlier run with the same
-    settings, on the same machine and with the same version of this library, is taken over: an interrupted run goes on
-    when it is called again. Full and quick runs are kept apart.
+    The page is updated after every case and video. Runs with the same settings, on the same machine and with the same
+    version of this library are reused, so that an interrupted run can be resumed. Full and quick runs are kept apart.
 
     Parameters
     ----------
-    folder
-        Made if it is not there.
     quick
         Scaled-down cases and videos, in less than two minutes with the compiled core.
     cases
-        Of the paper, 1 to 8; None for all.
+        Cases of the paper, 1 to 8; None for all.
     videos
-        Names ("hall", "escalator", "trees", "blocks") and paths of your own (see `lowsparse.video.read_video`); None
-        for those of the paper that are in `data`, and the made-up "blocks".
+        Names ("hall", "escalator", "trees", "blocks") and paths (see `lowsparse.video.read_video`); None for those of
+        the paper that are in `data`, and the synthetic "blocks".
     methods
-        Among "amanpgc", "manpgc", "rmc", "lmafit", "subgm" and "ladder"; None for all.
+        Of "amanpgc", "manpgc", "rmc", "lmafit", "subgm" and "ladder"; None for all.
     data
         Folder with the videos known by name.
     fresh
-        Run everything anew, whatever is there.
+        Ignore earlier runs.
     progress
-        Called with a `Step` before, during and after every run.
+        Called with a `RunProgress` before, during and after every run.
     notice
-        Called with a sentence, before anything is run, about each thing that is left out of the data.
+        Called with a sentence about everything that is left out.
 
-    Returns
-    -------
-    Path
-        Of the page.
+    Returns the path of the page.
 
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = reproduce(folder, quick=True, cases=[6], videos=[], methods=["amanpgc"])
@@ -84,9 +77,8 @@ def reproduce(
     ('index.html', True)
     """
     numbers = sorted(set(settings.PRINTED_STEPS if cases is None else cases))
-    for number in numbers:
-        settings.case_size(number)
     command = _command(quick, cases, videos, methods, Path(data))
+    synthetic = [Case(number, quick) for number in numbers]
     results = Results(quick, command, machine(), _methods(methods))
     clips = _clips(videos, Path(data), quick, results)
     for sentence in [*results.left_out, *(f"{clip.title}: {loss}" for clip in clips for loss in clip.losses())]:
@@ -94,8 +86,7 @@ def reproduce(
             notice(sentence)
     out = Path(folder)
     out.mkdir(parents=True, exist_ok=True)
-    store = Store(out / RUNS, fresh)
-    return _Work(out, results, store, progress).run([Case(number, quick) for number in numbers], clips)
+    return _Experiments(out, results, Store(out / RUNS, fresh), progress).run(synthetic, clips)
 
 
 def _methods(methods: Sequence[str] | None) -> tuple[str, ...]:
@@ -107,16 +98,16 @@ def _methods(methods: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _clips(videos: Sequence[str | os.PathLike[str]] | None, data: Path, quick: bool, results: Results) -> list[Clip]:
-    """The videos, opened before anything is run: one that cannot be read is an error now."""
+    """Open the videos, so that errors are raised before anything is run."""
     if videos is not None:
         clips = [open_clip(video, data, quick) for video in dict.fromkeys(videos)]
         if len({clip.name for clip in clips}) < len(clips):
-            raise ValueError("two videos have the same file name: rename one, or reproduce them one by one")
+            raise ValueError("two videos have the same file name: rename one, or run them separately")
         return clips
     absent = [known for known in settings.VIDEOS.values() if known.file and not (data / known.file).is_file()]
     if absent:
         missing = "; ".join(f"{known.title} ({known.file})" for known in absent)
-        results.left_out.append(f"Videos that were not at hand, and are left out: {missing}.")
+        results.left_out.append(f"Videos that are not available and left out: {missing}.")
     return [open_clip(name, data, quick) for name, known in settings.VIDEOS.items() if known not in absent]
 
 
@@ -127,7 +118,7 @@ def _command(
     methods: Sequence[str] | None,
     data: Path = Path(settings.DATA_FOLDER),
 ) -> str:
-    """The command line that does the same; of paths only the last part, which tells nothing about the machine.
+    """The command line that does the same, with paths reduced to their last part.
 
     >>> _command(True, [1, 4], ["films/street.avi"], None)
     'lowsparse reproduce --quick --case 1 --case 4 --video street.avi'
@@ -135,8 +126,8 @@ def _command(
     'lowsparse reproduce --only video'
     """
     words = ["lowsparse", "reproduce", *(["--quick"] if quick else [])]
-    for left_out, rest in ((cases, "video"), (videos, "synthetic")):
-        words += [] if left_out is None or left_out else ["--only", rest]
+    for skipped, rest in ((cases, "video"), (videos, "synthetic")):
+        words += [] if skipped is None or skipped else ["--only", rest]
     for option, values in (("--case", cases), ("--video", videos), ("--method", methods)):
         for value in values or ():
             words += [option, Path(str(value)).name]
@@ -144,16 +135,18 @@ def _command(
     return shlex.join(words)
 
 
-class _Work:
-    """The runs, one after the other, and the files as they grow."""
+class _Experiments:
+    """All runs, one after the other; the output files are updated in between."""
 
-    def __init__(self, out: Path, results: Results, store: Store, progress: Callable[[Step], None] | None) -> None:
+    def __init__(
+        self, out: Path, results: Results, store: Store, progress: Callable[[RunProgress], None] | None
+    ) -> None:
         self.out, self.results, self.store = out, results, store
-        self.tell = progress or (lambda step: None)
+        self.progress = progress or (lambda step: None)
         self.number = self.total = 0
         self.pictures: dict[str, Path] = {}
-        self.drawn: dict[str, int] = {}  # from how many runs
-        self.marked = False  # the page says that it is not complete
+        self.drawn: dict[str, int] = {}  # number of runs in each picture
+        self.incomplete_page = False  # whether the page on disk is marked as not complete
 
     def run(self, cases: list[Case], clips: list[Clip]) -> Path:
         """All cases, then all videos."""
@@ -167,12 +160,12 @@ class _Work:
         self.total += sum(len(jobs) for _, scenes in by_clip for _, jobs in scenes)
         for case, jobs in by_case:
             self._case(case, jobs)
-            case.forget()
-            if self.marked and (not results.quick or case is cases[-1]):
+            case.release()
+            if self.incomplete_page and (not results.quick or case is cases[-1]):
                 self.write()
         for clip, scenes in by_clip:
             self._clip(clip, scenes)
-            if self.marked:
+            if self.incomplete_page:
                 self.write()
         results.complete = True
         return self.write()
@@ -184,46 +177,46 @@ class _Work:
         found = CaseResults(case.number, case.title)
         self.results.cases.append(found)
         for job in jobs:
-            record = self._do(job)
+            record = self._record(job)
             if job.name.endswith("-literal"):
                 found.literal = record
             else:
                 found.runs.setdefault(record["method"], []).append(record)
-            self._note()
+            self._update_numbers()
 
     def _clip(self, clip: Clip, scenes: list[tuple[Scene, list[Job]]]) -> None:
         for scene, jobs in scenes:
             found = SceneResults(clip, scene.share)
             self.results.scenes.append(found)
             for job in jobs:
-                record = self._do(job)
+                record = self._record(job)
                 found.runs.setdefault(record["method"], []).append(record)
-                self._note()
-            scene.forget()
+                self._update_numbers()
+            scene.release()
 
-    def _note(self) -> None:
-        if self.marked:
+    def _update_numbers(self) -> None:
+        if self.incomplete_page:
             write_numbers(self.out, self.results)
 
-    def _do(self, job: Job) -> Record:
+    def _record(self, job: Job) -> Record:
         self.number += 1
         where = (self.number, self.total, job.title)
         record = self.store.find(job)
         if record is not None:
-            self.tell(Step(*where, "kept"))
+            self.progress(RunProgress(*where, "kept"))
         else:
-            if not self.marked:  # what an earlier run with other settings has left must not pass for this one
-                self.marked = True
+            if not self.incomplete_page:  # the page of an earlier run must not pass for this one
+                self.incomplete_page = True
                 self.write()
-            self.tell(Step(*where, "running"))
+            self.progress(RunProgress(*where, "running"))
             self.store.folder.mkdir(parents=True, exist_ok=True)
-            found = job.run(lambda iteration, figure: self.tell(Step(*where, "running", iteration, figure)))
+            found = job.run(lambda iteration, figure: self.progress(RunProgress(*where, "running", iteration, figure)))
             record = self.store.save(job, found)
-            self.tell(Step(*where, "done"))
-        return {**record, "words": job.words, "note": job.note}
+            self.progress(RunProgress(*where, "done"))
+        return {**record, "description": job.description, "note": job.note}
 
     def write(self) -> Path:
-        """All files but those of the runs, with what there is; those of an earlier page that this one has not go."""
+        """Write all files but those of the runs; remove files of an earlier page that this one does not have."""
         results = self.results
         cases = [case for case in results.cases if case.runs]
         if cases:
@@ -232,14 +225,14 @@ class _Work:
             mine = [scene for scene in results.scenes if scene.clip.name == name and scene.runs]
             if mine:
                 self._draw(name, _runs(mine), partial(figures.backgrounds, mine, self.store))
-        judged, remark = claims.judge(results), claims.about_ours(results)
+        judged, remark = claims.judge(results), claims.compare_default(results)
         rows = [{"claim": claim.text, "verdict": claim.verdict, "reason": claim.reason} for claim in judged]
         write_csv(self.out / CLAIMS, rows)
         written = {CLAIMS, *write_numbers(self.out, results), *(path.name for path in self.pictures.values())}
-        panels = self.pictures.get(SYNTHETIC)
-        write(self.out / TEXT, markdown(results, judged, remark, panels.name if panels else "").encode())
-        write(self.out / PAGE, page.html(results, judged, remark, self.pictures).encode())
-        for name in self._ours() - written:
+        panels = {name: path for name, path in self.pictures.items() if name == SYNTHETIC}
+        write(self.out / TEXT, markdown(results, judged, remark, panels).encode())
+        write_page(self.out / PAGE, results, judged, remark, self.pictures)
+        for name in self._possible_files() - written:
             (self.out / name).unlink(missing_ok=True)
         return self.out / PAGE
 
@@ -252,11 +245,10 @@ class _Work:
         write(self.pictures[name], file.getvalue())
         self.drawn[name] = runs
 
-    def _ours(self) -> set[str]:
-        """The CSV and PNG files that some run of this command may have written, and nobody else."""
-        own = {  # videos of the user's, of which there are runs
-            found[1] for path in self.store.folder.glob("*.json") if (found := re.match(OWN, path.name))
-        }
+    def _possible_files(self) -> set[str]:
+        """The CSV and PNG files that only some run of this command can have written."""
+        runs = self.store.folder.glob("*.json")
+        own = {found[1] for path in runs if (found := re.match(USER_VIDEO, path.name))}
         return {CLAIMS, *NUMBERS, *(f"{name}.png" for name in (SYNTHETIC, *settings.VIDEOS, *own))}
 
 

@@ -1,4 +1,4 @@
-"""The pictures: the paper's panels, and the backgrounds side by side."""
+"""Figures: the panels of the paper, and the backgrounds side by side."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ACROSS = 4  # panels in a row
 
 
 def panels(cases: Sequence[CaseResults]) -> Figure:
-    """The relative difference against seconds, and below against iterations, four cases in a row."""
+    """The relative difference against seconds, and below it against iterations, four cases in a row."""
     rows = -(-len(cases) // ACROSS)
     across = min(ACROSS, len(cases))
     figure = _figure(3.5 * across + 0.3, 5.4 * rows + 0.5)
@@ -31,16 +31,16 @@ def panels(cases: Sequence[CaseResults]) -> Figure:
     for panel in grid.flat:
         panel.set_visible(False)
     for k, case in enumerate(cases):
-        traces = {method: _trace(record) for method in case.runs if (record := case.best(method))}
+        traces = {method: _trace(record) for method in case.runs if (record := case.selected.get(method))}
         if not traces:
             continue
         for below, x in enumerate(("seconds", "iteration")):
             ax: Axes = grid[2 * (k // ACROSS) + below, k % ACROSS]
             ax.set_visible(True)
             plots.convergence(traces, x=x, ax=ax)
-            limit = _far_enough(traces, x)
+            limit = _axis_end(traces, x)
             ax.set_xlim(0, limit)
-            for line in ax.lines:  # the dots where a curve ends are not clipped
+            for line in ax.lines:  # the dots at the ends of curves are not clipped
                 line.set_visible(line.get_marker() != "o" or float(np.asarray(line.get_xdata())[-1]) <= limit)
             ax.set_ylim(0.3 * settings.GOAL, 3.0)
             ax.set_ylabel("relative difference" if k % ACROSS == 0 else "")
@@ -61,8 +61,8 @@ def _trace(record: Record) -> dict[str, Any]:
     return {name: record[name] for name in ("iteration", "seconds", "error")}
 
 
-def _far_enough(traces: dict[str, dict[str, Any]], x: str) -> float:
-    """Where the axis ends: behind all that get to the difference judged by, and not far behind the last of them."""
+def _axis_end(traces: dict[str, dict[str, Any]], x: str) -> float:
+    """The end of the x axis: just behind the last curve that reaches the difference judged by."""
     ends = []
     for trace in traces.values():
         error = np.asarray(trace["error"])
@@ -72,7 +72,7 @@ def _far_enough(traces: dict[str, dict[str, Any]], x: str) -> float:
 
 
 def backgrounds(scenes: Sequence[SceneResults], store: Store) -> Figure:
-    """One frame, the trusted background, and what each method makes of it: a block for each share of the pixels."""
+    """A frame, the trusted background, and those of all methods: a block for each share of the pixels."""
     blocks = [_pictures(scene, store) for scene in scenes]
     across = min(ACROSS, max(map(len, blocks)))
     rows = -(-max(map(len, blocks)) // across)
@@ -93,13 +93,13 @@ def backgrounds(scenes: Sequence[SceneResults], store: Store) -> Figure:
 
 
 def _pictures(scene: SceneResults, store: Store) -> list[tuple[str, Any]]:
-    """What is shown for a share of the pixels, with captions."""
+    """The captions and pictures of a block."""
     clip = scene.clip
     t = clip.busiest
     trusted = "true background" if clip.truth_is_known else "trusted background"
     shown: list[tuple[str, Any]] = [(f"frame {t + 1}", clip.frames[t]), (trusted, clip.background(t))]
     image = importlib.import_module("matplotlib.image")
-    for method, record in scene.counting.items():
+    for method, record in scene.selected.items():
         pixels = 255 * image.imread(store.folder / record["files"][0])[..., 0]
         shown.append((f"{plots.STYLES[method][0]}, {record['measures']['psnr']:.1f} dB", pixels))
     return shown

@@ -1,11 +1,11 @@
-"""What the paper prints, and what is run for it: methods, tuned values, videos, sizes. The one place to change them.
+"""The numbers printed in the paper, and all settings of the runs: methods, parameters, videos, sizes.
 
 M. Huang, S. Ma, L. Lai: Robust Low-rank Matrix Completion via an Alternating Manifold Proximal Gradient Continuation
 Method, Section VI.
 
 The paper's retraction takes U + ΔU where it is defined for ΔU, so that a printed step t_U is twice the step that is
-taken; every t_U printed there is halved here. With the printed t_U = 2/|Ω| taken as it stands AManPGC does not
-converge, which is run too (`LITERAL`).
+taken; every printed t_U is halved here. With the printed t_U = 2/|Ω| taken literally AManPGC does not converge, which
+is run, too (`literal`).
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ __all__ = [
 
 PROPOSED = ("amanpgc", "manpgc")  # of the paper
 BASELINES = ("rmc", "lmafit", "subgm")  # that it compares with
+COMPARED = (*PROPOSED, *BASELINES)
 OURS = "ladder"
-METHODS = (*PROPOSED, *BASELINES, OURS)
+METHODS = (*COMPARED, OURS)
 
-# ---------------------------------------------------------------------- what is printed
+# ---------------------------------------------------------------------- numbers of the paper
 
 # t_U |Ω| and ε₀ by case: of AManPGC, and of ManPGC (Section VI-A)
 PRINTED_STEPS: dict[int, tuple[tuple[float, float], tuple[float, float]]] = {
@@ -55,7 +56,7 @@ PRINTED_STEPS: dict[int, tuple[tuple[float, float], tuple[float, float]]] = {
 
 @dataclass(frozen=True)
 class Printed:
-    """One row of a table of the paper: CPU seconds and iterations, in the order of `PROPOSED` and `BASELINES`."""
+    """One row of a table of the paper: CPU seconds and iterations, in the order of `COMPARED`."""
 
     seconds: tuple[float, float, float, float, float]
     iterations: tuple[int, int, int, int, int]
@@ -66,10 +67,10 @@ class Printed:
         >>> PRINTED_TABLES["hall"][0.5].of("rmc")
         (3.55, 14)
         """
-        order = (*PROPOSED, *BASELINES)
-        if method not in order:
+        if method not in COMPARED:
             return None
-        return self.seconds[order.index(method)], self.iterations[order.index(method)]
+        k = COMPARED.index(method)
+        return self.seconds[k], self.iterations[k]
 
 
 # by data set and share of observed pixels
@@ -90,10 +91,10 @@ PRINTED_TABLES: dict[str, dict[float, Printed]] = {
 
 # ---------------------------------------------------------------------- synthetic data
 
-TARGETS = (1e-3, 1e-6, 1e-8)  # relative differences whose time is told
+TARGETS = (1e-3, 1e-6, 1e-8)  # relative differences in the tables
 JUDGED = 1e-6  # the one by which methods are compared
-GOAL = 1e-9  # where a run ends, if the method gets there
-OUR_TOL = 1e-8  # of our default, which is run as it is called
+GOAL = 1e-9  # where a run ends
+OUR_TOL = 1e-8  # of our default
 MAX_ITER = 500
 DATA_SEED = 2024  # with the number of the case
 START_SEED = 31
@@ -114,12 +115,12 @@ QUICK_SIZES = {
 
 @dataclass(frozen=True)
 class Tuning:
-    """The parameters a method is run with, and how to say them."""
+    """Parameters of a method, with a description."""
 
     parameters: dict[str, Any]
-    words: str
+    description: str
     step: float | None = None  # t_U |Ω|
-    note: str = ""  # what the verdicts have to say if these parameters count
+    note: str = ""  # to be added to the verdicts if these parameters are selected
 
     def solver(self, method: str, entries: int) -> Solver:
         """The configured method for data with so many entries.
@@ -149,11 +150,9 @@ def case_size(case: int, quick: bool = False) -> tuple[int, int, int, float, flo
 
 
 def synthetic_tunings(method: str, case: int, quick: bool = False) -> list[Tuning]:
-    """What a method is run with on a case: one set of parameters, or several of which the fastest counts.
+    """One or several sets of parameters of a method on a case; the fastest counts, a quick run takes only the first.
 
-    A quick run takes only the first.
-
-    >>> synthetic_tunings("manpgc", 4)[0].words
+    >>> synthetic_tunings("manpgc", 4)[0].description
     't_U = 0.8/|Ω| (printed as 1.6/|Ω|), ε₀ = 20, γ₀ = 10, μ₁ = μ₂ = 0.1, λ = 1e-8'
     """
     if method in PROPOSED:
@@ -161,43 +160,41 @@ def synthetic_tunings(method: str, case: int, quick: bool = False) -> list[Tunin
         if quick:  # the test is about ‖ΔS‖, which grows with the root of the number of entries
             (m, n, *_), (full_m, full_n, *_) = case_size(case, quick), case_size(case)
             epsilon0 *= math.sqrt(m * n / (full_m * full_n))
-        words = f"t_U = {printed / 2:g}/|Ω| (printed as {printed:g}/|Ω|), ε₀ = {epsilon0:.3g}"
-        return [_continuation(printed / 2, epsilon0, words, stages=STAGES)]
+        text = f"t_U = {printed / 2:g}/|Ω| (printed as {printed:g}/|Ω|), ε₀ = {epsilon0:.3g}"
+        return [_continuation(printed / 2, epsilon0, text, stages=STAGES)]
     if method == "rmc":
         own = {"delta0": 1.0, "theta": 0.05, "stages": 7, "stage_iter": 40, "lam": 0.0}
-        words = "its authors' settings: δ₀ = 1, θ = 0.05, 7 stages of at most 40 iterations, λ = 0"
+        text = "its authors' settings: δ₀ = 1, θ = 0.05, 7 stages of at most 40 iterations, λ = 0"
         tunings = [
-            Tuning({**own, "line_search": "armijo"}, f"{words}, their line search"),
-            Tuning({**own, "line_search": "closed"}, f"{words}, a step in closed form", note=CLOSED),
+            Tuning({**own, "line_search": "armijo"}, f"{text}, their line search"),
+            Tuning({**own, "line_search": "closed"}, f"{text}, a step in closed form", note=CLOSED),
         ]
     elif method == "lmafit":
         tunings = [_penalties(growth, largest) for growth, largest in ((1.03, 1e3), (1.08, 1e8), (1.2, 1e4))]
     elif method == "subgm":
         tunings = [_subgradient(rho) for rho in (0.95, 0.9, 0.85, 0.8)]
-    elif method == OURS:
-        tunings = [Tuning({}, "nothing to tune; a start of its own")]
     else:
-        raise ValueError(f"unknown method {method!r}: choose among {', '.join(METHODS)}")
+        tunings = [Tuning({}, "nothing to tune; a start of its own")]
     return tunings[:1] if quick else tunings
 
 
 def literal(case: int, quick: bool = False) -> Tuning:
-    """AManPGC with the step as printed and taken as it stands, without our safeguard.
+    """AManPGC with the printed step taken literally, without our safeguard.
 
-    >>> literal(4).words
+    >>> literal(4).description
     't_U = 2/|Ω| as printed, no backtracking'
     """
     own = synthetic_tunings("amanpgc", case, quick)[0].parameters
     return Tuning({**own, "backtracking": False}, "t_U = 2/|Ω| as printed, no backtracking", step=2.0)
 
 
-LITERAL_CASE = 4  # where this is shown: the smallest
+LITERAL_CASE = 4  # the smallest
 LITERAL_ITER = 150
 
 
-def _continuation(step: float, epsilon0: float, words: str, **more: Any) -> Tuning:
+def _continuation(step: float, epsilon0: float, text: str, **more: Any) -> Tuning:
     parameters = {"epsilon0": epsilon0, "gamma0": 10.0, "mu1": 0.1, "mu2": 0.1, "lam": 1e-8, **more}
-    return Tuning(parameters, f"{words}, γ₀ = 10, μ₁ = μ₂ = 0.1, λ = 1e-8", step)
+    return Tuning(parameters, f"{text}, γ₀ = 10, μ₁ = μ₂ = 0.1, λ = 1e-8", step)
 
 
 def _penalties(growth: float, largest: float, **more: Any) -> Tuning:
@@ -220,14 +217,14 @@ PIXELS_SEED = 77
 MAX_PIXELS = 64 << 20  # of a video that the user names: beyond that frames are left out
 QUICK_SHRINK, QUICK_FRAMES = 2, 100
 
-# A picture is good, or very good, from these: our reading of the paper's "good" and "very high quality".
+# Our reading of the paper's "good" and "very high quality":
 GOOD, VERY_GOOD = 25.0, 30.0  # decibels of PSNR against the trusted background, mean over the frames
-AS_GOOD = 1.0  # decibels: pictures that differ by less are taken for equally good
-RULE = (  # which run counts, of several with different parameters
+AS_GOOD = 1.0  # decibels: pictures that differ by less count as equally good
+RULE = (  # which of several runs with different parameters is selected
     f"the fastest whose picture is good ({GOOD:g} dB) or at most {AS_GOOD:g} dB worse than AManPGC's, or if there is "
     "none, the one with the best picture"
 )
-LEVEL = 0.1  # times that differ by less than this share are taken for equal
+LEVEL = 0.1  # times that differ by less than this share count as equal
 
 
 @dataclass(frozen=True)
@@ -260,25 +257,24 @@ QUICK_BLOCKS = {"frames": 80, "height": 48, "width": 64}
 
 
 def video_tunings(method: str, pixels: int, quick: bool = False) -> list[Tuning]:
-    """What a method is run with on a video of so many pixels in all, observed or not.
+    """One or several sets of parameters of a method on a video of so many pixels, observed or not.
 
-    One set of parameters, or several of which one counts (`RULE`); a quick run takes only the first. The paper
-    prints γ₀, μ₁, μ₂ and λ for all its experiments, and that t_U was tuned between 1/|Ω| and 3/|Ω|; it does not print
-    ε₀ for the videos. Here it is 100, its largest elsewhere, for 100 frames of the hall, and goes with the root of the
-    size.
+    One of several is selected by `RULE`; a quick run takes only the first. The paper prints γ₀, μ₁, μ₂ and λ for all
+    its experiments, and that t_U was tuned between 1/|Ω| and 3/|Ω|; it does not print ε₀ for the videos. Here it is
+    100, its largest elsewhere, for 100 frames of the hall, and grows with the root of the size.
 
-    >>> video_tunings("amanpgc", 2_534_400)[0].words
+    >>> video_tunings("amanpgc", 2_534_400)[0].description
     't_U = 1.5/|Ω| (the upper end of the printed range, 3/|Ω|), ε₀ = 100, γ₀ = 10, μ₁ = μ₂ = 0.1, λ = 1e-8'
     """
     if method in PROPOSED:
         epsilon0 = 100 * math.sqrt(pixels / 2_534_400)
-        words = f"t_U = 1.5/|Ω| (the upper end of the printed range, 3/|Ω|), ε₀ = {epsilon0:.3g}"
-        return [_continuation(1.5, epsilon0, words, delta=DELTA)]
+        text = f"t_U = 1.5/|Ω| (the upper end of the printed range, 3/|Ω|), ε₀ = {epsilon0:.3g}"
+        return [_continuation(1.5, epsilon0, text, delta=DELTA)]
     if method == "rmc":
         authors = {"delta0": 0.5, "theta": 0.1, "line_search": "armijo", "delta": DELTA}
-        words = "δ₀ a twentieth of the median pixel, θ = 0.1, a step in closed form"
+        text = "δ₀ a twentieth of the median pixel, θ = 0.1, a step in closed form"
         tunings = [
-            Tuning({"theta": 0.1, "line_search": "closed", "delta": DELTA}, words, note=CLOSED),
+            Tuning({"theta": 0.1, "line_search": "closed", "delta": DELTA}, text, note=CLOSED),
             Tuning(authors, "its authors' settings for real data: δ₀ = 0.5, θ = 0.1, their line search"),
         ]
     elif method == "lmafit":
@@ -286,8 +282,6 @@ def video_tunings(method: str, pixels: int, quick: bool = False) -> list[Tuning]
         tunings = [_penalties(growth, largest, delta=DELTA) for growth, largest in growths]
     elif method == "subgm":
         tunings = [_subgradient(rho, delta=DELTA) for rho in (0.9, 0.95)]
-    elif method == OURS:
-        tunings = [Tuning({}, "nothing to tune; a start and a stopping rule of its own")]
     else:
-        raise ValueError(f"unknown method {method!r}: choose among {', '.join(METHODS)}")
+        tunings = [Tuning({}, "nothing to tune; a start and a stopping rule of its own")]
     return tunings[:1] if quick else tunings

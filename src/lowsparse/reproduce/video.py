@@ -1,4 +1,4 @@
-"""The paper's video experiment: rank 2, half or a tenth of the pixels, until L changes by at most one percent."""
+"""The video experiment of the paper: rank 2, 50 % or 10 % of the pixels, until L changes by at most 1 %."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,38 +18,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..datasets import moving_blocks
+from ..entries.observed import ObservedMatrix
+from ..entries.pictures import Grey
 from ..linalg.lowrank import LowRank
-from ..solve import Progress, solve
+from ..solve import Progress
 from ..support.files import write
 from ..video import TooLargeError, Video, metrics, read_video, sample_pixels
-from ..video.pictures import Grey
 from . import settings
-from .jobs import Job, Record, Store, Watch
+from .experiment import Experiment, fresh
+from .jobs import Record, Store, Watch
 from .settings import KnownVideo, Tuning
-from .synthetic import fresh, numbered, shortened, timed_start
 
-__all__ = ["Clip", "Scene", "chosen", "open_clip", "picture"]
+__all__ = ["Clip", "Scene", "open_clip", "select_run"]
 
-NEEDS: dict[str, Any] = {
-    "method": str,
-    "entries": int,
-    "status": str,
-    "start_seconds": float,
-    "shortened": int,
-    "iterations": int,
-    "seconds": float,
-    "cpu": float,
-    "measures": {"age": float, "peps": float, "pceps": float, "psnr": float},
-    "files": list,
+RELATIONS = {  # to the videos of the paper
+    "yes": "The paper's “{name}” has {size}.",
+    "probably": "It is probably the paper's “{name}” ({size}).",
+    "no": "It stands in for “{name}” ({size}), which is not available: the paper's numbers are about another video.",
 }
-MOST_DECIBELS = 99.0  # of a perfect frame
+TRUE_BACKGROUND = "It is synthetic: results are compared with the true background of every frame."
+MEDIAN_BACKGROUND = "The trusted background is the median of each pixel over all frames, all of them observed."
+MAX_PSNR = 99.0  # of a perfect frame
 
 
 @dataclass(frozen=True)
 class Clip:
-    """A video and what its background is compared with."""
+    """A video, and the background to compare with."""
 
-    name: str  # of files
+    name: str  # in file names
     title: str
     video: Video
     trusted: Grey  # (H, W), the same for all frames, or (T, H, W)
@@ -63,67 +59,48 @@ class Clip:
 
     @property
     def truth_is_known(self) -> bool:
-        """Whether the trusted background is the true one, and not the median."""
+        """Whether the trusted background is the true one, not the median."""
         return self.trusted.ndim == 3
 
     def background(self, t: int) -> Grey:
-        """The trusted one behind frame t."""
+        """The trusted background of frame t."""
         return self.trusted[t] if self.truth_is_known else self.trusted
 
     @cached_property
     def busiest(self) -> int:
-        """The frame that differs most from the trusted background: the one that is shown."""
+        """The frame that differs most from the trusted background, which is shown."""
         differences = [metrics.age(frame, self.background(t)) for t, frame in enumerate(self.frames)]
         return int(np.argmax(differences))
 
     @cached_property
     def untouched(self) -> dict[str, float]:
-        """The measures of the frames themselves: what a method has to improve on."""
+        """The measures of the frames themselves, as a baseline."""
         return _mean([metrics.background_metrics(frame, self.background(t)) for t, frame in enumerate(self.frames)])
 
     @cached_property
     def fingerprint(self) -> str:
-        """Of the frames."""
+        """A hash of the frames."""
         return hashlib.sha256(self.frames.tobytes()).hexdigest()[:16]
 
     def losses(self) -> list[str]:
-        """Sentences about the frames that are not in it."""
+        """Sentences about frames that were left out."""
         every, skipped = self.video.every, self.video.skipped
-        said = [f"One of {every} frames was taken."] if every > 1 else []
-        return said + ([f"{skipped} damaged frame{'s were' if skipped > 1 else ' was'} skipped."] if skipped else [])
+        text = [f"One of {every} frames was used."] if every > 1 else []
+        return text + ([f"{skipped} damaged frame{'s were' if skipped > 1 else ' was'} skipped."] if skipped else [])
 
     def describe(self) -> list[str]:
-        """Sentences about what it is."""
+        """Sentences that describe the video."""
         T, H, W = self.frames.shape
-        said = [f"{T} frames of {H} × {W} pixels: a matrix of {H * W} × {T}."]
+        text = [f"{T} frames of {H} × {W} pixels: a matrix of {H * W} × {T}."]
         if self.known and self.known.printed:
-            count, height, width = self.known.paper_shape
-            if self.known.same == "no":
-                said.append(
-                    f"It stands in for “{self.known.paper_name}” ({count} frames of {height} × {width}), which is not "
-                    "at hand: the paper's figures beside ours are about another video."
-                )
-            elif self.known.same == "probably":
-                said.append(
-                    f"It is probably the paper's “{self.known.paper_name}” ({count} frames of {height} × {width})."
-                )
-            else:
-                said.append(f"The paper's “{self.known.paper_name}” has {count} frames of {height} × {width}.")
-        said += self.losses()
-        if self.truth_is_known:
-            said.append("It is made up, and the background behind every frame is known: that is what counts.")
-        else:
-            said.append("The trusted background is the median of each pixel over all frames, all of them observed.")
-        return said
+            size = "{} frames of {} × {}".format(*self.known.paper_shape)
+            text.append(RELATIONS[self.known.same].format(name=self.known.paper_name, size=size))
+        text += self.losses()
+        return [*text, TRUE_BACKGROUND if self.truth_is_known else MEDIAN_BACKGROUND]
 
 
 def open_clip(source: str | os.PathLike[str], data: Path, quick: bool) -> Clip:
-    """One of the known videos by its name, or any video by its path.
-
-    >>> clip = open_clip("blocks", Path("."), quick=True)
-    >>> clip.frames.shape, clip.truth_is_known
-    ((80, 48, 64), True)
-    """
+    """One of the known videos by its name, or any video by its path."""
     known = settings.VIDEOS.get(os.fspath(source))
     name = os.fspath(source)
     if known is not None and not known.file:
@@ -147,17 +124,17 @@ def open_clip(source: str | os.PathLike[str], data: Path, quick: bool) -> Clip:
     if known:
         masks = () if quick else _masks(path)
         return Clip(name, known.title, video, trusted, known, masks)
-    plain = "".join(c if c.isascii() and c.isalnum() else "-" for c in path.stem)
-    return Clip(f"own-{plain}", path.name, video, trusted)
+    stem = "".join(c if c.isascii() and c.isalnum() else "-" for c in path.stem)
+    return Clip(f"own-{stem}", path.name, video, trusted)
 
 
 def _median(frames: Grey) -> NDArray[np.float64]:
-    """Of each pixel over the frames, some rows at a time."""
+    """The median of each pixel over the frames, a few rows at a time."""
     return np.concatenate([np.median(frames[:, y : y + 16], axis=0) for y in range(0, frames.shape[1], 16)])
 
 
 def _masks(path: Path) -> tuple[tuple[int, NDArray[np.bool_]], ...]:
-    """The true foreground masks in an .npz file, with the places of their frames."""
+    """The true foreground masks in an .npz file, with the indices of their frames."""
     with np.load(path, allow_pickle=False) as arrays:
         if not {"gt", "gt_frame_id", "frame_id"} <= set(arrays.files):
             return ()
@@ -169,95 +146,61 @@ def _masks(path: Path) -> tuple[tuple[int, NDArray[np.bool_]], ...]:
         )
 
 
-class Scene:
-    """A clip of which a share of the pixels is observed: the start all methods share, and the runs."""
+class Scene(Experiment):
+    """A clip of which a share of the pixels is observed."""
+
+    picture = True
+    schema = {  # noqa: RUF012
+        "iterations": int,
+        "seconds": float,
+        "cpu": float,
+        "measures": {"age": float, "peps": float, "pceps": float, "psnr": float},
+        "files": list,
+    }
 
     def __init__(self, clip: Clip, share: float, store: Store, quick: bool = False) -> None:
-        self.clip, self.share, self.store, self.quick = clip, share, store, quick
+        super().__init__(settings.RANK, quick)
+        self.clip, self.share, self.store = clip, share, store
+        self.name = f"{clip.name}-{round(100 * share)}"
+        self.label = f"{clip.title}, {share:.0%} of the pixels"
+        self.identity = {
+            "video": clip.fingerprint,
+            "shape": clip.frames.shape,
+            "shown": clip.busiest,
+            "share": share,
+            "rank": settings.RANK,
+            "seeds": [settings.PIXELS_SEED, settings.START_SEED],
+        }
 
     @cached_property
-    def M(self) -> Any:  # noqa: N802
+    def M(self) -> ObservedMatrix:  # type: ignore[override]  # noqa: N802
         """The observed pixels."""
         seed = np.random.default_rng([settings.PIXELS_SEED, round(100 * self.share)])
         return sample_pixels(self.clip.frames, self.share, seed)
 
-    @cached_property
-    def start(self) -> tuple[Any, float]:
-        """U⁰ and the seconds it took."""
-        return timed_start(self.M, settings.RANK)
+    def _tunings(self, method: str) -> list[Tuning]:
+        return settings.video_tunings(method, self.clip.frames.size, self.quick)
 
-    def forget(self) -> None:
-        """Give the memory back."""
-        for made in ("M", "start"):
-            self.__dict__.pop(made, None)
+    def _options(self, method: str) -> dict[str, Any]:
+        return {"max_iter": settings.VIDEO_MAX_ITER, "repeats": settings.REPEATS}
 
-    def jobs(self, methods: Sequence[str], machine: dict[str, Any]) -> list[Job]:
-        """The runs: every method with each of its tunings."""
-        found = []
-        for method in methods:
-            for k, which, tuning in numbered(settings.video_tunings(method, self.clip.frames.size, self.quick)):
-                found.append(self._job(method, tuning, (str(k), which), machine))
-        return found
-
-    def _job(self, method: str, tuning: Tuning, called: tuple[str, str], machine: dict[str, Any]) -> Job:
-        number, which = called
-        name = f"{'quick-' if self.quick else ''}{self.clip.name}-{round(100 * self.share)}-{method}-{number}"
-        return Job(
-            name=name,
-            title=f"{self.clip.title}, {self.share:.0%} of the pixels, {method}{which}",
-            settings={
-                "video": self.clip.fingerprint,
-                "shape": self.clip.frames.shape,
-                "shown": self.clip.busiest,
-                "share": self.share,
-                "rank": settings.RANK,
-                "seeds": [settings.PIXELS_SEED, settings.START_SEED],
-                "method": method,
-                "parameters": tuning.parameters,
-                "step": tuning.step,
-                "max_iter": settings.VIDEO_MAX_ITER,
-                "repeats": settings.REPEATS,
-                "machine": machine,
-            },
-            run=partial(self._run, method, tuning, name),
-            words=tuning.words,
-            needs=NEEDS,
-            picture=True,
-            note=tuning.note,
-        )
-
-    def _run(self, method: str, tuning: Tuning, name: str, watch: Watch) -> Record:
-        own_start = method == settings.OURS
-        U, start_seconds = (None, 0.0) if own_start else self.start
-
-        def look(progress: Progress) -> None:
+    def _run(self, method: str, tuning: Tuning, name: str, options: dict[str, Any], watch: Watch) -> Record:
+        def callback(progress: Progress) -> None:
             watch(progress.iteration, progress["change"])
 
+        if method != settings.OURS:
+            _ = self.start  # before the clock
         seconds, cpu = [], []
-        for _ in range(settings.REPEATS):
+        for _ in range(options["repeats"]):
             M = fresh(self.M)
-            before = time.process_time()
-            result = solve(
-                M,
-                settings.RANK,
-                method=tuning.solver(method, M.nnz),
-                max_iter=settings.VIDEO_MAX_ITER,
-                start="svd" if U is None else U,
-                random_state=settings.START_SEED,
-                callback=look,
-            )
-            cpu.append(time.process_time() - before)
+            began = time.process_time()
+            result, record = self._solve(M, method, tuning, callback, max_iter=options["max_iter"])
+            cpu.append(time.process_time() - began)
             seconds.append(result.seconds)
         shown = self.store.path(name, ".png")
-        write(shown, picture(_grey(result.L, self.clip, self.clip.busiest)))
+        write(shown, _png(_grey(result.L, self.clip, self.clip.busiest)))
         return {
-            "method": method,
-            "entries": self.M.nnz,
-            "status": result.status.value,
-            "message": result.message,
-            "backend": result.backend,
-            "start_seconds": start_seconds,
-            "shortened": shortened(result),
+            **record,
             "iterations": result.n_iter,
             "seconds": statistics.median(seconds),
             "cpu": statistics.median(cpu),
@@ -283,16 +226,12 @@ def measures(L: LowRank, clip: Clip) -> dict[str, float]:
 
 
 def _mean(rows: Sequence[dict[str, float]]) -> dict[str, float]:
-    """By name, over the frames; PSNR is capped, as one perfect frame would make it infinite.
-
-    >>> _mean([{"age": 120.0, "psnr": 6.0}, {"age": 0.0, "psnr": float("inf")}])
-    {'age': 60.0, 'psnr': 52.5}
-    """
-    most = {"psnr": MOST_DECIBELS}
+    """The mean of each measure; PSNR is capped, as one perfect frame would make it infinite."""
+    most = {"psnr": MAX_PSNR}
     return {name: statistics.fmean(min(row[name], most.get(name, math.inf)) for row in rows) for name in rows[0]}
 
 
-def picture(grey: NDArray[Any]) -> bytes:
+def _png(grey: NDArray[Any]) -> bytes:
     """Grey levels from 0 to 255 as a PNG file."""
     from matplotlib import image
 
@@ -302,14 +241,10 @@ def picture(grey: NDArray[Any]) -> bytes:
     return file.getvalue()
 
 
-def chosen(records: Sequence[Record], enough: float) -> Record:
-    """Of runs of one method with different parameters, the one that counts.
+def select_run(records: Sequence[Record], enough: float) -> Record:
+    """Of runs with different parameters, the fastest whose picture has at least the PSNR `enough`.
 
-    It is the fastest whose picture has at least the PSNR `enough`; if there is none, the one with the best picture.
-
-    >>> quick, good = ({"seconds": s, "measures": {"psnr": p}} for s, p in ((1.0, 21.0), (2.0, 30.0)))
-    >>> chosen([quick, good], enough=25.0) is good, chosen([quick, good], enough=20.0) is quick
-    (True, True)
+    If there is none, the one with the best picture.
     """
     usable = [record for record in records if record["measures"]["psnr"] >= enough]
     if usable:

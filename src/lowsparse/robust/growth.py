@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from ..entries.observed import ObservedMatrix
 from ..linalg.grassmann import basis
-from ..sweeps import Float, Robust, enough, open_sweep
-from .regression import EFFICIENT, EXPLAINED, Lines
-from .sketch import rows_of
+from ..sweeps import Float, Robust, enough
+from .regression import EFFICIENT, EXPLAINED, LineRegression
 
 __all__ = ["SEEDS", "Part", "beyond", "grown", "seed_block", "take_block"]
 
@@ -63,7 +62,7 @@ def take_block(M: ObservedMatrix, rows: Index, columns: Index) -> ObservedMatrix
         return ObservedMatrix.trusted(
             np.zeros(columns.size + 1, np.int64), M.rows[:0], M.values[:0], (rows.size, columns.size)
         )
-    return some if rows.size == M.shape[0] else rows_of(some, rows)
+    return some if rows.size == M.shape[0] else some.take_rows(rows)
 
 
 def seed_block(
@@ -118,7 +117,7 @@ def _dense(M: ObservedMatrix, j: int, size: int, rng: np.random.Generator) -> tu
         some = M.take_columns(columns)
         assert some is not None  # column j has an entry, and the others share one with it
         rows = _most(some.row_counts, wanted, rng)
-        columns = _most(rows_of(M, rows).column_counts, wanted, rng)
+        columns = _most(M.take_rows(rows).column_counts, wanted, rng)
         density = take_block(M, rows, columns).density
         wanted = int(size / max(density, 0.05))
     return rows, columns
@@ -152,7 +151,7 @@ def _joining(
     M: ObservedMatrix, known: Index, across: Index, F: Float, c: float, unit: float, need: float, share: float
 ) -> tuple[Index, Float]:
     """Columns of M, other than those known, that the known rows `across` determine by F: which, and coefficients."""
-    there = rows_of(M, across)
+    there = M.take_rows(across)
     counts = there.column_counts
     counts[known] = 0
     Q, R = basis(F)
@@ -161,7 +160,7 @@ def _joining(
         some = there.take_columns(which) if which.size else None
         if some is None:
             return np.empty(0, np.intp), np.empty((0, F.shape[1]))
-        found, inside = Lines(some, open_sweep(some), unit, learning=False).from_scratch(Q, c)
+        found, inside = LineRegression(some, some.open_sweep(), unit, learning=False).fit_thoroughly(Q, c)
         good = (inside >= need) & (inside >= share * counts[which])
         if good.any():
             coefficients = np.linalg.lstsq(R, found[good].T, rcond=1e-12)[0].T
@@ -175,13 +174,13 @@ def beyond(M: ObservedMatrix, turned: ObservedMatrix, part: Part, noise: float, 
     how = Robust(c=max(EFFICIENT * noise, EXPLAINED * unit), first_c=6 * unit, turns=TURNS)
     left = []
     for A, known, across, F in ((M, part.columns, part.rows, part.U), (turned, part.rows, part.columns, part.V)):
-        there = rows_of(A, across)
+        there = A.take_rows(across)
         counts = there.column_counts
         counts[known] = 0
         which = np.flatnonzero(counts > rank + 2)
         others = there.take_columns(which[:: -(-which.size // SOME) or 1])
         if others is not None:
-            sweep, Q = open_sweep(others, backend), basis(F)[0]
+            sweep, Q = others.open_sweep(backend), basis(F)[0]
             left.append(np.abs(sweep.residual(Q, sweep.regress(Q, None, how).V)))
     return float(np.median(np.concatenate(left))) if left else np.inf
 

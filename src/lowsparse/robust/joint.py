@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..entries.observed import ObservedMatrix
-from ..sweeps import Float, Sweep, open_sweep
+from ..sweeps import Float, Sweep
 
 __all__ = ["Determination", "JointSystem", "balanced_factors", "coupling", "determination", "joint_step"]
 
@@ -126,7 +126,7 @@ def joint_step(
     >>> M = ObservedMatrix.from_dense(truth)
     >>> U, V = np.array([[1.0], [1.8], [3.1]]), np.array([[1.1], [-1.0], [1.9]])
     >>> for _ in range(6):
-    ...     U, V, _ = joint_step(M, open_sweep(M, "numpy"), U, V, 1.0, 0.0, 1e-6, 20)
+    ...     U, V, _ = joint_step(M, M.open_sweep("numpy"), U, V, 1.0, 0.0, 1e-6, 20)
     >>> bool(np.allclose(U @ V.T, truth))
     True
     """
@@ -207,7 +207,7 @@ def determination(
     A, B, s = balanced_factors(U[:, present], V[:, present])
     kept = s > 1e-9 * s[0] if s.size else np.zeros(0, bool)
     A, B, s = A[:, kept], B[:, kept], s[kept]
-    sweep = open_sweep(M, backend)
+    sweep = M.open_sweep(backend)
     w = right.astype(np.float64)
     size = math.sqrt(float(np.sum(s**2)) / (m * n))
     sigma = max(noise, SMALLEST * size)
@@ -242,7 +242,7 @@ def coupling(M: ObservedMatrix, right: NDArray[np.bool_], backend: str = "auto")
     in_row = np.bincount(M.rows, weights=right, minlength=m)
     in_column = np.bincount(columns, weights=right, minlength=n)
     scaled = right / np.sqrt(np.maximum(in_row[M.rows] * in_column[columns], 1.0))
-    sweep = open_sweep(M.with_values(scaled.astype(M.dtype)), backend)
+    sweep = M.with_values(scaled.astype(M.dtype)).open_sweep(backend)
     first = np.sqrt(in_row / in_row.sum())
     Q = np.random.default_rng(0x636F75).standard_normal((m, 4)) * (in_row > 0)[:, None]
     for _ in range(PRODUCTS):

@@ -1,7 +1,7 @@
 """Robust regression of lines: the columns (or rows) of a matrix on a subspace, each by itself, holes, outliers and all.
 
-The weights 1 / (1 + (e/c)²) are those of the Cauchy loss. `Lines` serves a solver that learns the subspace at the same
-time; `Placement` places new lines on a subspace that has been learnt.
+The weights 1 / (1 + (e/c)²) are those of the Cauchy loss. `LineRegression` serves a solver that learns the subspace
+at the same time; `Placement` places new lines on a subspace that has been learnt.
 """
 
 from __future__ import annotations
@@ -13,17 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..entries.observed import ObservedMatrix
-from ..linalg.arrays import beside, gram, host, times
+from ..entries.protocol import PartialMatrix
+from ..linalg.arrays import gram, host, matmul_small, to_device_of
 from ..sweeps import (
     Float,
     Regressed,
     Robust,
     Sweep,
     enough,
-    open_sweep,
 )
 from ..sweeps.losses import Kind
-from .sketch import near
 from .subsets import regress_by_subsets
 
 __all__ = [
@@ -33,10 +32,10 @@ __all__ = [
     "SMALLEST",
     "WILD",
     "WITHIN",
-    "Lines",
+    "LineRegression",
     "Placement",
     "Prior",
-    "below_usual",
+    "poorly_explained",
 ]
 
 EFFICIENT = 2.385  # c / scale: 95 % of the efficiency of least squares
@@ -56,13 +55,13 @@ WEAKEST = 1e-3  # size of a component against the largest, at least, that its pr
 EXPLAINED = 1e-5  # of the unit: an entry this close is explained, however small the noise
 
 
-class Lines:
+class LineRegression:
     """The columns of a matrix (or, of its transpose, the rows), to be regressed on what the other side has found."""
 
-    def __init__(self, M: ObservedMatrix, sweep: Sweep, unit: float, *, learning: bool) -> None:
+    def __init__(self, M: PartialMatrix, sweep: Sweep, unit: float, *, learning: bool) -> None:
         self.M, self.sweep, self.unit, self.learning = M, sweep, unit, learning
 
-    def again(
+    def refit(
         self, B: Float, C: Float, c: float, turns: int, *, like: Float | None = None, noise: float = 0.0
     ) -> Regressed:
         """Regress on B, with the weights of the coefficients C at first; `like` are usual ones, C itself if not given.
@@ -79,43 +78,48 @@ class Lines:
         prior = Prior.of(like, noise, self.M.nnz / (len(B) * len(C))) if noise > 0 else None
         if prior is None:
             return self.sweep.regress(B, C, how)
-        found = self.sweep.regress(prior.scaled(B), prior.whitened(C), replace(how, ridge=prior.ridge))
-        return found.with_coefficients(prior.coloured(found.V))
+        return prior.regress(self.sweep, B, C, how)
 
-    def afresh(self, B: Float, c: float, turns: int) -> Float:
+    def fit_from_zero(self, B: Float, c: float, turns: int) -> Float:
         """Regress on B without a guess: c comes down from the size of the data."""
         return self.sweep.regress(B, None, Robust(c=c, first_c=FROM * self.unit, turns=turns)).V
 
-    def from_scratch(self, B: Float, c: float, *, thorough: bool = False) -> tuple[Float, NDArray[np.int64]]:
+    def fit_thoroughly(self, B: Float, c: float, *, thorough: bool = False) -> tuple[Float, NDArray[np.int64]]:
         """Regress on B without a guess, with subsets of the entries where many are not explained; how many are."""
-        V = self.afresh(B, c, turns=15)
-        inside = self.again(B, V, c, 1).inside
+        V = self.fit_from_zero(B, c, turns=15)
+        inside = self.refit(B, V, c, 1).inside
         counts = self.M.column_counts
         doubtful = np.flatnonzero((inside < EASY * counts) & (counts > B.shape[1] + 1))
-        few = self.M.take_columns(doubtful) if doubtful.size and isinstance(self.M, ObservedMatrix) else None
+        few = self.M.take_columns(doubtful) if doubtful.size and not (self.M.in_pieces or self.M.on_gpu) else None
         if few is None:
             return V, inside
         rng = np.random.default_rng(0x737562)
-        V[doubtful] = regress_by_subsets(few, B, V[doubtful], c, rng, self.sweep.name, thorough=thorough)
-        return V, self.again(B, V, c, 1).inside
+        V[doubtful] = regress_by_subsets(few.to_host(), B, V[doubtful], c, rng, self.sweep.host, thorough=thorough)
+        return V, self.refit(B, V, c, 1).inside
 
     def share(self, inside: NDArray[np.int64]) -> Float:
         """Of the entries of each line; 1 where there are none."""
         counts = self.M.column_counts
         return np.asarray(inside / np.maximum(counts, 1) + (counts == 0), dtype=np.float64)
 
-    def second_look(self, B: Float, C: Float, c: float, share: Float, usual: float = 0.0) -> tuple[Float, Float, int]:
+    def explained_share(self, B: Float, C: Float, c: float) -> Float:
+        """The share of the entries of each line that the coefficients C on B explain."""
+        return self.share(self.refit(B, C, c, 1).inside)
+
+    def refit_poorly_explained(
+        self, B: Float, C: Float, c: float, share: Float, usual: float = 0.0
+    ) -> tuple[Float, Float, int]:
         """Regress the lines that explain a small share of their entries, against the usual, afresh; take the better.
 
         Gives back the new C, the shares that go with it, and how many of its lines are new.
         """
         c = max(c, EXPLAINED * self.unit)
-        doubtful = below_usual(share, DOUBTFUL[self.M.nnz <= FEW], usual)
+        doubtful = poorly_explained(share, DOUBTFUL[self.M.nnz <= FEW], usual)
         few = self._some(doubtful) if doubtful.size else None
         if few is None:
             return C, share, 0
-        B = beside(B, few.M.values)
-        new, inside = few.from_scratch(B, c, thorough=True)
+        B = to_device_of(B, few.M.values)
+        new, inside = few.fit_thoroughly(B, c, thorough=True)
         found = few.share(inside)
         counts = few.M.column_counts
         many, before, k = found * counts, share[doubtful] * counts, B.shape[1]
@@ -126,7 +130,7 @@ class Lines:
             tame = np.linalg.norm(host(new), axis=1) <= (WILD * _usual_length(C) or np.inf)
             better |= (many > before) & (counts < enough(k)) & tame  # there is nothing else to go by
         C, share = C.copy(), share.copy()
-        C[beside(doubtful[better], C)] = beside(new[beside(better, new)], C)
+        C[to_device_of(doubtful[better], C)] = to_device_of(new[to_device_of(better, new)], C)
         share[doubtful[better]] = found[better]
         return C, share, int(np.count_nonzero(better))
 
@@ -136,22 +140,22 @@ class Lines:
         """Coefficients for all lines: C for those known, the others from scratch; and whether one is in doubt."""
         c = max(c, EXPLAINED * self.unit)
         if len(known) == self.M.shape[1]:
-            guess = beside(C, self.M.values)
+            guess = to_device_of(C, self.M.values)
         else:
             steps = math.ceil(math.log(max(FROM * self.unit / c, 1.0)) / math.log(STEP)) + 1
-            guess = self.afresh(B, c, min(turns, steps))
-            guess[beside(known, guess)] = beside(C, guess)
-        fitted = self.again(B, guess, c, 1, like=C, noise=noise)
+            guess = self.fit_from_zero(B, c, min(turns, steps))
+            guess[to_device_of(known, guess)] = to_device_of(C, guess)
+        fitted = self.refit(B, guess, c, 1, like=C, noise=noise)
         share = self.share(fitted.inside)
-        found, share, _ = self.second_look(B, fitted.V, c, share, float(np.median(share[known])))
-        return found, below_usual(share, 0.5).size > 0
+        found, share, _ = self.refit_poorly_explained(B, fitted.V, c, share, float(np.median(share[known])))
+        return found, poorly_explained(share, 0.5).size > 0
 
-    def _some(self, which: NDArray[np.intp]) -> Lines | None:
+    def _some(self, which: NDArray[np.intp]) -> LineRegression | None:
         M = self.M.take_columns(which)
         if M is None:
             return None
-        M = near(M)
-        return Lines(M, open_sweep(M, self.sweep.name), self.unit, learning=self.learning)
+        M = M.to_host_if_small()
+        return LineRegression(M, M.open_sweep(self.sweep.host), self.unit, learning=self.learning)
 
 
 @dataclass(frozen=True)
@@ -166,7 +170,7 @@ class Prior:
     """
 
     axes: Float  # r x r: the principal axes of the coefficients,
-    sizes: Float  # r: s, against the largest
+    sizes: Float  # r: s, against the largest or the root of their sum of squares
     ridge: float
 
     @classmethod
@@ -182,26 +186,40 @@ class Prior:
             return None
         return cls(axes, sizes, ridge)
 
+    @classmethod
+    def from_covariance(cls, covariance: Float, sigma: float) -> Prior:
+        """The prior N(0, covariance + σ² I), in noise of variance σ²."""
+        squares, axes = np.linalg.eigh(covariance)
+        squares = np.maximum(squares, 0.0) + sigma**2
+        total = float(squares.sum())
+        return cls(axes, np.sqrt(squares / total), sigma**2 / total)
+
+    def regress(self, sweep: Sweep, B: Float, C: Float | None, options: Robust) -> Regressed:
+        """Regress the columns of a sweep on B with this prior, from the coefficients C if given."""
+        start = None if C is None else self.whitened(C)
+        found = sweep.regress(self.scaled(B), start, replace(options, ridge=self.ridge))
+        return found.with_coefficients(self.coloured(found.V))
+
     def scaled(self, B: Float) -> Float:
         """B, so that the coefficients on it are alike in size."""
-        found: Float = times(B, self.axes * self.sizes)
+        found: Float = matmul_small(B, self.axes * self.sizes)
         return found
 
     def whitened(self, C: Float) -> Float:
         """Coefficients on B as those on `scaled(B)`."""
-        found: Float = times(C, self.axes / self.sizes)
+        found: Float = matmul_small(C, self.axes / self.sizes)
         return found
 
     def coloured(self, C: Float) -> Float:
         """Coefficients on `scaled(B)` as those on B."""
-        found: Float = times(C, (self.axes * self.sizes).T)
+        found: Float = matmul_small(C, (self.axes * self.sizes).T)
         return found
 
 
-def below_usual(share: Float, part: float, usual: float = 0.0) -> NDArray[np.intp]:
+def poorly_explained(share: Float, part: float, usual: float = 0.0) -> NDArray[np.intp]:
     """Lines whose share is less than this part of the usual one, or of the median; of the largest, if most have none.
 
-    >>> below_usual(np.array([0.9, 0.4, 0.8]), 0.75).tolist()
+    >>> poorly_explained(np.array([0.9, 0.4, 0.8]), 0.75).tolist()
     [1]
     """
     if share.min() >= part * max(share.max(), usual):  # which takes a tenth of the time of a median
@@ -233,7 +251,7 @@ class Placement:
         there are two starts, from zero and from least squares; in each column that end counts where the sum of the
         loss is smaller.
         """
-        sweep = open_sweep(M, backend)
+        sweep = M.open_sweep(backend)
         c = max(self.c, EXPLAINED * self.unit)
         how = Robust(c=c, turns=5, largest=self.largest, ridge=self.ridge)
         if self.ridge:

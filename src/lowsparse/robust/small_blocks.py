@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 
 from ..entries.observed import ObservedMatrix
-from ..sweeps import Blocks, Float, HostSweep, open_sweep
+from ..sweeps import Blocks, Float
 
 __all__ = ["BlockFit", "climb_blocks"]
 
@@ -41,7 +40,7 @@ def climb_blocks(
     values = np.concatenate([M.values for M in blocks])
     stacked = ObservedMatrix.trusted(indptr, rows, values, (int(row_starts[-1]), int(column_starts[-1])))
     begin = rng.standard_normal((rank, stacked.shape[1]))
-    sweep = cast(HostSweep, open_sweep(stacked, backend))  # the blocks are in memory
+    sweep = stacked.open_sweep(backend)  # the blocks are in memory
     fits = sweep.climb(Blocks(row_starts, column_starts, begin, unit))
     return [
         BlockFit(fits.U[a:b, :k], fits.V[c:d, :k], float(noise))

@@ -8,12 +8,11 @@ entries is right. Of each line the draw with the smallest loss is refined by rew
 from __future__ import annotations
 
 import math
-from typing import cast
 
 import numpy as np
 
 from ..entries.observed import ObservedMatrix
-from ..sweeps import Draws, Float, HostSweep, Robust, open_sweep
+from ..sweeps import Draws, Float, Robust
 
 __all__ = ["regress_by_subsets", "sparsest_direction"]
 
@@ -45,7 +44,7 @@ def regress_by_subsets(
     >>> regress_by_subsets(M, B, np.zeros((1, 2)), 0.01, rng).round(3).tolist()
     [[3.0, -1.0]]
     """
-    sweep = cast(HostSweep, open_sweep(M, backend))  # the matrix is in memory
+    sweep = M.open_sweep(backend)  # the matrix is in memory
     best = sweep.subsets(B, C, _drawn(M, B.shape[1], c, rng, thorough))
     best = sweep.regress(B, best, Robust(c=c, turns=TURNS)).V
     owner = M.columns_of_entries()

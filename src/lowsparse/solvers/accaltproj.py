@@ -31,15 +31,15 @@ from typing import ClassVar
 import numpy as np
 
 from ..linalg.grassmann import qf
-from ..linalg.lowrank import LowRank
 from ..linalg.scale import robust_scale
 from ..sweeps import Float
-from .base import Outcome, Problem, require, require_positive
+from .base import Outcome, Problem
 from .convex import spectral_norm
-from .factors import FactorSolver, FactorState
+from .factors import FactorSolver, FactorState, by_outliers
+from .parameters import parameter
 from .trimming import incoherent
 
-__all__ = ["AccAltProj", "by_outliers"]
+__all__ = ["AccAltProj"]
 
 SETTLED = 0.01  # the falling part of the threshold / the other, when the change of L means something
 CROWDED = 0.5  # share of the entries in S from which on L is no fit of the rest
@@ -69,18 +69,11 @@ class AccAltProj(FactorSolver):
     name: ClassVar[str] = "accaltproj"
     full: ClassVar[bool] = True
 
-    gamma: float = 0.7  # by which the threshold falls (the authors' program)
-    beta: float | None = None  # the threshold, in units of singular values; None: 1 / (2 (mn)^¼)
-    first_beta: float | None = None  # of S⁰; None: 4 β
-    floor: float = 4.0  # the threshold is at least so many standard deviations of the inliers; 0: no bound (the paper)
-    mu: float | None = None  # rows of U and V longer than √(μr/m) and √(μr/n) are trimmed; None: they are not
-
-    def check(self, problem: Problem) -> None:
-        """Check the parameters."""
-        super().check(problem)
-        require(0 < self.gamma < 1, "gamma", self.gamma, "between 0 and 1")
-        require_positive(self, "beta", "first_beta", "mu")
-        require(0 <= self.floor < np.inf, "floor", self.floor, "0 or more, and finite")
+    gamma: float = parameter(0.7, "factor by which the threshold falls (the authors' program)", above=0, below=1)
+    beta: float | None = parameter(None, "threshold, in units of singular values; None: 1 / (2 (mn)^¼)", above=0)
+    first_beta: float | None = parameter(None, "the same for S⁰; None: 4 beta", above=0)
+    floor: float = parameter(4.0, "least threshold, in standard deviations of the inliers; the paper: 0", at_least=0)
+    mu: float | None = parameter(None, "trim rows of U and V longer than √(μr/m), √(μr/n); None: do not trim", above=0)
 
     def betas(self, problem: Problem) -> tuple[float, float]:
         """β, and that of S⁰."""
@@ -129,12 +122,11 @@ class AccAltProj(FactorSolver):
         residual = math.sqrt(2 * after.objective / problem.M.nnz) / problem.scale
         share = np.count_nonzero(S) / problem.M.nnz
         dS = float(np.linalg.norm(S - state.S))
-        self.moved(problem, state, after, dS=dS, zeta=zeta, residual=residual, share=share)
+        self.complete(state, after, dS=dS, zeta=zeta, residual=residual, share=share)
         settled = beta * falling <= SETTLED * zeta and dS <= problem.tol * problem.scale * math.sqrt(problem.M.nnz)
         after.accuracy = min(residual, after.accuracy) if settled else residual
         if 0 < problem.tol >= after.accuracy and share > CROWDED:
-            after.failure = "stalled"
-            after.advice = (
+            after.stall(
                 f"S has {share:.0%} of the entries, so L fits too few to be believed: raise gamma, so that the "
                 "threshold falls more slowly, or choose another rank or method"
             )
@@ -151,14 +143,6 @@ class AccAltProj(FactorSolver):
         """L, and the S of the method."""
         e = problem.sweep.residual(state.U, state.V)
         return by_outliers(problem, self.lowrank(problem, state), state.S, e, state.objective)
-
-
-def by_outliers(problem: Problem, L: LowRank, S: Float, e: Float, objective: float) -> Outcome:
-    """L, and an S that has been found entry by entry; the noise is in the residuals e of the others."""
-    S = S.astype(problem.M.dtype)
-    flagged, rest = np.flatnonzero(S), e[S == 0]
-    noise = robust_scale(rest if rest.size else e)
-    return Outcome(L=L, flagged=flagged, S=S[flagged], objective=objective, noise=noise)
 
 
 def hard(x: Float, zeta: float) -> Float:

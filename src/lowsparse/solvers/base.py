@@ -9,84 +9,87 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..entries.observed import ObservedMatrix
+from ..entries.protocol import PartialMatrix, PerEntry, check_rank
 from ..linalg.lowrank import LowRank
 from ..result import Stationarity
 from ..sweeps import Float, Sweep
+from .parameters import parameters_of, require
 
-__all__ = ["Outcome", "Problem", "Solver", "State", "nothing", "require", "require_count", "require_positive"]
+__all__ = ["Outcome", "Problem", "Solver", "State", "nothing"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Problem:
-    """What is to be solved, and the waist that runs over it; solvers read it and never change it."""
+    """The problem as `solve` hands it to a method, which reads it and never changes it."""
 
-    M: ObservedMatrix
+    M: PartialMatrix
     rank: int
     sweep: Sweep
-    start: Callable[[], Float]  # U⁰, orthonormal, for those who ask
-    start_given: bool  # by the user, who did not leave it to the method
-    tol: float  # 0: never converged
-    unit: float  # the median magnitude of the entries that are not zero; 1 if all are
-    scale: float  # the root mean square of the entries, each taken as at most `clip`; 1 if all are zero
+    start: Callable[[], Float]  # computes U⁰, orthonormal
+    start_given: bool  # by the user, not left to the method
+    tol: float  # 0: run to max_iter
+    unit: float  # median magnitude of the entries that are not zero; 1 if all are zero
+    scale: float  # root mean square of the entries, each counted as at most `clip`; 1 if all are zero
     largest: float  # max |x|
-    clip: float  # no inlier is likely to be larger; infinite if no entry is
-    seed: int  # for methods that draw: of `random_state`
+    clip: float  # inliers are hardly ever larger; infinite if no entry is
+    seed: int  # for methods that draw random numbers; from `random_state`
+
+    @property
+    def in_memory(self) -> ObservedMatrix:
+        """The data, for methods that do not run anywhere else."""
+        return self.M.to_host()
 
     @property
     def rounding(self) -> float:
-        """What is smaller, in units of the data, may be rounding of the values as they are stored."""
+        """A magnitude, in units of the data, below which differences may be rounding of the stored values."""
         return 8 * float(np.finfo(self.M.dtype).eps) * self.scale
 
 
 @dataclass(kw_only=True)
 class State:
-    """A point of an iteration: everything the next step depends on, so that it can be saved and resumed.
+    """Everything the next iteration depends on, so that it can be saved and resumed.
 
     Fields are arrays, numbers, strings, tuples of these, None, or dataclasses of these. Those named in `scratch` are
-    made anew by `init`, and not saved: memory to write to, or the data in another order.
+    created again by `init` and not saved: work arrays, or the data in another order.
     """
 
     scratch: ClassVar[tuple[str, ...]] = ()
 
     iteration: int = 0
-    accuracy: float = np.inf  # what `tol` is compared with
-    finished: str = ""  # why the method itself is done, though `tol` is not met
+    accuracy: float = np.inf  # compared with `tol`
+    finished: str = ""  # why the method has converged by a rule of its own, though `tol` is not met
     failure: str = ""  # "stalled" or "diverged"
-    advice: str = ""  # what to do about it, if the method knows better than the loop
-    row: dict[str, float] = dataclasses.field(default_factory=dict)  # of the trace, for this iteration
+    advice: str = ""  # what to do about a failure, if the method knows better than the loop
+    row: dict[str, float] = dataclasses.field(default_factory=dict)  # row of the trace for this iteration
+
+    def stall(self, advice: str) -> None:
+        """Mark the state as at rest, but not at a solution."""
+        self.failure, self.finished, self.advice = "stalled", "", advice
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What is made of the last state."""
+    """The solution that belongs to the last state."""
 
     L: LowRank
-    flagged: NDArray[np.intp]  # where on Ω there is an outlier
-    S: NDArray[Any]  # the outliers there
+    flagged: PerEntry  # positions of the outliers on Ω
+    S: PerEntry  # their values
     objective: float
     stationarity: Stationarity | None = None
     noise: float | None = None  # standard deviation of the inliers, if the method estimates it
-    held_out: float | None = None  # robust scale of the residuals of entries kept aside
-    next_noise: float | None = None  # the noise that one rank more leaves, if that is far less
-    repeated: float = 0.0  # share of the entries whose number is repeated suspiciously often
-    undetermined: float = 0.0  # share of the entries of L, rows and columns with few entries left out
+    held_out: float | None = None  # robust scale of the residuals of held-out entries
+    next_noise: float | None = None  # the noise with one rank more, if that is far less
+    repeated: float = 0.0  # share of the entries whose value is repeated suspiciously often
+    undetermined: float = 0.0  # share of L that is not determined, rows and columns with few entries not counted
 
 
-def _is_a(*types: type) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, types) and (bool in types or not isinstance(value, bool))
+class _Required:
+    """Of a class: the names of its parameters that have no default."""
 
-
-# what a parameter may be, by the annotation of its field
-KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "float": ("a number", _is_a(int, float, np.integer, np.floating)),
-    "int": ("a whole number", _is_a(int, np.integer)),
-    "bool": ("True or False", _is_a(bool)),
-    "str": ("a text", _is_a(str)),
-    "None": ("None", _is_a(type(None))),
-}
+    def __get__(self, solver: object, cls: type) -> tuple[str, ...]:
+        return tuple(name for name, parameter in parameters_of(cls).items() if parameter.required)
 
 
 @dataclass(kw_only=True)
@@ -94,20 +97,25 @@ class Solver(ABC):
     """A method is its parameters: keyword-only, unchanged by solving, understood by scikit-learn's ``clone``."""
 
     name: ClassVar[str]
-    needs: ClassVar[tuple[str, ...]] = ()  # parameters that have no default
+    needs = _Required()  # names of the parameters that have no default
     full: ClassVar[bool] = False  # whether every entry must be observed
-    robust: ClassVar[bool] = True  # whether outliers are more than noise to it
+    robust: ClassVar[bool] = True  # whether it tells outliers from noise
     finds_rank: ClassVar[bool] = False  # whether it can do without a given rank
-    rank_of: ClassVar[str] = "L"  # what the rank that is given is the rank of
+    rank_of: ClassVar[str] = "L"  # the matrix whose rank is given
     takes_start: ClassVar[bool] = True  # whether it can begin at a given U⁰
+    runs_anywhere: ClassVar[bool] = False  # whether it also runs on data on disk, on a cluster and on a GPU
     if_slow: ClassVar[str] = ""  # what else helps when it runs out of iterations
 
-    def check_rank(self, M: ObservedMatrix, rank: Any) -> int:
-        """The rank as a whole number; raise if it cannot be that of L."""
-        return M.check_rank(rank)
+    def check_rank(self, shape: tuple[int, int], rank: Any) -> int:
+        """Return the rank as a whole number; raise if it cannot be that of L, which has this shape."""
+        return check_rank(rank, shape)
+
+    def with_chosen_rank(self) -> Self | None:
+        """This method set to choose the rank, up to the one given; None if the default method has to choose for it."""
+        return None
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name."""
+        """Return the parameters by name."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def set_params(self, **params: Any) -> Self:
@@ -118,62 +126,40 @@ class Solver(ABC):
             setattr(self, name, value)
         return self
 
-    def check_types(self) -> None:
-        """Raise unless every parameter is of the kind that its field says: a number, a whole one, a text, a truth.
+    def check_parameters(self) -> None:
+        """Raise a ValueError unless every parameter has a value of its kind and within its range.
 
         >>> from lowsparse.solvers import AManPGC
-        >>> AManPGC(stage_iter="many").check_types()
+        >>> AManPGC(stage_iter="many").check_parameters()
         Traceback (most recent call last):
-        ValueError: stage_iter must be a whole number, not 'many'
+        ValueError: stage_iter must be a whole number of 1 or more, not 'many'
         """
-        for field in dataclasses.fields(self):
-            value, allowed = getattr(self, field.name), [kind.strip() for kind in str(field.type).split("|")]
-            allowed = [kind.removeprefix("<class '").removesuffix("'>") for kind in allowed]
-            if not any(KINDS[kind][1](value) for kind in allowed if kind in KINDS) and set(allowed) <= KINDS.keys():
-                what = ", or ".join(KINDS[kind][0] for kind in allowed)
-                raise ValueError(f"{field.name} must be {what}, not {value!r}")
+        for name, parameter in parameters_of(type(self)).items():
+            value = getattr(self, name)
+            if value is None and parameter.required:
+                raise ValueError(f"{self.name} needs {name}, {parameter.required}")
+            require(parameter.allows(value), name, value, parameter.allowed)
 
-    @abstractmethod
-    def check(self, problem: Problem) -> None:
-        """Raise before the first iteration if the parameters or the data do not fit the method."""
+    def check(self, problem: Problem) -> None:  # noqa: B027  # most methods have nothing to add
+        """Raise before the first iteration if the parameters do not fit each other or the data."""
 
     @abstractmethod
     def init(self, problem: Problem) -> Any:
-        """The state before the first iteration."""
+        """Return the state before the first iteration."""
 
     @abstractmethod
     def advance(self, problem: Problem, state: Any) -> Any:
-        """One iteration. The state passed in must not be used afterwards: its memory is reused."""
+        """Run one iteration. The state passed in must not be used afterwards: its memory is reused."""
 
     @abstractmethod
     def lowrank(self, problem: Problem, state: Any) -> LowRank:
-        """The low-rank matrix of a state, for those who watch."""
+        """Return the low-rank matrix of a state, for callbacks."""
 
     @abstractmethod
     def finish(self, problem: Problem, state: Any) -> Outcome:
-        """What is handed back for the last state."""
+        """Return the solution that belongs to the last state."""
 
 
 def nothing() -> Float:
-    """What a field of a state is before there is anything."""
+    """Return an empty array: the default of a field of a state."""
     return np.empty((0, 0))
-
-
-def require(condition: bool, name: str, value: Any, what: str) -> None:
-    """Raise a ValueError that names the parameter, its value and what it must be."""
-    if not condition:
-        raise ValueError(f"{name} must be {what}, not {value!r}")
-
-
-def require_positive(solver: Solver, *names: str) -> None:
-    """Raise unless each of these parameters is None or a positive, finite number."""
-    for name in names:
-        value = getattr(solver, name)
-        require(value is None or 0 < value < np.inf, name, value, "positive and finite")
-
-
-def require_count(solver: Solver, *names: str) -> None:
-    """Raise unless each of these parameters is None or a whole number of 1 or more."""
-    for name in names:
-        value = getattr(solver, name)
-        require(value is None or value >= 1, name, value, "a whole number of 1 or more")

@@ -8,8 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from .base import Problem, require, require_count, require_positive
+from .base import Problem
 from .manpg import ProximalGradient, ProximalState
+from .parameters import parameter
 
 __all__ = ["AManPGC", "ManPGC"]
 
@@ -39,23 +40,17 @@ class ManPGC(ProximalGradient):
     alternating: ClassVar[bool] = False
     default_step: ClassVar[float] = 0.7
 
-    gamma0: float | None = None  # None: ten times the root mean square of the entries, at most the largest inlier
-    gamma_min: float | None = None  # the last stage is the first with γ <= gamma_min; None: from tol
-    mu1: float = 0.1  # γ shrinks by
-    mu2: float | None = None  # ε shrinks by; None: as γ
-    epsilon0: float | None = None  # None: epsilon_factor γ₀ √|Ω|
-    epsilon_factor: float = 0.001  # 0.002 leaves columns with few entries behind (case 2)
-    stages: int | None = None  # how many γ there are; None: from gamma_min
-    stage_iter: int = 200  # at most, in every stage but the last; one left unsolved spoils those after it
-    noise_stop: bool = True  # end at the noise level of the inliers
-
-    def check(self, problem: Problem) -> None:
-        """Check the schedule too."""
-        super().check(problem)
-        require_positive(self, "gamma0", "gamma_min", "epsilon0", "epsilon_factor")
-        require(0 < self.mu1 < 1, "mu1", self.mu1, "in (0, 1)")
-        require(self.mu2 is None or 0 < self.mu2 < 1, "mu2", self.mu2, "in (0, 1), or None")
-        require_count(self, "stages", "stage_iter")
+    gamma0: float | None = parameter(
+        None, "first γ; None: ten times the root mean square of the entries, at most the largest inlier", above=0
+    )
+    gamma_min: float | None = parameter(None, "γ at which the last stage begins, at most; None: from tol", above=0)
+    mu1: float = parameter(0.1, "γ shrinks by", above=0, below=1)
+    mu2: float | None = parameter(None, "ε shrinks by; None: as γ", above=0, below=1)
+    epsilon0: float | None = parameter(None, "first ε; None: by epsilon_factor", above=0)
+    epsilon_factor: float = parameter(0.001, "ε₀ / (γ₀ √|Ω|); 0.002 neglects columns with few entries", above=0)
+    stages: int | None = parameter(None, "number of γ; None: from gamma_min", kind=int, at_least=1)
+    stage_iter: int = parameter(200, "most iterations of a stage but the last; too few spoil later stages", at_least=1)
+    noise_stop: bool = parameter(True, "end at the noise level of the inliers")
 
     def schedule(self, problem: Problem) -> tuple[float, int]:
         """γ₀ and the number of stages, a whole number so that no rounding adds or drops one."""

@@ -14,7 +14,7 @@ Exact Recovery of Corrupted Low-Rank Matrices, 2010), with S free outside Ω, as
 SVT lowers the singular values by 1/μ and drops those that become negative. L comes first here: Y is then exactly zero
 outside Ω, Y⁺ = clip(Y + μ(M - L⁺), ±γ) on Ω, and what the next step thresholds is L + Sp(w), with one number
 w = M - L - S + Y/μ per entry. It is sparse plus low-rank, as in LMaFit, and no m x n matrix is formed unless its
-factors would be as large. Its singular vectors come from those of the step before by one pass of a block power
+factors would be as large. Its singular vectors come from those of the last step by one pass of a block power
 iteration, with some vectors to spare.
 
 (L, S) is optimal if and only if there is a Y that is zero outside Ω such that P_Ω(L + S) = P_Ω(M), Y ∈ γ ∂‖S‖₁ on Ω,
@@ -37,7 +37,7 @@ Y has had the time to converge, and they end "converged" elsewhere than at the o
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -46,16 +46,9 @@ from ..linalg.grassmann import relative_change
 from ..linalg.lowrank import LowRank
 from ..linalg.scale import outlying
 from ..sweeps import Float
-from .base import (
-    Outcome,
-    Problem,
-    Solver,
-    State,
-    require,
-    require_count,
-    require_positive,
-)
+from .base import Outcome, Problem, Solver, State
 from .factors import trace_row
+from .parameters import parameter
 
 __all__ = ["PCP", "Convex", "ConvexState"]
 
@@ -105,17 +98,13 @@ class Convex(Solver):
     finds_rank: ClassVar[bool] = True
     takes_start: ClassVar[bool] = False
 
-    gamma: float | None = None  # the price of an outlier; None: 1/√(p max(m, n)), p the share observed (Candès et al.)
-    mu: float = 1.25  # the first penalty, in units of 1/‖P_Ω(M)‖₂ (Lin et al.)
-    rho: float | None = None  # the factor by which it rises; None: 1.5 if all is observed (Lin et al.), else 1.2
-    balance: float | None = None  # dual / primal residual up to which it rises; None: 20 if all is observed, else 3
-    spare: int = 5  # singular vectors beyond those of the step before; twice as many each time some were missed
-
-    def check(self, problem: Problem) -> None:
-        """Check the parameters."""
-        require_positive(self, "gamma", "mu", "balance")
-        require(self.rho is None or 1 < self.rho < np.inf, "rho", self.rho, "larger than 1, or None")
-        require_count(self, "spare")
+    gamma: float | None = parameter(None, "price of an outlier; None: 1/√(p max(m, n)), p the share observed", above=0)
+    mu: float = parameter(1.25, "first penalty, in units of 1/‖P_Ω(M)‖₂ (Lin et al.)", above=0)
+    rho: float | None = parameter(None, "factor by which mu rises; None: 1.5 if all is observed, else 1.2", above=1)
+    balance: float | None = parameter(
+        None, "mu rises up to this dual / primal residual; None: 20 if all is observed, else 3", above=0
+    )
+    spare: int = parameter(5, "singular vectors beyond those of the last step; doubled if some were missed", at_least=1)
 
     def price(self, problem: Problem) -> float:
         """γ."""
@@ -149,7 +138,7 @@ class Convex(Solver):
 
     def advance(self, problem: Problem, state: ConvexState) -> ConvexState:
         """L, then S and Y, then μ and w for the next step."""
-        x, gamma, mu, tol = problem.M.values, self.price(problem), state.mu, problem.tol
+        x, gamma, mu = problem.M.values, self.price(problem), state.mu
         U, values, right = leading(problem, state)
         above = int(np.count_nonzero(values > 1 / mu))
         k = min(max(above, 1), problem.rank)
@@ -163,26 +152,21 @@ class Convex(Solver):
 
         change = relative_change(state.U, state.kept * state.sigma, U, V * sigma)
         moved = change * float(np.linalg.norm(state.sigma)) if state.sigma.any() else float(np.linalg.norm(sigma))
-        before = x - state.S - state.w + state.Y / mu  # L on Ω
-        outside = max(moved**2 - float(np.sum((fitted - before) ** 2)), 0.0)  # ‖L⁺ - L‖² = ‖S⁺ - S‖² there
+        previous = x - state.S - state.w + state.Y / mu  # L on Ω
+        outside = max(moved**2 - float(np.sum((fitted - previous) ** 2)), 0.0)  # ‖L⁺ - L‖² = ‖S⁺ - S‖² there
         dS = math.sqrt(float(np.sum((S - state.S) ** 2)) + outside)
         nuclear = float(np.sum(sigma))
-        primal = float(np.linalg.norm(gap)) / (problem.scale * math.sqrt(problem.M.nnz))
-        dual = mu * dS / math.sqrt(min(problem.M.shape))
-        alignment = abs(1 - float(Y @ fitted) / nuclear) if nuclear else 0.0
-        excess, spare, accuracy, finished = mu * dS, state.spare, math.inf, ""
-        if max(primal, alignment, dual) <= tol and (state.iteration + 1) % 5 == 0:
-            excess = max(spectral_norm(problem, Y, precision=tol, enough=1 + tol) - 1, 0.0)
-            accuracy = max(primal, alignment, excess)
-            if excess > tol and above > k:
-                finished = f"stationary with the rank held at {k}; without that bound it would be larger"
-            elif excess > tol:  # a singular vector has been missed
-                spare = min(2 * spare, min(problem.M.shape))
-
+        row = {
+            "primal": float(np.linalg.norm(gap)) / (problem.scale * math.sqrt(problem.M.nnz)),
+            "alignment": abs(1 - float(Y @ fitted) / nuclear) if nuclear else 0.0,
+            "excess": mu * dS,
+            "dual": mu * dS / math.sqrt(min(problem.M.shape)),
+        }
         rho, balance = self.pace(problem)
-        next_mu = min(rho * mu, state.ceiling) if dual <= balance * primal else mu
+        next_mu = min(rho * mu, state.ceiling) if row["dual"] <= balance * row["primal"] else mu
         objective = nuclear + gamma * float(np.sum(np.abs(x - fitted)))
-        return ConvexState(
+        after = replace(
+            state,
             iteration=state.iteration + 1,
             U=U,
             sigma=sigma,
@@ -191,25 +175,28 @@ class Convex(Solver):
             Y=Y,
             w=gap + Y / next_mu,
             mu=next_mu,
-            ceiling=state.ceiling,
-            spare=spare,
             objective=objective,
-            accuracy=accuracy,
-            finished=finished,
+            accuracy=math.inf,
+            finished="",
             failure="" if math.isfinite(objective) else "diverged",
-            row=trace_row(
-                objective,
-                change,
-                gamma=gamma,
-                dS=dS,
-                primal=primal,
-                alignment=alignment,
-                excess=excess,
-                dual=dual,
-                rank=float(np.count_nonzero(sigma)),
-                mu=mu,
-            ),
         )
+        if max(row["primal"], row["alignment"], row["dual"]) <= problem.tol and after.iteration % 5 == 0:
+            self._test_optimality(problem, after, row, bounded=above > k)
+        rank = float(np.count_nonzero(sigma))
+        after.row = trace_row(objective, change, gamma=gamma, dS=dS, **row, rank=rank, mu=mu)
+        return after
+
+    @staticmethod
+    def _test_optimality(problem: Problem, state: ConvexState, row: dict[str, float], *, bounded: bool) -> None:
+        """Measure ‖Y‖₂, which must be at most 1; `bounded`: singular values were dropped for the given rank."""
+        tol = problem.tol
+        row["excess"] = max(spectral_norm(problem, state.Y, precision=tol, enough=1 + tol) - 1, 0.0)
+        state.accuracy = max(row["primal"], row["alignment"], row["excess"])
+        if row["excess"] > tol and bounded:
+            k = state.sigma.size
+            state.finished = f"stationary with the rank held at {k}; without that bound it would be larger"
+        elif row["excess"] > tol:  # a singular vector has been missed
+            state.spare = min(2 * state.spare, min(problem.M.shape))
 
     def lowrank(self, problem: Problem, state: ConvexState) -> LowRank:
         """U and diag(σ) Vᵀ."""
@@ -242,7 +229,7 @@ def leading(problem: Problem, state: ConvexState) -> tuple[Float, Float, Float]:
 
     At most `problem.rank` are of interest. The left vectors are those of the values above 1/μ, one at least.
     """
-    M, sweep = problem.M, problem.sweep
+    M, sweep = problem.in_memory, problem.sweep
     (m, n), A, V = M.shape, state.U * state.sigma, state.kept
     most = min(m, n, problem.rank + state.spare)
     B = state.right if state.iteration else np.empty((n, 0))
@@ -272,17 +259,17 @@ def spectral_norm(problem: Problem, y: Float, *, precision: float, enough: float
     """‖Sp(y)‖₂ by at most `LANCZOS` steps of a Lanczos iteration, or something less that is more than `enough`."""
     sweep, n = problem.sweep, problem.M.shape[1]
     z = np.random.default_rng([problem.seed, 1]).standard_normal(n)
-    basis, diagonal, beside, largest = np.empty((0, n)), list[float](), list[float](), 0.0
+    basis, diagonal, off_diagonal, largest = np.empty((0, n)), list[float](), list[float](), 0.0
     while len(basis) < min(*problem.M.shape, LANCZOS):
         basis = np.vstack([basis, z / np.linalg.norm(z)])
         z = sweep.product_transposed(y, sweep.product(y, np.ascontiguousarray(basis[-1:].T))).ravel()
         diagonal.append(float(basis[-1] @ z))
         for _ in range(2):
             z -= basis.T @ (basis @ z)
-        values, vectors = np.linalg.eigh(np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1))
-        beside.append(float(np.linalg.norm(z)))
+        values, vectors = np.linalg.eigh(np.diag(diagonal) + np.diag(off_diagonal, 1) + np.diag(off_diagonal, -1))
+        off_diagonal.append(float(np.linalg.norm(z)))
         largest = float(values[-1])
         # the residual of the Ritz pair: an eigenvalue is as close to its value
-        if beside[-1] * abs(vectors[-1, -1]) <= precision * largest or largest > enough**2:
+        if off_diagonal[-1] * abs(vectors[-1, -1]) <= precision * largest or largest > enough**2:
             break
     return math.sqrt(max(largest, 0.0))

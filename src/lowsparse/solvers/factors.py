@@ -1,10 +1,10 @@
-"""What methods that hold L as two factors share: where they start, how they end, and what they hand back."""
+"""What methods that hold L as two factors share: their start, the end of an iteration, and the outcome."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,24 +13,25 @@ from ..linalg.grassmann import relative_change
 from ..linalg.lowrank import LowRank
 from ..linalg.scale import OUTLIER, outlying, robust_scale
 from ..robust.joint import balanced_factors
-from ..sweeps import Float, open_sweep
-from .base import Outcome, Problem, Solver, State, require_positive
+from ..robust.regression import EXPLAINED
+from ..sweeps import Float
+from .base import Outcome, Problem, Solver, State
+from .parameters import parameter
 from .start import left_singular_vectors
 
 __all__ = [
-    "EXPLAINED",
     "FactorSolver",
     "FactorState",
     "balanced",
     "beyond_noise",
+    "by_outliers",
     "by_residual",
     "clipped_factors",
     "leading_subspace",
+    "pseudo_inverse",
     "spectral_factors",
     "trace_row",
 ]
-
-EXPLAINED = 1e-5  # of the unit: a residual this small is no outlier, however small the noise
 
 
 @dataclass(kw_only=True)
@@ -42,23 +43,22 @@ class FactorState(State):
     objective: float = math.inf
 
 
+StateT = TypeVar("StateT", bound=FactorState)
+
+
 @dataclass(kw_only=True)
 class FactorSolver(Solver):
-    """A method whose state is a `FactorState`. It ends when L changes by `tol` relatively, or by `delta`."""
+    """A method whose state is a `FactorState`. It ends when L changes by at most `tol`, or `delta`, relatively."""
 
-    delta: float | None = None  # end when L changes by less than this, relatively (video: 0.01)
+    delta: float | None = parameter(None, "end when L changes by less than this, relatively (video: 0.01)", above=0)
 
-    def check(self, problem: Problem) -> None:
-        """Check the parameters all share."""
-        require_positive(self, "delta")
+    def complete(self, previous: FactorState, after: StateT, **own: float) -> StateT:
+        """Complete the state `after` an iteration: its number, its row of the trace, and whether it is the last.
 
-    def moved(self, problem: Problem, before: FactorState, after: Any, **own: float) -> Any:
-        """Complete the state `after` one iteration: its number, its trace, and whether it is the last.
-
-        Columns of the trace that the method has to offer are given by name, gamma, dS and dU among them.
+        The method's own columns of the trace are given by name, gamma, dS and dU among them.
         """
-        after.iteration = before.iteration + 1
-        change = relative_change(before.U, before.V, after.U, after.V)
+        after.iteration = previous.iteration + 1
+        change = relative_change(previous.U, previous.V, after.U, after.V)
         after.accuracy = change
         after.row = trace_row(after.objective, change, **own)
         if not (math.isfinite(after.objective) and math.isfinite(change)):
@@ -85,8 +85,16 @@ def by_residual(problem: Problem, L: LowRank, objective: float) -> Outcome:
     return Outcome(L=L, flagged=flagged, S=S, objective=objective, noise=robust_scale(e))
 
 
+def by_outliers(problem: Problem, L: LowRank, S: Float, e: Float, objective: float) -> Outcome:
+    """L, and an S that the method has found entry by entry; the noise is that of the residuals e of the others."""
+    S = S.astype(problem.M.dtype)
+    flagged, rest = np.flatnonzero(S), e[S == 0]
+    noise = robust_scale(rest if rest.size else e)
+    return Outcome(L=L, flagged=flagged, S=S[flagged], objective=objective, noise=noise)
+
+
 def beyond_noise(problem: Problem, e: Float) -> NDArray[np.intp]:
-    """Where the residuals are more than four times the noise of the inliers."""
+    """The positions of residuals of more than four times the noise of the inliers."""
     return outlying(e, max(OUTLIER * robust_scale(e), EXPLAINED * problem.unit))
 
 
@@ -102,13 +110,13 @@ def spectral_factors(problem: Problem) -> tuple[Float, Float]:
 
 def leading_subspace(problem: Problem, values: NDArray[Any]) -> Float:
     """The leading left singular vectors of the data with these values instead of their own."""
-    own = open_sweep(problem.M.with_values(values.astype(problem.M.dtype, copy=False)), problem.sweep.name)
+    own = problem.M.with_values(values.astype(problem.M.dtype, copy=False)).open_sweep(problem.sweep.host)
     rng = np.random.default_rng([problem.seed, 1])
     return left_singular_vectors(own, problem.M.shape[0], problem.rank, rng)[0]
 
 
 def clipped_factors(problem: Problem, medians: float = 4.0, drop: bool = False) -> tuple[Float, Float]:
-    """U⁰ and V⁰ as of `spectral_factors`, with entries clipped (or dropped) beyond so many medians.
+    """U⁰ and V⁰ as in `spectral_factors`, with entries clipped (or dropped) beyond so many medians.
 
     Ten per cent of gross outliers, clipped to 20 medians, still outweigh the rest; clipped to four they do not, and
     large entries that are right still count as large. A start that was given is taken as it is.
@@ -122,14 +130,14 @@ def clipped_factors(problem: Problem, medians: float = 4.0, drop: bool = False) 
 
 
 def balanced(U: Float, V: Float) -> tuple[Float, Float]:
-    """P Σ^½ and Q Σ^½ from the singular value decomposition U Vᵀ = P Σ Qᵀ.
-
-    >>> U, V = balanced(np.array([[2.0], [0.0]]), np.array([[0.0], [8.0]]))
-    >>> np.abs(U).round(12).tolist(), np.abs(V).round(12).tolist()
-    ([[4.0], [0.0]], [[0.0], [4.0]])
-    """
+    """P Σ^½ and Q Σ^½ from the singular value decomposition U Vᵀ = P Σ Qᵀ."""
     A, B, _ = balanced_factors(U, V)
     return A, B
+
+
+def pseudo_inverse(gram: Float) -> Float:
+    """Of UᵀU or VᵀV; directions in which L has no extent, as the rank is too large, become zero."""
+    return np.asarray(np.linalg.pinv(gram, rcond=1e-12, hermitian=True), dtype=np.float64)
 
 
 def trace_row(
@@ -141,5 +149,5 @@ def trace_row(
     dU: float = math.nan,
     **own: float,
 ) -> dict[str, float]:
-    """A row of the trace: what every method has, NaN where it makes no sense, then the method's own."""
+    """A row of the trace: the columns of every method, NaN where they make no sense, then the method's own."""
     return {"objective": objective, "gamma": gamma, "dS": dS, "dU": dU, "change": change, **own}

@@ -29,39 +29,39 @@ import numpy as np
 
 from ..entries.observed import ObservedMatrix
 from ..linalg.grassmann import basis
-from ..linalg.lowrank import LowRank
 from ..linalg.scale import robust_scale
-from ..sweeps import Float, Robust, Sweep, enough, open_sweep
+from ..sweeps import Float, Robust, Sweep, enough
 from ..sweeps.losses import Kind
-from .base import Outcome, Problem, require, require_count
+from .base import Outcome, Problem
 from .factors import FactorSolver, FactorState, by_residual, spectral_factors
+from .parameters import parameter, require
 from .tracking import Rules, Tracker
 
 __all__ = ["GRASTA", "GRASTAState"]
 
-EVERY = 3  # levels between two looks at what the rows would gain
-NOISE = 1e-3  # of the noise: what the rows may gain in the end
-EXACT = 100.0  # of the unit, times 2^-levels: the same where there is no noise, once the steps have died out,
+EVERY = 3  # levels between two tests of what a regression of the rows would gain
+NOISE = 1e-3  # of the noise: the largest gain at the end
+EXACT = 100.0  # of the unit, times 2^-levels: the same without noise, once the steps have died out,
 LARGEST = 0.01  # but never more than this
-BACK = 5  # levels: steps become 2^BACK times as long as what is missing
+BACK = 5  # levels: steps become 2^BACK times as long as the distance that is left
 QUICK = (1.2, 200)  # ρ and iterations of the ADMM that regresses all data vectors,
 CAREFUL = (1.05, 800)  # and in the end
 WILD = 10.0  # times the usual size: such coefficients of columns with few entries are not believed
-MEMORY = ("gamma", "w", "mu", "level", "scale")  # of a tracker, besides its subspace
+MEMORY = ("gamma", "w", "mu", "level", "scale")  # fields of a tracker, besides its subspace
 
 
-class Lines(NamedTuple):
-    """The data as it is tracked: M or its transpose, and sweeps over its columns and over its rows."""
+class Tracked(NamedTuple):
+    """The data as they are tracked: M or its transpose, and sweeps over its columns and over its rows."""
 
     M: ObservedMatrix
     columns: Sweep
     rows: Sweep
 
 
-class Look(NamedTuple):
-    """What an ℓ1 regression of the rows would change."""
+class Gain(NamedTuple):
+    """What an ℓ1 regression of the rows would gain."""
 
-    gain: float  # of |e|, in units of the data: its mean in each row, the root mean square of that over the rows
+    size: float  # decrease of |e|, in units of the data: mean over each row, root mean square of these over the rows
     noise: float  # the robust scale of e, in the same units
     sine: float  # of the angle between the subspaces
 
@@ -70,17 +70,17 @@ class Look(NamedTuple):
 class GRASTAState(FactorState):
     """The factors, one of them the subspace, and the memory of its steps (see `Tracker`)."""
 
-    scratch: ClassVar[tuple[str, ...]] = ("lines",)
+    scratch: ClassVar[tuple[str, ...]] = ("data",)
 
-    lines: Lines
+    data: Tracked
     gamma: Float
     w: Float
     mu: float
     level: int
     scale: float
     mu_max: float
-    looked: int = 0  # the level at the last look at the rows
-    gain: float = math.nan  # what they would have gained
+    tested: int = 0  # the level at the last test of the rows
+    gain: float = math.nan  # that was found there
     reheated: int = 0
 
 
@@ -97,23 +97,26 @@ class GRASTA(FactorSolver):
 
     name: ClassVar[str] = "grasta"
 
-    rho: float = 2.0  # growth of the ADMM penalty from one of its iterations to the next (the demonstration's)
-    turns_min: int = 25  # ADMM iterations of a column below level 4; 2, 4, 8 times as many from levels 4, 7, 10 on,
-    turns_max: int = 40  # and these from level 14 on, but never more (the demonstration: 20 and 20)
-    tolerance: float = 1e-12  # of the ADMM, relative to the column
-    mu_min: float = 1.0  # where the level falls
-    mu_max: float = 30.0  # where it rises (the demonstration: 15); doubled when the steps became short too soon
-    levels: int = 30  # steps become 2^-levels as long as the first (the demonstration: 20)
-    reheats: int = 4  # how often they may become longer again
-    transpose: bool | None = None  # whether the data vectors are the rows; None: if there are more rows than columns
+    rho: float = parameter(2.0, "growth of the ADMM penalty per iteration (the demonstration's)", above=1)
+    turns_min: int = parameter(
+        25, "ADMM iterations of a column below level 4; 2, 4, 8 times as many from levels 4, 7, 10 on", at_least=1
+    )
+    turns_max: int = parameter(
+        40, "most ADMM iterations of a column, used from level 14 on (the demonstration: 20 and 20)", at_least=1
+    )
+    tolerance: float = parameter(1e-12, "of the ADMM, relative to the column", at_least=0, below=1)
+    mu_min: float = parameter(1.0, "the level falls where μ reaches this", above=0)
+    mu_max: float = parameter(
+        30.0, "the level rises beyond this (the demonstration: 15); doubled when steps became short too soon", above=0
+    )
+    levels: int = parameter(30, "steps become 2^-levels as long as the first (theirs: 20)", at_least=1, at_most=1000)
+    reheats: int = parameter(4, "how often steps may become longer again", at_least=0)
+    transpose: bool | None = parameter(None, "track the rows; None: if there are more rows than columns", kind=bool)
 
     def check(self, problem: Problem) -> None:
-        """Check what the tracker is told."""
-        super().check(problem)
-        require_count(self, "levels")
-        require(self.reheats in range(1000), "reheats", self.reheats, "a whole number of 0 or more")
-        require(self.transpose in (None, True, False), "transpose", self.transpose, "True, False or None")
-        self._rules(self.mu_max)
+        """Raise unless the upper limits fit the lower ones."""
+        require(self.turns_max >= self.turns_min, "turns_max", self.turns_max, f"turns_min = {self.turns_min} or more")
+        require(self.mu_max >= self.mu_min + 2, "mu_max", self.mu_max, "mu_min + 2 or more")
 
     def _rules(self, mu_max: float) -> Rules:
         return Rules(
@@ -126,15 +129,13 @@ class GRASTA(FactorSolver):
             levels=self.levels,
         )
 
-    # ------------------------------------------------------------------ which side is tracked
-
-    def _across(self, problem: Problem) -> bool:
+    def _tracks_rows(self, problem: Problem) -> bool:
         """Whether the data vectors are the rows."""
         m, n = problem.M.shape
         return m > n if self.transpose is None else self.transpose
 
     def _tracker(self, problem: Problem, state: GRASTAState) -> Tracker:
-        subspace = state.V if self._across(problem) else state.U
+        subspace = state.V if self._tracks_rows(problem) else state.U
         tracker = Tracker(subspace, self._rules(state.mu_max), compiled=problem.sweep.name == "native")
         for name in MEMORY:
             setattr(tracker, name, getattr(state, name))
@@ -142,112 +143,108 @@ class GRASTA(FactorSolver):
 
     def _after(self, problem: Problem, state: GRASTAState, tracker: Tracker, C: Float) -> GRASTAState:
         """The state with the tracker's subspace and memory, and the coefficients C of the data vectors."""
-        U, V = (C, tracker.U) if self._across(problem) else (tracker.U, C)
+        U, V = (C, tracker.U) if self._tracks_rows(problem) else (tracker.U, C)
         e = problem.sweep.residual(U, V)
         memory = {name: getattr(tracker, name) for name in MEMORY}
         return replace(state, U=U, V=V, objective=float(np.sum(np.abs(e))), **memory)
 
-    # ------------------------------------------------------------------ passes
-
     def init(self, problem: Problem) -> GRASTAState:
-        """The start. One that was given may be good: the first steps are as long as what it misses."""
-        M, sweep, across = problem.M, problem.sweep, self._across(problem)
+        """The start. A given one may be good: the first steps are then only as long as needed."""
+        M, sweep, tracks_rows = problem.in_memory, problem.sweep, self._tracks_rows(problem)
         if np.isfinite(problem.clip):  # of an outlier the fit sees the sign alone, but the ADMM its size
             M = M.with_values(np.clip(M.values, -problem.clip, problem.clip))
-            sweep = open_sweep(M, sweep.name)
-        other = open_sweep(M.T, sweep.name)
-        lines = Lines(M.T, other, sweep) if across else Lines(M, sweep, other)
+            sweep = M.open_sweep(sweep.host)
+        other = M.T.open_sweep(sweep.host)
+        data = Tracked(M.T, other, sweep) if tracks_rows else Tracked(M, sweep, other)
         rules, compiled = self._rules(self.mu_max), sweep.name == "native"
         if problem.start_given:
             U = problem.start()
-            V = Tracker(U, rules, compiled=compiled).fit(M.indptr, M.rows, M.values)
+            V = Tracker(U, rules, compiled=compiled).fit(M)
         else:
             U, V = spectral_factors(problem)
-        tracker = Tracker(V if across else U, rules, compiled=compiled)
+        tracker = Tracker(V if tracks_rows else U, rules, compiled=compiled)
         memory = {name: getattr(tracker, name) for name in MEMORY}
-        state = GRASTAState(U=U, V=V, lines=lines, mu_max=self.mu_max, **memory)
-        C = _coefficients(lines, tracker, *QUICK)
+        state = GRASTAState(U=U, V=V, data=data, mu_max=self.mu_max, **memory)
+        C = _coefficients(data, tracker, *QUICK)
         if problem.start_given:
-            tracker.level = self._level(_look(problem, lines, tracker.U, C))
+            tracker.level = self._level(_possible_gain(problem, data, tracker.U, C))
         return self._after(problem, state, tracker, C)
 
     def advance(self, problem: Problem, state: GRASTAState) -> GRASTAState:
-        """One pass over the data vectors, and perhaps a look at what is left to gain."""
-        lines, tracker = state.lines, self._tracker(problem, state)
-        M, before = lines.M, tracker.U
+        """One pass over the data vectors, and now and then a test of what is left to gain."""
+        data, tracker = state.data, self._tracker(problem, state)
+        M, previous = data.M, tracker.U
         order = np.random.default_rng([problem.seed, state.iteration]).permutation(M.shape[1])
         C = np.empty((M.shape[1], problem.rank))
-        C[order] = tracker.run(M.indptr, M.rows, M.values, order)
+        C[order] = tracker.run(M, order)
         level = tracker.level
-        still = np.array_equal(before, tracker.U)
-        dU = float(np.linalg.norm(tracker.U - before))
-        looking = still or (state.looked < self.levels and level >= min(state.looked + EVERY, self.levels))
-        if looking:
-            C = _coefficients(lines, tracker, *QUICK)
+        still = np.array_equal(previous, tracker.U)
+        dU = float(np.linalg.norm(tracker.U - previous))
+        gain, due = None, still or (state.tested < self.levels and level >= min(state.tested + EVERY, self.levels))
+        if due:
+            C = _coefficients(data, tracker, *QUICK)
+            gain = _possible_gain(problem, data, tracker.U, C)
         after = self._after(problem, state, tracker, C)
-        after.looked = level if looking else min(state.looked, level)
-        look = _look(problem, lines, tracker.U, C) if looking else None
-        if look is not None:
-            after.gain = look.gain
-        self.moved(problem, state, after, dU=dU, level=level, mu=tracker.mu, gain=after.gain)
+        after.tested = level if due else min(state.tested, level)
+        if gain is not None:
+            after.gain = gain.size
+        self.complete(state, after, dU=dU, level=level, mu=tracker.mu, gain=after.gain)
         after.accuracy = math.inf
-        if look is not None and not after.failure:
-            self._judge(problem, after, look, ended=still or level >= self.levels)
+        if gain is not None and not after.failure:
+            self._judge(problem, after, gain, ended=still or level >= self.levels)
         return after
 
-    def _judge(self, problem: Problem, state: GRASTAState, look: Look, *, ended: bool) -> None:
+    def _judge(self, problem: Problem, state: GRASTAState, gain: Gain, *, ended: bool) -> None:
         """Whether this is a solution; if not, and the steps have died out, make them longer again."""
-        state.accuracy = look.gain
-        gains = f"regressing the other side anew would lower |e| by {look.gain:.2g} of the median |x|"
-        if look.gain <= NOISE * look.noise:
-            state.finished = f"{gains}, and the noise is {look.noise:.2g} of it"
-        elif ended and look.gain <= min(math.ldexp(EXACT, -self.levels), LARGEST):
+        state.accuracy = gain.size
+        gains = f"regressing the other side again would lower |e| by {gain.size:.2g} of the median |x|"
+        if gain.size <= NOISE * gain.noise:
+            state.finished = f"{gains}, and the noise is {gain.noise:.2g} of it"
+        elif ended and gain.size <= min(math.ldexp(EXACT, -self.levels), LARGEST):
             state.finished = f"the steps have died out; {gains}"
         elif ended and state.reheated < self.reheats:
             state.reheated += 1
             state.mu_max *= 2
             state.mu = (state.mu_max - 1) / 2
-            state.level = state.looked = self._level(look)
+            state.level = state.tested = self._level(gain)
         elif ended and problem.tol > 0:
-            state.failure = "stalled"
-            state.advice = (
+            state.stall(
                 f"the steps died out too soon: {gains}; give a larger mu_max or more reheats, or another method if L "
                 "has components of very different sizes"
             )
 
-    def _level(self, look: Look) -> int:
-        """The level whose steps are longer than what is missing, but not by much."""
-        return min(max(int(-math.log2(max(look.sine, 1e-300))) - BACK, 0), self.levels)
+    def _level(self, gain: Gain) -> int:
+        """The level whose steps are longer than the distance that is left, but not by much."""
+        return min(max(int(-math.log2(max(gain.sine, 1e-300))) - BACK, 0), self.levels)
 
     def finish(self, problem: Problem, state: GRASTAState) -> Outcome:
         """All data vectors regressed on the last subspace, carefully."""
         tracker = self._tracker(problem, state)
-        state = self._after(problem, state, tracker, _coefficients(state.lines, tracker, *CAREFUL))
-        L: LowRank = self.lowrank(problem, state)
-        return by_residual(problem, L, state.objective)
+        state = self._after(problem, state, tracker, _coefficients(state.data, tracker, *CAREFUL))
+        return by_residual(problem, self.lowrank(problem, state), state.objective)
 
 
-def _coefficients(lines: Lines, tracker: Tracker, rho: float, turns: int) -> Float:
-    """Of all columns on the tracker's subspace; those that few entries determine may not be wild."""
-    M = lines.M
-    C = tracker.fit(M.indptr, M.rows, M.values, rho=rho, turns=turns)
+def _coefficients(data: Tracked, tracker: Tracker, rho: float, turns: int) -> Float:
+    """Coefficients of all columns on the tracker's subspace; zero where few entries give wild ones."""
+    M = data.M
+    C = tracker.fit(M, rho=rho, turns=turns)
     sizes, few = np.linalg.norm(C, axis=1), M.column_counts < enough(C.shape[1])
     if few.any() and not few.all():
         C[few & (sizes > WILD * np.median(sizes[~few]))] = 0.0
     return C
 
 
-def _look(problem: Problem, lines: Lines, U: Float, C: Float) -> Look:
+def _possible_gain(problem: Problem, data: Tracked, U: Float, C: Float) -> Gain:
     """Regress the rows on C, in the ℓ1 sense and from U on, and compare."""
-    M, unit = lines.M, problem.unit
-    e = lines.columns.residual(U, C)
+    M, unit = data.M, problem.unit
+    e = data.columns.residual(U, C)
     noise = robust_scale(e)
     c = max(0.1 * noise, 1e-9 * unit)
     Q, R = basis(C)
-    anew = lines.rows.regress(Q, U @ R.T, Robust(c=0.1 * c, first_c=c, kind=Kind.POWER, p=1.0, turns=5)).V
-    less = np.abs(e) - np.abs(lines.columns.residual(anew, Q))
+    refitted = data.rows.regress(Q, U @ R.T, Robust(c=0.1 * c, first_c=c, kind=Kind.POWER, p=1.0, turns=5)).V
+    less = np.abs(e) - np.abs(data.columns.residual(refitted, Q))
     counts = np.maximum(M.row_counts, 1)
     mean = np.maximum(np.bincount(M.rows, less, minlength=M.shape[0]), 0.0) / counts
     gain = math.sqrt(float(np.sum(counts * mean**2)) / M.nnz)
-    space, _ = basis(anew)
-    return Look(gain / unit, noise / unit, float(np.linalg.norm(space - U @ (U.T @ space), 2)))
+    space, _ = basis(refitted)
+    return Gain(gain / unit, noise / unit, float(np.linalg.norm(space - U @ (U.T @ space), 2)))

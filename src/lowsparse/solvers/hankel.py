@@ -37,21 +37,12 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
 
-from ..entries.observed import ObservedMatrix
 from ..linalg.lowrank import LowRank
 from ..linalg.scale import CONSISTENT, OUTLIER, robust_scale
 from ..sweeps import Float
-from .accaltproj import by_outliers
-from .base import (
-    Outcome,
-    Problem,
-    Solver,
-    State,
-    require,
-    require_count,
-    require_positive,
-)
-from .factors import trace_row
+from .base import Outcome, Problem, Solver, State
+from .factors import by_outliers, trace_row
+from .parameters import parameter, require
 
 __all__ = ["Hankel", "Lifting"]
 
@@ -66,7 +57,7 @@ TAIL = 0.02  # share of the entries that are too large to be noise and too small
 
 @dataclass(frozen=True)
 class Lifting:
-    """The block Hankel matrix H(X), n_c n₁ x n₂, of X (n_c x n): what one does with it without forming it.
+    """The block Hankel matrix H(X), n_c n₁ x n₂, of X (n_c x n): products with it, without forming it.
 
     >>> X = np.array([[1.0, 2.0, 3.0, 4.0]])
     >>> lifting = Lifting(1, 4, 2)
@@ -120,7 +111,7 @@ class Lifting:
 
 @dataclass(kw_only=True)
 class HankelState(State):
-    """X and S, the right singular vectors of W, and how far the ladder of ranks is climbed."""
+    """X and S, the right singular vectors of W, and the current rank and level."""
 
     X: Float  # n_c x n
     S: Float  # on Ω
@@ -154,39 +145,31 @@ class Hankel(Solver):
     rank_of: ClassVar[str] = "the Hankel matrix"
     takes_start: ClassVar[bool] = False
 
-    n1: int | None = None  # the rows of each block; None: (n + 1) // 2, or what the rank allows
-    iterations: int = 8  # on each rank but the last
-    gamma: float = 0.9  # by which the threshold falls
-    c: float = 3.0  # the threshold, in units of √r / √(n_c n₁ n₂) times singular values
-    floor: float = 4.0  # and no lower than so many standard deviations of the inliers; 0: it is
+    n1: int | None = parameter(None, "rows of each block; None: (n + 1) // 2, if the rank allows", kind=int, at_least=1)
+    iterations: int = parameter(8, "on each rank but the last", at_least=1)
+    gamma: float = parameter(0.9, "factor by which the threshold falls", above=0, below=1)
+    c: float = parameter(3.0, "threshold, in units of √r / √(n_c n₁ n₂) times singular values", above=0)
+    floor: float = parameter(4.0, "least threshold, in standard deviations of the inliers; 0: no bound", at_least=0)
 
-    def lifting(self, M: ObservedMatrix, rank: int) -> Lifting:
+    def lifting(self, shape: tuple[int, int], rank: int) -> Lifting:
         """The shape of H, which must have `rank` columns."""
-        channels, n = M.shape
+        channels, n = shape
         return Lifting(channels, n, max(min((n + 1) // 2, n + 1 - rank), 1) if self.n1 is None else self.n1)
 
-    def check_rank(self, M: ObservedMatrix, rank: Any) -> int:
+    def check_rank(self, shape: tuple[int, int], rank: Any) -> int:
         """The rank is that of H(X)."""
-        require_count(self, "n1")
-        require(self.n1 is None or self.n1 <= M.shape[1], "n1", self.n1, f"at most {M.shape[1]}, the number of columns")
+        require(self.n1 is None or self.n1 <= shape[1], "n1", self.n1, f"at most {shape[1]}, the number of columns")
         whole = isinstance(rank, int | np.integer) and not isinstance(rank, bool)
         require(whole and int(rank) >= 1, "rank", rank, "a whole number of 1 or more")
-        sides = self.lifting(M, rank).shape
+        sides = self.lifting(shape, rank).shape
         require(
             rank <= min(sides), "rank", rank, f"at most the shorter side of the Hankel matrix, {sides[0]} x {sides[1]}"
         )
         return int(rank)
 
-    def check(self, problem: Problem) -> None:
-        """Check the parameters."""
-        require_count(self, "iterations")
-        require_positive(self, "c")
-        require(0 < self.gamma < 1, "gamma", self.gamma, "between 0 and 1")
-        require(0 <= self.floor < np.inf, "floor", self.floor, "0 or more, and finite")
-
     def init(self, problem: Problem) -> HankelState:
         """X = S = 0, but what no inlier could be is in S."""
-        lifting = self.lifting(problem.M, problem.rank)
+        lifting = self.lifting(problem.M.shape, problem.rank)
         x = problem.M.values.astype(np.float64, copy=False)
         shape = lifting.n2, min(problem.rank + SPARE, *lifting.shape)
         return HankelState(
@@ -198,8 +181,8 @@ class Hankel(Solver):
 
     def advance(self, problem: Problem, state: HankelState) -> HankelState:
         """X, then S, then the next level or rank."""
-        M, r, k, scale = problem.M, problem.rank, state.stage, problem.scale
-        x, at, lifting = M.values, (M.rows, M.columns_of_entries()), self.lifting(M, r)
+        M, r, k, scale = problem.in_memory, problem.rank, state.stage, problem.scale
+        x, at, lifting = M.values, (M.rows, M.columns_of_entries()), self.lifting(M.shape, r)
         W = state.X.copy()
         W[at] += state.step * (x - state.S - state.X[at])
         left, values, right = singular(lifting, W, state.right, PASSES if state.iteration else FIRST)
@@ -240,8 +223,7 @@ class Hankel(Solver):
             fresh = self.init(problem)
             after.X, after.S, after.step, after.accuracy = fresh.X, fresh.S, max(state.step / 2, 1.0), math.inf
         if 0 < problem.tol >= after.accuracy and max(share / CROWDED, tail / TAIL) > 1:
-            after.failure = "stalled"
-            after.advice = (
+            after.stall(
                 f"{share:.0%} of the entries are in S, and {tail:.0%} are not but are too far from X for noise, so X "
                 f"fits too few to be believed: {'lower' if tail > TAIL else 'raise'} c, or choose another rank"
             )
@@ -254,7 +236,8 @@ class Hankel(Solver):
 
     def finish(self, problem: Problem, state: HankelState) -> Outcome:
         """X, and the S of the method."""
-        e = state.X[problem.M.rows, problem.M.columns_of_entries()] - problem.M.values
+        M = problem.in_memory
+        e = state.X[M.rows, M.columns_of_entries()] - M.values
         return by_outliers(problem, self.lowrank(problem, state), state.S, e, state.objective)
 
 

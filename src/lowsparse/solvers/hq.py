@@ -30,12 +30,14 @@ from typing import ClassVar
 
 import numpy as np
 
+from ..robust.regression import EXPLAINED
 from ..robust.sketch import Sample
 from ..sweeps import Float
 from ..sweeps.losses import Kind, Loss
-from .base import Problem, require, require_positive
-from .factors import EXPLAINED, FactorSolver, FactorState, beyond_noise
+from .base import Problem
+from .factors import FactorSolver, FactorState, beyond_noise, pseudo_inverse
 from .irls import GIVEN_UP, WILD, first_factors, given_up
+from .parameters import parameter
 
 __all__ = ["HQ", "HQState"]
 
@@ -68,22 +70,15 @@ class HQ(FactorSolver):
 
     name: ClassVar[str] = "hq"
 
-    eta: float = 2.0  # η: σ in distances of the quartiles of the residuals (the paper's)
-    sigma: float | None = None  # σ itself, in units of the data; None: by η
-    sigma_min: float | None = None  # at least; None: 1e-5 of the median magnitude of the entries
-    e1: float = 1e-3  # e₁: σ is infinite until J changes by less than this, relatively (the paper's, absolute there)
-
-    def check(self, problem: Problem) -> None:
-        """Check the numbers."""
-        super().check(problem)
-        require_positive(self, "sigma", "sigma_min")
-        require(0 < self.eta < np.inf, "eta", self.eta, "positive and finite")
-        require(0 < self.e1 < 1, "e1", self.e1, "between 0 and 1")
+    eta: float = parameter(2.0, "η: σ over the distance of the quartiles of the residuals (the paper's)", above=0)
+    sigma: float | None = parameter(None, "σ itself, in units of the data; None: by eta", above=0)
+    sigma_min: float | None = parameter(None, "least σ; None: 1e-5 of the median magnitude of the entries", above=0)
+    e1: float = parameter(1e-3, "relative change of J from which on σ is finite (the paper's)", above=0, below=1)
 
     def init(self, problem: Problem) -> HQState:
         """(U⁰, V⁰), and least squares unless U⁰ was given."""
         U, V = first_factors(problem)
-        sample = Sample(problem.M, problem.sweep.name, SAMPLE)
+        sample = Sample(problem.M, problem.sweep.host, SAMPLE)
         sigma = self._target(problem, sample, U, V) if problem.start_given else math.inf
         gradient = problem.sweep.gradient(U, V, _loss(problem, sigma))
         return HQState(U=U, V=V, sample=sample, sigma=sigma, G=gradient.U, objective=gradient.value)
@@ -92,11 +87,11 @@ class HQ(FactorSolver):
         """A step in U, a step in V; then the next σ, and the gradient for it."""
         sweep, loss = problem.sweep, _loss(problem, state.sigma)
         V = state.V
-        d = state.G @ _inverse(V.T @ V)
+        d = state.G @ pseudo_inverse(V.T @ V)
         t_U = _step(state.G, d, sweep.curvature(*_along(state.U, V, d, V), loss))
         U = state.U - t_U * d
         G = sweep.gradient(U, V, loss).V
-        d = G @ _inverse(U.T @ U)
+        d = G @ pseudo_inverse(U.T @ U)
         t_V = _step(G, d, sweep.curvature(U, V, d, loss))
         V = V - t_V * d
 
@@ -108,7 +103,7 @@ class HQ(FactorSolver):
             sigma = target  # J has settled
             gradient = sweep.gradient(U, V, _loss(problem, sigma))
         after = HQState(U=U, V=V, sample=state.sample, sigma=sigma, G=gradient.U, objective=gradient.value)
-        self.moved(problem, state, after, gamma=sigma, t_U=t_U, t_V=t_V)
+        self.complete(state, after, gamma=sigma, t_U=t_U, t_V=t_V)
         if abs(sigma - state.sigma) > SAME * sigma:
             after.accuracy, after.finished = math.inf, ""
         elif problem.tol and (after.finished or after.accuracy <= problem.tol):
@@ -125,7 +120,7 @@ class HQ(FactorSolver):
 
     def _doubt(self, problem: Problem, state: HQState) -> None:
         """Fail if lines have been given up."""
-        M = problem.M
+        M = problem.in_memory
         explained = np.ones(M.nnz, bool)
         explained[beyond_noise(problem, problem.sweep.residual(state.U, state.V))] = False
         lost = sum(
@@ -133,19 +128,13 @@ class HQ(FactorSolver):
             for line, count in ((M.rows, M.row_counts), (M.columns_of_entries(), M.column_counts))
         )
         if lost:
-            state.failure, state.finished = "stalled", ""
-            state.advice = GIVEN_UP.format(lost) + "choose a larger eta, or sigma if it was given, or method='auto'"
+            state.stall(GIVEN_UP.format(lost) + "choose a larger eta, or sigma if it was given, or method='auto'")
 
 
 def _loss(problem: Problem, sigma: float) -> Loss:
     if math.isfinite(sigma):
         return Loss(Kind.WELSCH, c=math.sqrt(2) * sigma)
     return Loss(Kind.SQUARED) if math.isinf(problem.clip) else Loss(Kind.HUBER, c=WILD * problem.unit)
-
-
-def _inverse(gram: Float) -> Float:
-    """Of VᵀV; directions that V lacks stay at rest."""
-    return np.asarray(np.linalg.pinv(gram, rcond=1e-12, hermitian=True), dtype=np.float64)
 
 
 def _along(U: Float, V: Float, A: Float, B: Float) -> tuple[Float, Float, Float]:

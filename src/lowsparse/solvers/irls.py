@@ -21,7 +21,7 @@ In the place of Y. Zhao, P. Babu, D. Palomar: Efficient Algorithms on Robust Low
 Outliers, IEEE Transactions on Signal Processing 64(18), 2016. It shares the problem, a bilinear factorisation under a
 smooth robust loss, and the monotone decrease; theirs are two other losses and parallel updates. One thing is our own: a
 redescending loss (all but the two of Huber) can give up a line, whose entries then all pass for outliers. Lines that
-explain few of their entries are regressed anew on what the others have found, with c coming down from the size of the
+explain few of their entries are regressed again on what the others have found, with c coming down from the size of the
 data; then all goes on from a wider c that shrinks to no less than 0.7 of its last value. If such lines remain after
 three times, the end is called "stalled".
 """
@@ -35,20 +35,15 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..linalg.arrays import beside, times
+from ..linalg.arrays import matmul_small, to_device_of
 from ..linalg.grassmann import basis
 from ..linalg.scale import CONSISTENT, OUTLIER
-from ..sweeps import (
-    Float,
-    Magnitudes,
-    Robust,
-    Sweep,
-    enough,
-    open_sweep,
-)
+from ..robust.regression import EXPLAINED
+from ..sweeps import Float, Magnitudes, Robust, Sweep, enough
 from ..sweeps.losses import EFFICIENT, Kind, Loss
-from .base import Problem, require, require_positive
-from .factors import EXPLAINED, FactorSolver, FactorState, leading_subspace, spectral_factors
+from .base import Problem
+from .factors import FactorSolver, FactorState, leading_subspace, spectral_factors
+from .parameters import parameter
 
 __all__ = ["IRLS", "IRLSState"]
 
@@ -59,8 +54,8 @@ WIDE = 0.1  # c after that, at least, in units of the data
 SMALLEST = 1e-8  # c, in units of the data
 CLOSE = 1e-7  # of the unit: an entry this close is explained, however small the noise
 SAME = 0.01  # relative difference of two c that are one
-SETTLED = 1e-2  # relative change of L from which on a line that is not explained is looked at again
-LOOKS = 3
+SETTLED = 1e-2  # relative change of L from which on lines that are not explained are regressed from scratch
+REFITS = 3
 WILD = 3.0  # units: larger entries are clipped before the singular vectors are taken, if some are far larger
 FEW = 0.3  # of the share of its entries that the median line explains
 GIVEN_UP = "{} rows and columns explain few of their entries, and may have been given up as outliers: "
@@ -75,8 +70,8 @@ class IRLSState(FactorState):
     rows: Sweep  # the data by row
     c: float = 0.0
     median: float  # of |e|, before the last half-step
-    looks: int = 0  # at lines that were given up
-    look: bool = False  # the next iteration is one
+    refits: int = 0  # times that lines that were given up were regressed from scratch
+    refit: bool = False  # do so in the next iteration
 
 
 @dataclass(kw_only=True)
@@ -91,52 +86,48 @@ class IRLS(FactorSolver):
     """
 
     name: ClassVar[str] = "irls"
+    runs_anywhere: ClassVar[bool] = True
 
-    loss: str = "cauchy"  # or "huber", "pseudo_huber", "geman_mcclure", "welsch", "tukey"
-    c: float | None = None  # its scale, in units of the data; None: follows the residuals
-    sweeps: int | None = None  # of plain least squares at first; None: 5, or 0 if that may spoil the start
-
-    def check(self, problem: Problem) -> None:
-        """Check the loss and the numbers."""
-        super().check(problem)
-        require(self.loss in LOSSES, "loss", self.loss, f"one of {sorted(LOSSES)}")
-        require_positive(self, "c")
-        whole = isinstance(self.sweeps, int | np.integer) and not isinstance(self.sweeps, bool)
-        require(
-            self.sweeps is None or (whole and self.sweeps >= 0), "sweeps", self.sweeps, "a whole number of 0 or more"
-        )
+    loss: str = parameter("cauchy", "the robust loss", choices=tuple(LOSSES))
+    c: float | None = parameter(None, "scale of the loss, in units of the data; None: follows the residuals", above=0)
+    sweeps: int | None = parameter(
+        None, "first iterations, plain least squares; None: 5, or 0 if they may spoil the start", kind=int, at_least=0
+    )
 
     def init(self, problem: Problem) -> IRLSState:
         """(U⁰, V⁰)."""
         U, V = first_factors(problem)
         median = float(np.median(np.abs(problem.sweep.residual(U, V))))
-        return IRLSState(U=U, V=V, rows=open_sweep(problem.M.T, problem.sweep.name), median=median)
+        return IRLSState(U=U, V=V, rows=problem.M.T.open_sweep(problem.sweep.host), median=median)
 
     def advance(self, problem: Problem, state: IRLSState) -> IRLSState:
         """The columns, then the rows."""
         kind, unit = LOSSES[self.loss], problem.unit
         plain = state.iteration < (self.sweeps if self.sweeps is not None else 0 if in_doubt(problem) else PLAIN)
-        c = self._width(problem, state, 0.0 if plain else PACE[min(state.looks, 1)])
-        how = Robust(c=c, kind=kind, unit=unit, bound=max(OUTLIER * c / EFFICIENT[kind], CLOSE * unit))
+        c = self._width(problem, state, 0.0 if plain else PACE[min(state.refits, 1)])
+        options = Robust(c=c, kind=kind, unit=unit, bound=max(OUTLIER * c / EFFICIENT[kind], CLOSE * unit))
         if plain:
-            how = replace(how, kind=Kind.SQUARED)
-        C, lost_columns, _ = _half(problem.sweep, problem.M.column_counts, state.U, state.V, how, state.look)
+            options = replace(options, kind=Kind.SQUARED)
+        C, lost_columns, _ = _half(problem.sweep, problem.M.column_counts, state.U, state.V, options, state.refit)
         Q, R = basis(C)
-        C, lost_rows, before = _half(state.rows, problem.M.row_counts, Q, times(state.U, R.T), how, state.look)
+        C, lost_rows, residuals = _half(
+            state.rows, problem.M.row_counts, Q, matmul_small(state.U, R.T), options, state.refit
+        )
         U, R = basis(C)
-        V = times(Q, R.T)
+        V = matmul_small(Q, R.T)
         lost = lost_columns + lost_rows if kind not in (Kind.HUBER, Kind.PSEUDO_HUBER) and not plain else 0
         objective = problem.sweep.gradient(U, V, Loss(kind, c)).value
-        after = replace(state, U=U, V=V, c=c, median=before.quantile(0.5), objective=objective, finished="", look=False)
-        self.moved(problem, state, after, gamma=c, lost=lost)
-        if plain or state.look:
+        after = replace(
+            state, U=U, V=V, c=c, median=residuals.quantile(0.5), objective=objective, finished="", refit=False
+        )
+        self.complete(state, after, gamma=c, lost=lost)
+        if plain or state.refit:
             after.accuracy, after.finished = math.inf, ""
-        elif lost and after.accuracy <= SETTLED and state.looks < LOOKS:
-            after.look, after.looks, after.c = True, state.looks + 1, max(c, WIDE * unit)
+        elif lost and after.accuracy <= SETTLED and state.refits < REFITS:
+            after.refit, after.refits, after.c = True, state.refits + 1, max(c, WIDE * unit)
             after.accuracy, after.finished = math.inf, ""
         elif lost and problem.tol and (after.finished or after.accuracy <= problem.tol):
-            after.failure, after.finished = "stalled", ""
-            after.advice = GIVEN_UP.format(lost) + "choose loss='huber', a larger c if it was given, or method='auto'"
+            after.stall(GIVEN_UP.format(lost) + "choose loss='huber', a larger c if it was given, or method='auto'")
         return after
 
     def _width(self, problem: Problem, state: IRLSState, pace: float) -> float:
@@ -149,37 +140,33 @@ class IRLS(FactorSolver):
 
 
 def _half(
-    sweep: Sweep, counts: NDArray[np.int64], B: Float, C: Float, how: Robust, look: bool
+    sweep: Sweep, counts: NDArray[np.int64], B: Float, C: Float, options: Robust, refit: bool
 ) -> tuple[Float, int, Magnitudes]:
-    """Regress all lines on B; the coefficients, how many lines C explained badly, and the residuals of C.
+    """Regress all lines on B; return the coefficients, how many lines C explained badly, and the residuals of C.
 
-    Those lines are regressed from scratch if a second `look` is due.
+    With `refit` those lines are regressed from scratch.
     """
-    found = sweep.regress(B, C, how)
+    found = sweep.regress(B, C, options)
     lost = given_up(found.inside, counts, B.shape[1])
     V = found.V
-    if look and lost.any():
-        V, which = V.copy(), beside(lost, V)
-        V[which] = afresh(sweep, B, how)[which]
+    if refit and lost.any():
+        V, which = V.copy(), to_device_of(lost, V)
+        V[which] = fit_from_zero(sweep, B, options)[which]
     return V, int(np.count_nonzero(lost)), found.before
 
 
 def given_up(inside: NDArray[np.int64], counts: NDArray[np.int64], rank: int) -> NDArray[np.bool_]:
-    """Of each line: whether few of its entries are explained (are `inside`), though it has enough to tell.
-
-    >>> given_up(np.array([9, 2, 2]), np.array([10, 10, 3]), rank=1).tolist()
-    [False, True, False]
-    """
+    """Whether few entries of each line are explained (are `inside`), though it has enough of them."""
     telling = counts >= 2 * enough(rank)
     share = inside / np.maximum(counts, 1)
     usual = float(np.median(share[telling])) if telling.any() else 0.0
     return np.asarray(telling & ((inside < enough(rank)) | (share < FEW * usual)))
 
 
-def afresh(sweep: Sweep, U: Float, how: Robust) -> Float:
+def fit_from_zero(sweep: Sweep, U: Float, options: Robust) -> Float:
     """Regress the columns on U without a guess: c comes down from the size of the data."""
-    c = max(how.c, EXPLAINED * how.unit)
-    return sweep.regress(U, None, replace(how, c=c, first_c=max(c, 6 * how.unit), turns=10)).V
+    c = max(options.c, EXPLAINED * options.unit)
+    return sweep.regress(U, None, replace(options, c=c, first_c=max(c, 6 * options.unit), turns=10)).V
 
 
 def in_doubt(problem: Problem) -> bool:
@@ -196,4 +183,4 @@ def first_factors(problem: Problem) -> tuple[Float, Float]:
     else:  # a wild entry would have a singular vector of its own
         clip = WILD * problem.unit
         U = leading_subspace(problem, np.clip(problem.M.values, -clip, clip))
-    return U, afresh(problem.sweep, U, Robust(c=EXPLAINED * problem.unit, unit=problem.unit))
+    return U, fit_from_zero(problem.sweep, U, Robust(c=EXPLAINED * problem.unit, unit=problem.unit))

@@ -1,4 +1,4 @@
-"""What the least-squares methods share: f(U), the sum of squares with W eliminated, and a word about gross errors."""
+"""What the least-squares methods share: f(U), the sum of squares with W eliminated, and a warning of gross errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..sweeps.reference import cholesky, cholesky_solve
 from .base import Problem
 from .factors import FactorSolver, FactorState, beyond_noise
 
-__all__ = ["EPS", "Fit", "LeastSquares", "fit", "rounding", "tangent_part"]
+__all__ = ["EPS", "LeastSquares", "SubspaceFit", "fit_subspace", "rounding", "tangent_part"]
 
 EPS = float(np.finfo(np.float64).eps)
 EVIDENT = 0.01  # share of residuals beyond four times the noise; of normal noise it is 6e-5
@@ -25,11 +25,11 @@ class LeastSquares(FactorSolver):
 
     robust: ClassVar[bool] = False
 
-    def ended(
-        self, problem: Problem, before: FactorState, after: FactorState, *, settled: bool = True, **own: float
+    def complete_fit(
+        self, problem: Problem, previous: FactorState, after: FactorState, *, settled: bool = True, **own: float
     ) -> None:
-        """As `moved`; but a step that is not `settled` says nothing of convergence. Gross errors are pointed out."""
-        self.moved(problem, before, after, **own)
+        """As `complete`; a step that is not `settled` does not count as convergence. Gross errors are pointed out."""
+        self.complete(previous, after, **own)
         if not settled:
             after.accuracy, after.finished = math.inf, ""
         elif not after.failure and (after.finished or after.accuracy <= problem.tol):
@@ -49,7 +49,7 @@ def rounding(problem: Problem, value: float) -> float:
     return 1e3 * EPS * (value + EPS * size**2) + 10 * EPS * size * math.sqrt(max(value, 0.0))
 
 
-class Fit(NamedTuple):
+class SubspaceFit(NamedTuple):
     """The best W for a subspace U, and the derivative of the sum of squares with respect to U there."""
 
     U: Float
@@ -61,7 +61,7 @@ class Fit(NamedTuple):
     WtW: Float  # r x r
 
 
-def fit(problem: Problem, U: Float, lambda2: float = 0.0) -> Fit:
+def fit_subspace(problem: Problem, U: Float, lambda2: float = 0.0) -> SubspaceFit:
     """f and its gradient at an orthonormal U."""
     sweep, x, l2 = problem.sweep, problem.M.values.astype(np.float64, copy=False), lambda2
     factors = cholesky((1 - l2) * sweep.grams(U) + l2 * np.eye(U.shape[1]))
@@ -70,7 +70,7 @@ def fit(problem: Problem, U: Float, lambda2: float = 0.0) -> Fit:
     R = (1 - l2) * (y - x) - l2 * x
     WtW = W.T @ W
     value = 0.5 * float(np.sum((y - x) ** 2)) + 0.5 * l2 * (float(WtW.trace()) - float(np.sum(y**2)))
-    return Fit(U, W, factors, R, value, tangent_part(U, sweep.product(R, W)), WtW)
+    return SubspaceFit(U, W, factors, R, value, tangent_part(U, sweep.product(R, W)), WtW)
 
 
 def tangent_part(U: Float, H: Float) -> Float:

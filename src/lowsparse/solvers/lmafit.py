@@ -41,9 +41,10 @@ from typing import ClassVar
 import numpy as np
 
 from ..linalg.grassmann import qf
-from ..sweeps import Float, Multiplier, hold
-from .base import Problem, require, require_positive
+from ..sweeps import Float, Multiplier
+from .base import Problem
 from .factors import FactorSolver, FactorState, clipped_factors
+from .parameters import parameter, require
 
 __all__ = ["LMaFit"]
 
@@ -75,16 +76,14 @@ class LMaFit(FactorSolver):
     """
 
     name: ClassVar[str] = "lmafit"
+    runs_anywhere: ClassVar[bool] = True
 
-    beta0: float = 0.5  # the first β, in units of 1 / the median magnitude of the entries
-    beta_growth: float = 1.03  # β grows by; the authors: 1.5
-    beta_max: float = 5000.0  # up to this, in the same units
+    beta0: float = parameter(0.5, "first β, in units of 1 / the median magnitude of the entries", above=0)
+    beta_growth: float = parameter(1.03, "factor by which β grows (the authors: 1.5)", at_least=1)
+    beta_max: float = parameter(5000.0, "largest β, in the units of beta0", above=0)
 
     def check(self, problem: Problem) -> None:
-        """Check the penalties."""
-        super().check(problem)
-        require_positive(self, "beta0", "beta_max")
-        require(1 <= self.beta_growth < np.inf, "beta_growth", self.beta_growth, "1 or more")
+        """Raise unless β may grow."""
         require(self.beta_max >= self.beta0, "beta_max", self.beta_max, f"at least beta0 = {self.beta0:g}")
 
     def penalty(self, problem: Problem, iteration: int) -> float:
@@ -96,10 +95,10 @@ class LMaFit(FactorSolver):
         """The factors of the start, and the steps in Z and Λ there, from Λ = 0."""
         U, V = clipped_factors(problem)
         beta = self.penalty(problem, 0)
-        multiplier = hold(np.clip(beta * problem.sweep.residual(U, V), -1.0, 1.0))
-        w = hold(-2 / beta * multiplier)
+        multiplier = problem.M.hold(np.clip(beta * problem.sweep.residual(U, V), -1.0, 1.0))
+        w = problem.M.hold(-2 / beta * multiplier)
         G = problem.sweep.product(w, V)
-        spares = hold(np.zeros_like(w)), hold(np.zeros_like(w))
+        spares = problem.M.hold(np.zeros_like(w)), problem.M.hold(np.zeros_like(w))
         return LMaFitState(U=U, V=V, multiplier=multiplier, w=w, G=G, spare_multiplier=spares[0], spare_w=spares[1])
 
     def advance(self, problem: Problem, state: LMaFitState) -> LMaFitState:
@@ -107,17 +106,17 @@ class LMaFit(FactorSolver):
         U, V = state.U, state.V
         beta, next_beta = (self.penalty(problem, state.iteration + k) for k in (0, 1))
         U_new = qf(U @ (V.T @ V) + state.G)
-        now, out = Multiplier(state.multiplier, state.w), Multiplier(state.spare_multiplier, state.spare_w)
-        done = problem.sweep.ascend(U_new, V @ (U.T @ U_new), now, out, beta, next_beta)
+        current, following = Multiplier(state.multiplier, state.w), Multiplier(state.spare_multiplier, state.spare_w)
+        done = problem.sweep.ascend(U_new, V @ (U.T @ U_new), current, following, beta, next_beta)
         after = replace(
             state,
             U=U_new,
             V=done.V,
-            multiplier=out.values,
-            w=out.w,
+            multiplier=following.values,
+            w=following.w,
             G=done.G,
-            spare_multiplier=now.values,
-            spare_w=now.w,
+            spare_multiplier=current.values,
+            spare_w=current.w,
             objective=done.l1,
         )
         root = math.sqrt(problem.M.nnz)
@@ -125,7 +124,7 @@ class LMaFit(FactorSolver):
         # G = Sp(Λ - Λ⁺)V/β - Sp(Λ⁺)V/β': the second part, once the first has come to nothing
         largest = root * (float(np.linalg.norm(done.V, 2)) or 1.0)
         dual = next_beta * float(np.linalg.norm(done.G)) / largest
-        self.moved(problem, state, after, beta=beta, infeasible=infeasible, dual=dual)
+        self.complete(state, after, beta=beta, infeasible=infeasible, dual=dual)
         after.accuracy = max(after.accuracy, infeasible) if dual <= MULTIPLIER else math.inf
         if 1 / beta >= 0.1 * problem.largest:
             after.finished = ""  # what hardly moves under a large threshold 1/β will do so under a smaller one

@@ -3,7 +3,7 @@
     min over U, V of  Σ_Ω |e|^p ,  e = P_Ω(UVᵀ) - x ,  0 < p ≤ 2 .
 
 W.-J. Zeng, H. C. So: Outlier-Robust Matrix Completion via ℓp-Minimization, IEEE Transactions on Signal Processing
-66(5), 2018. The paper's constants were not at hand; those below were chosen by measurement.
+66(5), 2018. The paper's constants were not available; those below were chosen by measurement.
 
 form="regression": each column is an ℓp regression on U, then each row one on V. A regression is `turns` times weighted
 least squares with the weights (1 + e²/ε²)^(p/2 - 1), so the end is a stationary point of the smooth Σ (e² + ε²)^(p/2).
@@ -37,25 +37,13 @@ from numpy.typing import NDArray
 
 from ..linalg.grassmann import basis
 from ..linalg.scale import CONSISTENT, OUTLIER
-from ..sweeps import (
-    Float,
-    Proximal,
-    Robust,
-    Rule,
-    Sweep,
-    open_sweep,
-)
+from ..robust.regression import EXPLAINED
+from ..sweeps import Float, Proximal, Robust, Rule, Sweep
 from ..sweeps.losses import Kind, Loss
-from .base import Problem, nothing, require, require_count, require_positive
-from .factors import EXPLAINED, FactorSolver, FactorState
-from .irls import (
-    GIVEN_UP,
-    SAME,
-    SMALLEST,
-    first_factors,
-    given_up,
-    in_doubt,
-)
+from .base import Problem, nothing
+from .factors import FactorSolver, FactorState
+from .irls import GIVEN_UP, SAME, SMALLEST, first_factors, given_up, in_doubt
+from .parameters import parameter
 
 __all__ = ["Lp", "LpState", "prox"]
 
@@ -93,34 +81,24 @@ class Lp(FactorSolver):
 
     name: ClassVar[str] = "lp"
 
-    p: float = 1.0  # the exponent, in (0, 2]; 2 is plain least squares, and not robust
-    form: str = "regression"  # or "admm"
-    # of the regression
-    epsilon: float | None = None  # ε, in units of the data; None: follows the residuals
-    turns: int = 10  # of reweighting, in each regression
-    # of the ADMM
-    mu: float = 5.0  # μ, without unit
-    growth: float | None = None  # of μ, by iteration; None: 1.05 for p < 1, 1.02 for p = 1, none for p > 1
-    sweeps: int = 1  # of least squares, in each iteration
-
-    def check(self, problem: Problem) -> None:
-        """Check the exponent, the form and the numbers."""
-        super().check(problem)
-        require(0 < self.p <= 2, "p", self.p, "in (0, 2]")
-        require(self.form in ("regression", "admm"), "form", self.form, "'regression' or 'admm'")
-        require_positive(self, "epsilon")
-        require(0 < self.mu < np.inf, "mu", self.mu, "positive and finite")
-        require(self.growth is None or 1 <= self.growth <= 2, "growth", self.growth, "in [1, 2], or None")
-        require_count(self, "turns", "sweeps")
+    p: float = parameter(1.0, "the exponent; 2 is plain least squares, and not robust", above=0, at_most=2)
+    form: str = parameter("regression", "the algorithm", choices=("regression", "admm"))
+    epsilon: float | None = parameter(None, "regression: ε, in units of the data; None: follows the residuals", above=0)
+    turns: int = parameter(10, "regression: reweighted least-squares fits in each regression", at_least=1)
+    mu: float = parameter(5.0, "ADMM: μ, without unit", above=0)
+    growth: float | None = parameter(
+        None, "ADMM: growth of μ per iteration; None: 1.05 if p < 1, 1.02 if p = 1, else 1", at_least=1, at_most=2
+    )
+    sweeps: int = parameter(1, "ADMM: sweeps of least squares in each iteration", at_least=1)
 
     def init(self, problem: Problem) -> LpState:
         """(U⁰, V⁰); z = 0, so that least squares come first, or z = e if they are in doubt."""
         U, V = first_factors(problem)
         e = problem.sweep.residual(U, V)
-        rows = open_sweep(problem.M.T, problem.sweep.name)
+        rows = problem.M.T.open_sweep(problem.sweep.host)
         if self.form == "regression":
             return LpState(U=U, V=V, rows=rows, order=np.empty(0, np.intp), median=float(np.median(np.abs(e))))
-        order = np.argsort(problem.M.rows, kind="stable")
+        order = np.argsort(problem.in_memory.rows, kind="stable")
         z = e if in_doubt(problem) else np.zeros_like(e)
         return LpState(U=U, V=V, rows=rows, order=order, z=z, Y=np.zeros_like(e))
 
@@ -137,7 +115,7 @@ class Lp(FactorSolver):
             if abs(epsilon - state.epsilon) <= SAME * state.epsilon:
                 epsilon = state.epsilon
         first = max(epsilon, FIRST * min(state.median, PACE**state.iteration * unit))
-        how = Robust(
+        options = Robust(
             c=epsilon,
             first_c=first,
             kind=Kind.POWER,
@@ -146,9 +124,9 @@ class Lp(FactorSolver):
             bound=max(OUTLIER * CONSISTENT * state.median, EXPLAINED * unit),
             unit=unit,
         )
-        by_column = problem.sweep.regress(state.U, state.V, how)
+        by_column = problem.sweep.regress(state.U, state.V, options)
         Q, R = basis(by_column.V)
-        by_row = state.rows.regress(Q, state.U @ R.T, how)
+        by_row = state.rows.regress(Q, state.U @ R.T, options)
         U, R = basis(by_row.V)
         V = Q @ R.T
         # Σ (e² + ε²)^(p/2) - ε^p
@@ -160,8 +138,7 @@ class Lp(FactorSolver):
             lost = given_up(by_column.inside, problem.M.column_counts, problem.rank).sum()
             lost += given_up(by_row.inside, problem.M.row_counts, problem.rank).sum()
             if lost:
-                after.failure, after.finished = "stalled", ""
-                after.advice = GIVEN_UP.format(lost) + "choose a larger p, or method='auto'"
+                after.stall(GIVEN_UP.format(lost) + "choose a larger p, or method='auto'")
         return after
 
     def _ascend(self, problem: Problem, state: LpState) -> LpState:
@@ -186,11 +163,11 @@ class Lp(FactorSolver):
         return self._settled(problem, state, after, unit / mu, gap, growth)
 
     def _settled(
-        self, problem: Problem, before: LpState, after: LpState, gamma: float, gap: float, factor: float = 1.0
+        self, problem: Problem, previous: LpState, after: LpState, gamma: float, gap: float, factor: float = 1.0
     ) -> LpState:
-        """Complete the state; besides the change, the gap to the problem that is meant must vanish."""
+        """Complete the state; besides the change, the gap to the problem without smoothing must vanish."""
         after.finished = ""
-        self.moved(problem, before, after, gamma=gamma, gap=gap)
+        self.complete(previous, after, gamma=gamma, gap=gap)
         after.accuracy = factor * max(after.accuracy, gap)
         return after
 

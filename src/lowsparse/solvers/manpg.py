@@ -21,27 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dsyev
 
-from ..linalg.arrays import times
+from ..linalg.arrays import matmul_small
 from ..linalg.grassmann import retract
 from ..linalg.lowrank import LowRank
 from ..result import Stationarity
-from ..sweeps import (
-    Before,
-    Float,
-    Proximal,
-    Rule,
-    Swept,
-    hold,
-)
-from .base import (
-    Outcome,
-    Problem,
-    Solver,
-    State,
-    nothing,
-    require,
-    require_positive,
-)
+from ..sweeps import Float, Previous, Proximal, Rule, Swept
+from .base import Outcome, Problem, Solver, State, nothing
+from .parameters import parameter
 
 __all__ = ["AManPG", "ManPG", "ProximalGradient", "ProximalState"]
 
@@ -51,7 +37,7 @@ SMALLEST_STEP = 1e-10  # against the nominal one: below it nothing decreases the
 
 @dataclass(kw_only=True)
 class ProximalState(State):
-    """The point (U, S), where U came from (to go back if it was too far), and what the sums said of it."""
+    """The point (U, S), the step that led to it, which may have to be shortened, and the sums of the last sweep."""
 
     scratch: ClassVar[tuple[str, ...]] = ("spare",)
 
@@ -74,7 +60,7 @@ class ProximalState(State):
     VVt_last: Float = field(default_factory=nothing)
     # of the continuation
     stage: int = 0
-    stage_start: int = 0  # the iteration before its first
+    stage_start: int = 0  # iterations before this stage
     stage_done: bool = False  # the next iteration belongs to the next stage
 
 
@@ -102,43 +88,38 @@ class Direction(NamedTuple):
 class ProximalGradient(Solver):
     """What ManPG, AManPG and their continuations share: one iteration at a fixed γ."""
 
+    runs_anywhere: ClassVar[bool] = True
     if_slow: ClassVar[str] = "precondition=True helps if the singular values of L differ much"
     alternating: ClassVar[bool]  # Gauss-Seidel (AManPG) or Jacobi (ManPG)
     default_step: ClassVar[float]
 
-    t_S: float = 1.0  # step in S; 1 is exact, as the Lipschitz constant of ∇_S f is 1
-    t_U: float | None = None  # fixed step in U; None: step / (p ‖V‖₂²), anew in each iteration
-    step: float | None = None  # None: 1.1 (alternating) or 0.7; the limit of stability is about 1.3
-    lam: float = 1e-5  # λ: how surely unobserved entries are zero; its square is what regularises
-    delta: float | None = None  # end when UV changes by less than this, relatively (video: 0.01)
-    precondition: bool = False  # step along -G (V Vᵀ + damping ‖V‖₂² I)⁻¹ / p: insensitive to the condition of L
-    damping: float = 0.01  # 0.1 for video, where a better fit of a second component is a worse background
-    backtracking: bool = True  # shorten a step in U after which the objective would rise
-
-    def check(self, problem: Problem) -> None:
-        """Check the steps and weights."""
-        require(0 < self.t_S <= 1, "t_S", self.t_S, "in (0, 1]")
-        require_positive(self, "t_U", "step", "delta")
-        require(0 <= self.lam < 1, "lam", self.lam, "in [0, 1)")
-        require(0 <= self.damping < np.inf, "damping", self.damping, "0 or more")
+    t_S: float = parameter(1.0, "step in S; 1 is exact, as the Lipschitz constant of ∇_S f is 1", above=0, at_most=1)
+    t_U: float | None = parameter(None, "fixed step in U; None: step / (p ‖V‖₂²), in each iteration", above=0)
+    step: float | None = parameter(None, "scales steps in U; None: 1.1 if alternating, else 0.7; at most 1.3", above=0)
+    lam: float = parameter(1e-5, "λ: how surely unobserved entries are zero; λ² regularises", at_least=0, below=1)
+    delta: float | None = parameter(None, "end when UV changes by less than this, relatively (video: 0.01)", above=0)
+    precondition: bool = parameter(False, "step along -G (V Vᵀ + damping ‖V‖₂² I)⁻¹ / p, for an ill-conditioned L")
+    damping: float = parameter(0.01, "of precondition; 0.1 for video, to keep the background clean", at_least=0)
+    backtracking: bool = parameter(True, "shorten a step in U after which the objective would rise")
 
     def begin(self, problem: Problem, gamma: float) -> ProximalState:
         """(U⁰, S⁰) with the threshold γ; S⁰ is 0 but where an entry exceeds all that an inlier could be."""
         x = problem.M.values
         S = np.zeros_like(x) if np.isinf(problem.clip) else x - np.clip(x, -problem.clip, problem.clip)
-        l1 = float(np.sum(np.abs(S), dtype=np.float64))  # while there is no second one beside it
-        return ProximalState(U=problem.start(), S=hold(S), spare=hold(np.zeros_like(x)), l1=l1, gamma=gamma)
+        l1 = float(np.sum(np.abs(S), dtype=np.float64))  # before there is a second one
+        S, spare = problem.M.hold(S), problem.M.hold(np.zeros_like(x))
+        return ProximalState(U=problem.start(), S=S, spare=spare, l1=l1, gamma=gamma)
 
     def sweep(self, problem: Problem, state: ProximalState, U: Float, rule: Rule, inverse: Float) -> Swept:
         """One pass over the data at (U, S); with V compared to the last, as seen from U."""
-        before = Before(state.V_last, inverse.T) if inverse.size else None
-        how = Proximal(rule, gamma=state.gamma, t_S=self.t_S, lambda2=self.lam**2)
-        return problem.sweep.sweep(U, state.S, state.spare, how, before)
+        previous = Previous(state.V_last, inverse.T) if inverse.size else None
+        options = Proximal(rule, gamma=state.gamma, t_S=self.t_S, lambda2=self.lam**2)
+        return problem.sweep.sweep(U, state.S, state.spare, options, previous)
 
     def accepted(self, problem: Problem, state: ProximalState, rule: Rule) -> Accepted:
-        """Sweep at state.U, or at a point closer to where it came from if the objective rose on the way.
+        """Sweep at state.U, or after a shorter step if the objective has risen.
 
-        The sweep evaluates F(U, S) on its way, so an accepted step costs nothing extra.
+        The sweep evaluates F(U, S) too, so an accepted step costs nothing extra.
         """
         U, t, inverse, shortened = state.U, state.t, state.inverse, 0
         smooth, l1 = state.reference
@@ -175,7 +156,7 @@ class ProximalGradient(Solver):
         grad = math.sqrt(GtG.trace())
         if P is None:
             return Direction(swept.G, GtG, grad, grad**2)
-        return Direction(times(swept.G, P), P @ GtG @ P, grad, float(np.vdot(GtG, P)))
+        return Direction(matmul_small(swept.G, P), P @ GtG @ P, grad, float(np.vdot(GtG, P)))
 
     def iterate(self, problem: Problem, state: ProximalState) -> ProximalState:
         """One iteration of Algorithm 1 or 2 with the state's γ."""
@@ -189,10 +170,10 @@ class ProximalGradient(Solver):
         shortening = state.shortening / 2**shortened if shortened else min(1.0, 1.25 * state.shortening)
         t = step * shortening
         made = swept.retracted(U, -t) if P is None else None
-        go = self.direction(swept, P)
+        along = self.direction(swept, P)
         reference = (swept.smooth_out, swept.l1) if self.alternating else (swept.smooth_in, state.l1)
         objective = reference[0] + gamma * reference[1]
-        dU = t * math.sqrt(max(go.DtD.trace(), 0.0))
+        dU = t * math.sqrt(max(along.DtD.trace(), 0.0))
         if not (math.isfinite(objective) and math.isfinite(dU)):
             failure = "diverged"
         # ‖ΔU‖ has no unit, ‖ΔS‖ that of the data
@@ -200,7 +181,7 @@ class ProximalGradient(Solver):
         U_next, inverse_next = U, inverse
         if not failure:
             afresh = state.iteration % 32 == 31
-            U_next, inverse_next = retract(U, go.D, _scaled(go.DtD, t), step=-t, afresh=afresh, made=made)
+            U_next, inverse_next = retract(U, along.D, _scaled(along.DtD, t), step=-t, afresh=afresh, made=made)
         return ProximalState(
             iteration=state.iteration + 1,
             U=U_next,
@@ -211,11 +192,11 @@ class ProximalGradient(Solver):
             shortening=shortening,
             guarded=True,
             U_from=U,
-            D=go.D,
-            DtD=go.DtD,
+            D=along.D,
+            DtD=along.DtD,
             t=t,
             inverse=inverse_next,
-            slope=go.slope,
+            slope=along.slope,
             reference=reference,
             V_last=swept.V,
             VVt_last=swept.VVt,
@@ -230,14 +211,14 @@ class ProximalGradient(Solver):
                 "dS": swept.dS,
                 "dU": dU,
                 "change": change,
-                "grad_U": go.grad,
+                "grad_U": along.grad,
                 "t_U": t,
                 "shortened": shortened,
             },
         )
 
     def _settled(self, problem: Problem, gamma: float, change: float) -> str:
-        """The stopping rule of the paper's video section, once γ has come below what it has to tell apart (S22)."""
+        """The stopping rule of the paper's video section, once γ is small enough to separate outliers (S22)."""
         if self.delta is not None and change <= self.delta and gamma < 0.1 * problem.largest:
             return f"UV changed by {change:.2g} relatively, at most delta = {self.delta:g}"
         return ""
@@ -301,13 +282,8 @@ class ManPG(ProximalGradient):
     alternating: ClassVar[bool] = False
     default_step: ClassVar[float] = 0.7
 
-    gamma: float | None = None  # threshold, in units of the data; None: a hundredth of their root mean square
-    epsilon: float | None = None  # None: tol √|Ω| times the root mean square of the entries
-
-    def check(self, problem: Problem) -> None:
-        """Check γ and ε too."""
-        super().check(problem)
-        require_positive(self, "gamma", "epsilon")
+    gamma: float | None = parameter(None, "threshold, in units of the data; None: 0.01 root mean squares", above=0)
+    epsilon: float | None = parameter(None, "end at a step this short; None: by tol and the entries' size", above=0)
 
     def init(self, problem: Problem) -> ProximalState:
         """(U⁰, S⁰)."""

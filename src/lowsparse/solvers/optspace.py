@@ -36,9 +36,10 @@ from numpy.typing import NDArray
 from ..entries.observed import ObservedMatrix
 from ..linalg.grassmann import qf
 from ..sweeps import Float
-from .base import Problem, require
+from .base import Problem
 from .factors import FactorState, leading_subspace
 from .least_squares import EPS, LeastSquares, rounding, tangent_part
+from .parameters import parameter
 
 __all__ = ["OptSpace", "best_core", "trimmed"]
 
@@ -71,17 +72,12 @@ class OptSpace(LeastSquares):
 
     name: ClassVar[str] = "optspace"
 
-    lam: float = 0.0  # λ, the weight of ‖L‖² against the sum of squares
-    trim: bool = True  # for the start, lines with more than twice the mean number of entries
-
-    def check(self, problem: Problem) -> None:
-        """Check the weight."""
-        super().check(problem)
-        require(0 <= self.lam < np.inf, "lam", self.lam, "0 or more")
+    lam: float = parameter(0.0, "λ, the weight of ‖L‖² against the sum of squares", at_least=0)
+    trim: bool = parameter(True, "for the start, trim lines with more than twice the mean number of entries")
 
     def init(self, problem: Problem) -> OptSpaceState:
         """The leading singular vectors of the trimmed matrix, unless a start was given."""
-        M, r = problem.M, problem.rank
+        M, r = problem.in_memory, problem.rank
         kept = trimmed(M, np.random.default_rng([problem.seed, 0])) if self.trim else np.ones(M.nnz, dtype=bool)
         x = np.where(kept, np.clip(M.values, -problem.clip, problem.clip), 0.0).astype(np.float64, copy=False)
         # an entry left out and a zero are the same here
@@ -126,10 +122,11 @@ class OptSpace(LeastSquares):
             objective=self.value(problem, U_new, V_new, Sigma_new),
         )
         if halved == HALVINGS:
-            after.failure = "stalled"
-            after.advice = "no step decreases the sum of squares any more: lower the rank, or give lam, such as 1e-6"
+            after.stall("no step decreases the sum of squares any more: lower the rank, or give lam, such as 1e-6")
         grad_norm = math.sqrt(slope)
-        self.ended(problem, state, after, dU=t * float(np.linalg.norm(ZU)), t=t, halved=halved, grad_norm=grad_norm)
+        self.complete_fit(
+            problem, state, after, dU=t * float(np.linalg.norm(ZU)), t=t, halved=halved, grad_norm=grad_norm
+        )
         return after
 
 
@@ -166,8 +163,8 @@ def best_core(problem: Problem, U: Float, Y: Float, Sigma: Float, lam: float) ->
         if curved <= 0:
             break
         D, rest = D + left / curved * d, rest - left / curved * Ad
-        left, before = float(np.sum(rest**2)), left
-        d = rest + left / before * d
+        left, previous = float(np.sum(rest**2)), left
+        d = rest + left / previous * d
     return Sigma + D
 
 

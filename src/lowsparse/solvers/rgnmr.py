@@ -35,8 +35,9 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, lsqr
 
 from ..sweeps import Float
-from .base import Outcome, Problem, require, require_count
+from .base import Outcome, Problem
 from .factors import FactorSolver, FactorState, balanced, by_residual
+from .parameters import parameter, require
 from .trimming import Trimming, above, outliers_left, spectral_start
 
 __all__ = ["RGNMR"]
@@ -59,7 +60,7 @@ class RGNMRState(FactorState):
 
 @dataclass(kw_only=True)
 class RGNMR(FactorSolver):
-    """Gauss-Newton after dropping the k largest residuals: few rounds, each of many passes. It has to be told k.
+    """Gauss-Newton after dropping the k largest residuals: few rounds, each of many passes. k must be given.
 
     >>> import lowsparse as ls
     >>> problem = ls.datasets.synthetic(80, 90, rank=2, density=0.7, outliers=0.1, random_state=1)
@@ -69,27 +70,23 @@ class RGNMR(FactorSolver):
     """
 
     name: ClassVar[str] = "rgnmr"
-    needs: ClassVar[tuple[str, ...]] = ("outliers",)
 
-    outliers: float | None = None  # k: a number of entries, or a share of them if it is less than 1; has to be given
-    alpha: float = 0.5  # no row or column loses more than this share of its entries; 1: it may (the authors' program)
-    max_inner: int = 1000  # iterations of LSQR in a round, each a pass there and back (the authors' experiments)
+    outliers: float | None = parameter(
+        None,
+        "k: a number of entries, or a share of them if it is less than 1",
+        at_least=0,
+        required="the number of entries to leave out, or their share: at least as many as there are outliers, and "
+        "better not many more. If nothing better is known, take what the default method finds: "
+        "found = ls.solve(M, rank); outliers = int(1.05 * found.is_outlier.sum())",
+    )
+    alpha: float = parameter(0.5, "largest share of a row or column to leave out; the authors: 1", above=0, at_most=1)
+    max_inner: int = parameter(1000, "iterations of LSQR in a round (the authors' experiments)", at_least=1)
 
     def check(self, problem: Problem) -> None:
-        """Check that there is a k, and the limits."""
-        super().check(problem)
-        if self.outliers is None:
-            raise ValueError(
-                "rgnmr needs outliers, the number of entries to leave out, or their share: at least as many as there "
-                "are outliers, and better not many more. If nothing better is known, take what the default method "
-                "finds: found = ls.solve(M, rank); outliers = int(1.05 * found.is_outlier.sum())"
-            )
-        whole = 0 <= self.outliers < problem.M.nnz and (self.outliers < 1 or int(self.outliers) == self.outliers)
-        require(
-            whole, "outliers", self.outliers, f"a whole number from 0 to {problem.M.nnz - 1}, or a share less than 1"
-        )
-        require(0 < self.alpha <= 1, "alpha", self.alpha, "in (0, 1]")
-        require_count(self, "max_inner")
+        """Raise unless k is a number of entries or a share."""
+        k, total = self.outliers or 0, problem.M.nnz
+        fits = k < 1 or (k < total and int(k) == k)
+        require(fits, "outliers", k, f"a whole number from 0 to {total - 1}, or a share less than 1")
 
     def _number(self, problem: Problem) -> int:
         k = self.outliers or 0
@@ -97,7 +94,7 @@ class RGNMR(FactorSolver):
 
     def init(self, problem: Problem) -> RGNMRState:
         """The rank-r approximation of what remains after trimming, and its k largest residuals."""
-        trimming = Trimming(problem.M, problem.sweep)
+        trimming = Trimming(problem.in_memory, problem.sweep)
         x = problem.M.values.astype(np.float64, copy=False)
         share = min(UNEVEN * self._number(problem) / problem.M.nnz, 0.5)
         U, V = spectral_start(problem, trimming.outliers(x, share))
@@ -122,12 +119,11 @@ class RGNMR(FactorSolver):
             dropped=dropped,
             inner_tol=max(FALL * state.inner_tol, LAST_TOL),
         )
-        self.moved(problem, state, after, dropped=float(np.count_nonzero(dropped)), passes=float(passes))
+        self.complete(state, after, dropped=float(np.count_nonzero(dropped)), passes=float(passes))
         if not after.failure and problem.tol > 0 and after.accuracy <= problem.tol:
             left = outliers_left(problem, state, after, e, dropped)
             if left:
-                after.failure = "stalled"
-                after.advice = (
+                after.stall(
                     f"L does not change any more, but {left} of the entries that it fits stand out like outliers: "
                     f"raise `outliers`, which is {self.outliers:g}; if there are not more, the method has ended in the "
                     "wrong place, and the default may do better"

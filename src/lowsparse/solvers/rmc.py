@@ -37,19 +37,19 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ..linalg.arrays import across, beside, times
+from ..linalg.arrays import inner, matmul_small, to_device_of
 from ..linalg.grassmann import basis, qf, qr
 from ..linalg.lowrank import LowRank
 from ..linalg.scale import robust_scale
 from ..robust.sketch import Sample
 from ..sweeps import Float
 from ..sweeps.losses import Kind, Loss
-from .base import Problem, nothing, require, require_count, require_positive
+from .base import Problem, nothing
 from .factors import FactorSolver, FactorState, clipped_factors
+from .parameters import parameter
 
 __all__ = ["RMC"]
 
-SEARCHES = ("closed", "armijo")
 SUFFICIENT = {"closed": 1e-4, "armijo": 0.5}  # share of the decrease promised by the slope that a step must keep
 HALVINGS = 60
 ROUNDING = 1e-14  # of the objective
@@ -73,7 +73,7 @@ class RMCState(FactorState):
     idle: int = 0  # iterations in a row that gained no more than rounding
     noise: float = 0.0  # the robust scale of the residuals after the last stage
     stage: int = 0
-    stage_start: int = 0  # the iteration before its first
+    stage_start: int = 0  # iterations before this stage
     stage_done: bool = False  # the next iteration belongs to the next stage
 
 
@@ -107,24 +107,18 @@ class RMC(FactorSolver):
     """
 
     name: ClassVar[str] = "rmc"
+    runs_anywhere: ClassVar[bool] = True
 
-    delta0: float | None = None  # δ₀, in units of the data; None: a twentieth of the median magnitude of the entries
-    theta: float = 0.1  # δ shrinks by; the authors: 0.05 for made-up data, 0.1 to 0.5 for real data
-    stages: int | None = None  # how many δ there are (the authors: 7); None: until δ is tol times the size of the data
-    stage_iter: int = 100  # at most, in every stage but the last (the authors: 40)
-    grad_tol: float = 1e-3  # a stage ends when its gradient is at most this times √|Ω|, about the largest it can be
-    lam: float = 0.0  # λ, in 1 / units of the data: how surely unobserved entries are small
-    line_search: str = "closed"  # the first step; "armijo": twice the one before, as Manopt does
-    noise_stop: bool = True  # end with the first δ that is below the noise of the inliers
-
-    def check(self, problem: Problem) -> None:
-        """Check the schedule and the line search."""
-        super().check(problem)
-        require_positive(self, "delta0", "grad_tol")
-        require(0 < self.theta < 1, "theta", self.theta, "in (0, 1)")
-        require_count(self, "stages", "stage_iter")
-        require(0 <= self.lam < np.inf, "lam", self.lam, "0 or more")
-        require(self.line_search in SEARCHES, "line_search", self.line_search, f"one of {SEARCHES}")
+    delta0: float | None = parameter(None, "δ₀, in units of the data; None: 0.05 of the median magnitude", above=0)
+    theta: float = parameter(0.1, "δ shrinks by (the authors: 0.05; 0.1 to 0.5 for real data)", above=0, below=1)
+    stages: int | None = parameter(
+        None, "number of δ (the authors: 7); None: until δ is tol times the size of the data", kind=int, at_least=1
+    )
+    stage_iter: int = parameter(100, "most iterations of a stage but the last (the authors: 40)", at_least=1)
+    grad_tol: float = parameter(1e-3, "gradient at the end of a stage, over √|Ω|, about its largest value", above=0)
+    lam: float = parameter(0.0, "λ, in 1 / units of the data: how surely unobserved entries are small", at_least=0)
+    line_search: str = parameter("closed", "first step: in closed form, or twice the last", choices=tuple(SUFFICIENT))
+    noise_stop: bool = parameter(True, "end with the first δ that is below the noise of the inliers")
 
     def schedule(self, problem: Problem) -> tuple[float, int]:
         """δ₀ and the number of stages."""
@@ -139,12 +133,12 @@ class RMC(FactorSolver):
         U, V = clipped_factors(problem)
         W, R = qr(V)
         left, sizes, right = np.linalg.svd(R.T)
-        W, sigma = times(W, right.T), np.maximum(sizes, SMALLEST * problem.scale)
+        W, sigma = matmul_small(W, right.T), np.maximum(sizes, SMALLEST * problem.scale)
         delta0, _ = self.schedule(problem)
         return RMCState(
-            sample=Sample(problem.M, problem.sweep.name),
-            U=times(U, left),
-            V=W * beside(sigma, W),
+            sample=Sample(problem.M, problem.sweep.host),
+            U=matmul_small(U, left),
+            V=W * to_device_of(sigma, W),
             sigma=sigma,
             W=W,
             delta=delta0,
@@ -174,7 +168,7 @@ class RMC(FactorSolver):
         after = replace(
             state,
             U=there.U,
-            V=there.W * beside(there.sigma, there.W),
+            V=there.W * to_device_of(there.sigma, there.W),
             sigma=there.sigma,
             W=there.W,
             value=value,
@@ -186,7 +180,7 @@ class RMC(FactorSolver):
         )
         bound = math.sqrt(problem.M.nnz) * min(1.0, problem.scale / state.delta)  # |e| / √(δ² + e²) <= min(1, |e|/δ)
         rest = float(np.linalg.norm(g_new)) / bound
-        self.moved(problem, state, after, gamma=state.delta, gradient=rest, step=step, halvings=halvings)
+        self.complete(state, after, gamma=state.delta, gradient=rest, step=step, halvings=halvings)
         return self._conclude(problem, after, rest, last=after.stage == stages - 1)
 
     def _conclude(self, problem: Problem, state: RMCState, rest: float, last: bool) -> RMCState:
@@ -216,12 +210,12 @@ class RMC(FactorSolver):
     def lowrank(self, problem: Problem, state: RMCState) -> LowRank:
         """X; singular values that are there only to divide by are zero."""
         sigma = state.sigma * (state.sigma > SMALLEST * problem.scale)
-        return LowRank(state.U, beside(sigma, state.W)[:, None] * state.W.T)
+        return LowRank(state.U, to_device_of(sigma, state.W)[:, None] * state.W.T)
 
     def slope(self, problem: Problem, at: Point, delta: float) -> Slope:
         """The objective and its gradient: one pass over the data, and three more if λ > 0."""
         U, W = at.U, at.W
-        sigma = beside(at.sigma, U)
+        sigma = to_device_of(at.sigma, U)
         sums = problem.sweep.gradient(U, W * sigma, Loss(Kind.PSEUDO_HUBER, c=delta))  # δ times ours
         value, ZW, ZtU = sums.value / delta, sums.U / (delta * sigma), sums.V / delta
         if self.lam:
@@ -265,15 +259,15 @@ def retraction(here: Point, d: Float, smallest: float) -> Callable[[float], Poin
     """The curve t -> the best approximation of X + tD of rank r."""
     r, m = len(here.sigma), len(here.U)
     A, B = d[:m], d[m:]
-    C = across(here.U, A)
-    Q, R = basis(A - times(here.U, C))  # [U, U_p] = [U, Q] [I 0; 0 R], as U_p ⊥ U
+    C = inner(here.U, A)
+    Q, R = basis(A - matmul_small(here.U, C))  # [U, U_p] = [U, Q] [I 0; 0 R], as U_p ⊥ U
     Y, T = basis(B)
 
     def at(t: float) -> Point:
         core = np.block([[np.diag(here.sigma) + t * C, t * T.T], [t * R, np.zeros((r, r))]])
         left, sizes, right = np.linalg.svd(core)
-        U = times(here.U, left[:r, :r]) + times(Q, left[r:, :r])
-        W = times(here.W, right[:r, :r].T) + times(Y, right[:r, r:].T)
+        U = matmul_small(here.U, left[:r, :r]) + matmul_small(Q, left[r:, :r])
+        W = matmul_small(here.W, right[:r, :r].T) + matmul_small(Y, right[:r, r:].T)
         return Point(qf(U), np.maximum(sizes[:r], smallest), qf(W))
 
     return at

@@ -26,7 +26,8 @@ from typing import ClassVar
 import numpy as np
 
 from ..sweeps import Float
-from .base import Problem, require_positive
+from .base import Problem
+from .parameters import parameter
 from .trimming import TrimmedSolver, TrimmedState, incoherent
 
 __all__ = ["RPCAGD"]
@@ -34,7 +35,7 @@ __all__ = ["RPCAGD"]
 
 @dataclass(kw_only=True)
 class RPCAGD(TrimmedSolver):
-    """Gradient descent on U and V after trimming. It has to be told α, and is slow if L is ill-conditioned.
+    """Gradient descent on U and V after trimming. α must be given; slow if L is ill-conditioned.
 
     >>> import lowsparse as ls
     >>> problem = ls.datasets.synthetic(80, 90, rank=2, density=0.7, outliers=0.1, random_state=1)
@@ -47,12 +48,7 @@ class RPCAGD(TrimmedSolver):
     name: ClassVar[str] = "rpca_gd"
     weight: ClassVar[float] = 1 / 16
 
-    mu: float | None = None  # rows of U beyond √(4μr/m) ‖U⁰‖ are shortened (their program: μ = 5); None: they are not
-
-    def check(self, problem: Problem) -> None:
-        """Check μ too."""
-        super().check(problem)
-        require_positive(self, "mu")
+    mu: float | None = parameter(None, "shorten rows of U beyond √(4μr/m) ‖U⁰‖ (the authors: 5); None: do not", above=0)
 
     def descend(self, problem: Problem, state: TrimmedState, GU: Float, GV: Float) -> tuple[Float, Float]:
         """The step, and the projection onto factors with short rows."""

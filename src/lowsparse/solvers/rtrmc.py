@@ -44,16 +44,10 @@ import numpy as np
 
 from ..sweeps import Float
 from ..sweeps.reference import cholesky_solve
-from .base import Problem, require, require_count
+from .base import Problem
 from .factors import FactorState
-from .least_squares import (
-    EPS,
-    Fit,
-    LeastSquares,
-    fit,
-    rounding,
-    tangent_part,
-)
+from .least_squares import EPS, LeastSquares, SubspaceFit, fit_subspace, rounding, tangent_part
+from .parameters import parameter
 
 __all__ = ["RTRMC", "hessian", "truncated_cg"]
 
@@ -62,7 +56,7 @@ KAPPA = 0.1  # by which the inner iteration reduces the gradient at least; close
 SMALLEST_RADIUS = 1e-12  # against the largest: no step within it decreases f
 
 
-def hessian(problem: Problem, at: Fit, H: Float, lambda2: float = 0.0) -> Float:
+def hessian(problem: Problem, at: SubspaceFit, H: Float, lambda2: float = 0.0) -> Float:
     """Hess f [H] for a tangent vector H."""
     sweep, l2 = problem.sweep, lambda2
     HW = sweep.entries(H, at.W)
@@ -103,11 +97,11 @@ def truncated_cg(
             boundary = True
         step, bent, r = step + alpha * d, bent + alpha * Bd, r + alpha * Bd
         z = r @ P
-        rz, before = float(np.vdot(r, z)), rz
+        rz, previous = float(np.vdot(r, z)), rz
         if math.sqrt(max(rz, 0.0)) <= target:
             break
         ss, sd = ss + 2 * alpha * sd + alpha**2 * dd, sd + alpha * dd
-        beta = rz / before
+        beta = rz / previous
         d, sd, dd = beta * d - z, beta * sd, rz + beta**2 * dd
     return Inner(step, -float(np.vdot(grad, step)) - 0.5 * float(np.vdot(step, bent)), steps, boundary)
 
@@ -135,30 +129,22 @@ class RTRMC(LeastSquares):
 
     name: ClassVar[str] = "rtrmc"
 
-    order: int = 2  # 2: the exact Hessian; 1: a constant model of it, gradient descent in effect
-    precondition: bool = True  # by (WWᵀ)⁻¹: insensitive to the condition of L
-    damping: float = 0.01  # of the preconditioner, against ‖W‖₂²; 0: as in the paper; 1e-4 is better with order=1
-    lam: float = 0.0  # λ; 1e-5 or more if columns have hardly more entries than the rank
-    max_inner: int = 500  # products with the Hessian in one iteration (as the authors' program)
-
-    def check(self, problem: Problem) -> None:
-        """Check the model and the weight."""
-        super().check(problem)
-        require(self.order in (1, 2), "order", self.order, "1 or 2")
-        require(0 <= self.damping < np.inf, "damping", self.damping, "0 or more")
-        require(0 <= self.lam < 1, "lam", self.lam, "in [0, 1)")
-        require_count(self, "max_inner")
+    order: int = parameter(2, "2: exact Hessian; 1: a constant model of it, in effect gradient descent", choices=(1, 2))
+    precondition: bool = parameter(True, "by (WWᵀ)⁻¹: insensitive to the condition of L")
+    damping: float = parameter(0.01, "of the preconditioner, over ‖W‖₂²; the paper: 0; with order=1: 1e-4", at_least=0)
+    lam: float = parameter(0.0, "λ; 1e-5 or more if columns hardly have more entries than r", at_least=0, below=1)
+    max_inner: int = parameter(500, "products with the Hessian in one iteration (as the authors' program)", at_least=1)
 
     def init(self, problem: Problem) -> TrustRegionState:
         """U⁰ and a region of an eighth of the injectivity radius √r π/2."""
-        at = fit(problem, problem.start(), self.lam**2)
+        at = fit_subspace(problem, problem.start(), self.lam**2)
         largest = math.sqrt(_largest(at.WtW) * problem.rank) * math.pi / 2
         return TrustRegionState(U=at.U, V=at.W, objective=at.value, radius=largest / 8, largest_radius=largest)
 
     def advance(self, problem: Problem, state: TrustRegionState) -> TrustRegionState:
         """One step of the trust region, taken or not."""
         l2, p = self.lam**2, problem.M.density
-        at = fit(problem, state.U, l2)
+        at = fit_subspace(problem, state.U, l2)
         size = problem.scale * math.sqrt(problem.M.nnz)
         metric = self.metric(at.WtW)
         P = np.asarray(np.linalg.inv(metric), dtype=np.float64)
@@ -171,7 +157,7 @@ class RTRMC(LeastSquares):
             self.max_inner,
         )
         left, _, right = np.linalg.svd(state.U + inner.step, full_matrices=False)
-        new = fit(problem, left @ right, l2)
+        new = fit_subspace(problem, left @ right, l2)
 
         # λ² times a difference of large numbers is rounded too
         blur = rounding(problem, at.value) + 1e3 * EPS * l2 * float(at.WtW.trace())
@@ -185,15 +171,14 @@ class RTRMC(LeastSquares):
         U, W, objective = (new.U, new.W, new.value) if taken else (state.U, state.V, state.objective)
         after = TrustRegionState(U=U, V=W, objective=objective, radius=radius, largest_radius=largest)
         if not taken and radius < SMALLEST_RADIUS * largest:
-            after.failure = "stalled"
-            after.advice = (
+            after.stall(
                 "no step decreases f any more, though its gradient is not zero: f is not continuous where the entries "
                 "of a column do not determine its coefficients; give lam = 1e-5, or a lower rank, or leave them out"
             )
         grad_norm = float(np.linalg.norm(at.grad))
         own = {"inner": inner.steps, "radius": state.radius, "rho": rho, "grad_norm": grad_norm}
         dU = float(np.linalg.norm(inner.step)) if taken else 0.0
-        self.ended(problem, state, after, settled=taken and not inner.boundary, dU=dU, **own)
+        self.complete_fit(problem, state, after, settled=taken and not inner.boundary, dU=dU, **own)
         return after
 
     def metric(self, WtW: Float) -> Float:

@@ -25,20 +25,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from ..sweeps import Float
-from .base import Problem, require
+from .base import Problem
+from .factors import pseudo_inverse
+from .parameters import parameter, require
 from .trimming import TrimmedSolver, TrimmedState
 
 __all__ = ["ScaledGD"]
 
-SINGULAR = 1e-12  # of the largest eigenvalue of UᵀU or VᵀV: directions in which L has no extent (rank given too large)
-
 
 @dataclass(kw_only=True)
 class ScaledGD(TrimmedSolver):
-    """Scaled gradient descent after trimming. It has to be told α; the condition of L does not slow it down.
+    """Scaled gradient descent after trimming. α must be given; the condition of L does not slow it down.
 
     >>> import lowsparse as ls
     >>> problem = ls.datasets.synthetic(80, 90, rank=2, density=0.7, outliers=0.1, random_state=1)
@@ -50,12 +48,10 @@ class ScaledGD(TrimmedSolver):
 
     name: ClassVar[str] = "scaledgd"
 
-    gamma: float = 1.0  # γ: the iteration trims γα; the paper's is 2, for an α that is known exactly
+    gamma: float = parameter(1.0, "γ: the iteration trims γα; the paper's is 2, for an exact α", at_least=1)
 
     def check(self, problem: Problem) -> None:
-        """Check γ too."""
-        super().check(problem)
-        require(1 <= self.gamma < np.inf, "gamma", self.gamma, "1 or more")
+        """Raise unless γα is a share."""
         require(self.trimmed < 1, "alpha times gamma", self.trimmed, "less than 1")
 
     @property
@@ -66,8 +62,4 @@ class ScaledGD(TrimmedSolver):
     def descend(self, problem: Problem, state: TrimmedState, GU: Float, GV: Float) -> tuple[Float, Float]:
         """U - η ∇_U (VᵀV)⁻¹, V - η ∇_V (UᵀU)⁻¹."""
         U, V = state.U, state.V
-        return U - self.step * (GU @ _inverse(V.T @ V)), V - self.step * (GV @ _inverse(U.T @ U))
-
-
-def _inverse(gram: Float) -> Float:
-    return np.asarray(np.linalg.pinv(gram, rcond=SINGULAR, hermitian=True), dtype=np.float64)
+        return U - self.step * (GU @ pseudo_inverse(V.T @ V)), V - self.step * (GV @ pseudo_inverse(U.T @ U))

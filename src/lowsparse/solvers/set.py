@@ -37,7 +37,7 @@ from ..sweeps import Float
 from ..sweeps.reference import cholesky, cholesky_solve
 from .base import Problem
 from .factors import FactorState
-from .least_squares import EPS, LeastSquares, fit, rounding, tangent_part
+from .least_squares import EPS, LeastSquares, fit_subspace, rounding, tangent_part
 
 __all__ = ["SET", "Geodesic", "geodesic"]
 
@@ -69,8 +69,8 @@ class Geodesic(NamedTuple):
     def slope(self, t: float) -> float:
         """Its derivative, -Σ_j ω u'(t)ᵀ(r_j of t)."""
         c, s, _, omega = self._at(t)
-        turned = c * self.beta - s * self.alpha - omega * (c * s * (self.D - self.A) + (c * c - s * s) * self.B)
-        return -float(np.sum(omega * turned))
+        derivative = c * self.beta - s * self.alpha - omega * (c * s * (self.D - self.A) + (c * c - s * s) * self.B)
+        return -float(np.sum(omega * derivative))
 
     def best(self) -> float:
         """The angle of the least value: 0 if f does not fall from there."""
@@ -127,7 +127,7 @@ class SET(LeastSquares):
 
     def init(self, problem: Problem) -> FactorState:
         """U⁰ and its best W."""
-        at = fit(problem, problem.start())
+        at = fit_subspace(problem, problem.start())
         return FactorState(U=at.U, V=at.W, objective=at.value)
 
     def advance(self, problem: Problem, state: FactorState) -> FactorState:
@@ -142,14 +142,13 @@ class SET(LeastSquares):
         after = FactorState(U=U, V=W, objective=state.objective)
         if t > 0:
             v = turn[0]
-            at = fit(problem, qf(U + np.outer((math.cos(t) - 1) * (U @ v) + math.sin(t) * (h / length), v)))
+            at = fit_subspace(problem, qf(U + np.outer((math.cos(t) - 1) * (U @ v) + math.sin(t) * (h / length), v)))
             if at.value <= state.objective + rounding(problem, state.objective):
                 after = FactorState(U=at.U, V=at.W, objective=at.value)
             else:
-                after.failure = "stalled"
-                after.advice = (
+                after.stall(
                     "the next step would raise the sum of squares: there are columns whose entries do not determine "
                     "their coefficients; leave them out, lower the rank, or choose a method with regularisation"
                 )
-        self.ended(problem, state, after, dU=t, angle=t, grad_norm=float(np.linalg.norm(sizes)))
+        self.complete_fit(problem, state, after, dU=t, angle=t, grad_norm=float(np.linalg.norm(sizes)))
         return after

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..linalg.arrays import across, beside, host, times
+from ..linalg.arrays import host, inner, matmul_small, to_device_of
 from ..linalg.grassmann import Float, qf
 from ..linalg.lowrank import LowRank
 
@@ -18,7 +18,7 @@ __all__ = ["generator", "left_singular_vectors", "starting_subspace"]
 
 
 def generator(random_state: int | np.random.Generator | None) -> np.random.Generator:
-    """The solver's own stream of random numbers.
+    """The random generator of a solve.
 
     A seed is mixed with a constant first, so that data made with ``np.random.default_rng(0)`` and a solve with
     ``random_state=0`` never share their numbers: a random start would otherwise *be* the true factor.
@@ -48,15 +48,15 @@ def left_singular_vectors(
 ) -> tuple[Float, Float]:
     """The leading left singular vectors (m x rank) and singular values of the zero-filled observed matrix A.
 
-    Block subspace iteration on A Aᵀ from a random block with a few columns to spare. Every pass over the data is one
-    product Y = A Aᵀ Q, from which the Rayleigh-Ritz pairs and their residuals come for free. A start is as good as
-    the data, not as the arithmetic: `tol` is the residual ‖A Aᵀ X - X Θ‖ against ‖Θ‖ at which the passes end.
+    Block subspace iteration on A Aᵀ from a random block with a few more columns. Every pass over the data is one
+    product Y = A Aᵀ Q, from which the Rayleigh-Ritz pairs and their residuals come for free. It ends when the residual
+    ‖A Aᵀ X - X Θ‖ is at most `tol` ‖Θ‖; a start need not be more accurate than the data.
 
     >>> from lowsparse import ObservedMatrix
     >>> from lowsparse.sweeps import open_sweep
     >>> A = np.diag([3.0, 2.0, 1.0, 0.5])
     >>> U, s = left_singular_vectors(
-    ...     open_sweep(ObservedMatrix.from_dense(A), "numpy"), 4, 2, np.random.default_rng(1), tol=1e-9
+    ...     ObservedMatrix.from_dense(A).open_sweep("numpy"), 4, 2, np.random.default_rng(1), tol=1e-9
     ... )
     >>> s.round(6).tolist()
     [3.0, 2.0]
@@ -65,28 +65,21 @@ def left_singular_vectors(
     Q = qf(rng.standard_normal((m, k)))
     for _ in range(max_passes):
         Y = sweep.gram_product(Q)
-        Q = beside(Q, Y)
-        theta, W = np.linalg.eigh(across(Q, Y))
+        Q = to_device_of(Q, Y)
+        theta, W = np.linalg.eigh(inner(Q, Y))
         theta, W = theta[::-1][:rank], W[:, ::-1][:, :rank]
-        residual = float(np.linalg.norm(times(Y, W) - times(Q, W) * beside(theta, Q)))
+        residual = float(np.linalg.norm(matmul_small(Y, W) - matmul_small(Q, W) * to_device_of(theta, Q)))
         if residual <= tol * np.linalg.norm(theta):
             break
         Q = qf(Y)
-    # One application of A Aᵀ is paid for already: the Ritz vectors of its image.
-    return qf(times(Y, W)), np.sqrt(np.maximum(theta, 0.0))
+    # the Ritz vectors after one more application of A Aᵀ, which is known already
+    return qf(matmul_small(Y, W)), np.sqrt(np.maximum(theta, 0.0))
 
 
 def starting_subspace(
     start: str | ArrayLike | LowRank | Any, sweep: Sweep, m: int, rank: int, rng: np.random.Generator
 ) -> Float:
-    """U⁰ as `solve` is asked for it: "svd", "random", a matrix with `rank` columns, a `LowRank` or a `Result`.
-
-    >>> from lowsparse import ObservedMatrix
-    >>> from lowsparse.sweeps import open_sweep
-    >>> M = ObservedMatrix.from_dense(np.eye(3))
-    >>> starting_subspace([[2.0], [0.0], [0.0]], open_sweep(M, "numpy"), 3, 1, generator(0)).ravel().tolist()
-    [1.0, 0.0, 0.0]
-    """
+    """U⁰ for `start` of `solve`: "svd", "random", a matrix with `rank` columns, a `LowRank` or a `Result`."""
     if isinstance(start, str):
         if start == "svd":
             return left_singular_vectors(sweep, m, rank, rng)[0]

@@ -33,17 +33,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..linalg.arrays import host
-from ..sweeps import Float, open_sweep
+from ..robust.regression import EXPLAINED
+from ..sweeps import Float
 from ..sweeps.losses import Kind, Loss
-from .base import Outcome, Problem, nothing, require, require_positive
-from .factors import (
-    EXPLAINED,
-    FactorSolver,
-    FactorState,
-    balanced,
-    by_residual,
-    clipped_factors,
-)
+from .base import Outcome, Problem, nothing
+from .factors import FactorSolver, FactorState, balanced, by_residual, clipped_factors
+from .parameters import parameter
 
 __all__ = ["SubGM"]
 
@@ -54,9 +49,9 @@ WILD = 1e3  # times the factors: a step of that length leads nowhere
 
 @dataclass(kw_only=True)
 class SubGMState(FactorState):
-    """The factors, and how the steps fare; `objective` is that of the point before."""
+    """The factors, and the success of the steps; `objective` is that of the previous point."""
 
-    promised: float = 0.0  # μ ‖g‖² of the last step; 0: that step tells nothing
+    promised: float = 0.0  # μ ‖g‖² of the last step; 0 if its gain is not to be counted
     gain: float = 0.0  # of what is promised, the share that is kept; a running mean
     drive_U: Float = field(default_factory=nothing)  # of each row: the running mean of its direction
     drive_V: Float = field(default_factory=nothing)  # of each column
@@ -74,18 +69,14 @@ class SubGM(FactorSolver):
     """
 
     name: ClassVar[str] = "subgm"
+    runs_anywhere: ClassVar[bool] = True
 
-    mu0: float | None = None  # μ₀; None: √(mn)
-    rho: float = 0.95  # ρ: 0.9 is twice as fast and less sure to arrive; 0.98 is surer
-    balance: float = 0.0  # λ
-    truncate: float | None = None  # the start drops entries beyond so many medians (the paper: 3); None: clips, at 4
-
-    def check(self, problem: Problem) -> None:
-        """Check the steps and the start."""
-        super().check(problem)
-        require_positive(self, "mu0", "truncate")
-        require(0 < self.rho < 1, "rho", self.rho, "in (0, 1)")
-        require(0 <= self.balance < np.inf, "balance", self.balance, "0 or more")
+    mu0: float | None = parameter(None, "μ₀; None: √(mn)", above=0)
+    rho: float = parameter(0.95, "ρ: 0.9 is twice as fast and less sure to arrive; 0.98 is surer", above=0, below=1)
+    balance: float = parameter(0.0, "λ, the weight of the term that balances U and V", at_least=0)
+    truncate: float | None = parameter(
+        None, "drop entries beyond so many medians at the start (paper: 3); None: clip at 4", above=0
+    )
 
     def init(self, problem: Problem) -> SubGMState:
         """Balanced factors of the start."""
@@ -126,7 +117,7 @@ class SubGM(FactorSolver):
         if wild:
             after.failure = "diverged"
             after.advice = "the first steps are too long: give a smaller mu0, or leave it to the method"
-        self.moved(problem, state, after, mu=mu, gain=gain)
+        self.complete(state, after, mu=mu, gain=gain)
         if capped:  # by an f that is small, not by μ
             after.accuracy = max(after.accuracy, objective / problem.unit)
         if problem.tol > 0 and after.accuracy <= problem.tol and not wild:
@@ -142,8 +133,7 @@ class SubGM(FactorSolver):
             where = f"before {count} rows or columns were where they should be"
         else:
             return
-        state.failure = "stalled"
-        state.advice = f"the steps died out {where}: give a rho closer to 1 and more iterations, or a larger mu0"
+        state.stall(f"the steps died out {where}: give a rho closer to 1 and more iterations, or a larger mu0")
 
     def _misfits(self, problem: Problem, state: SubGMState, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> int:
         """How many of these rows and columns fit worse than the others."""
@@ -154,7 +144,7 @@ class SubGM(FactorSolver):
             for few, left, right in ((M.take_columns(columns), U, V[columns]), (M.T.take_columns(rows), V, U[rows]))
             if few is not None
             for part in np.split(
-                host(np.abs(open_sweep(few, problem.sweep.name).residual(left, right))), host(few.indptr)[1:-1]
+                host(np.abs(few.open_sweep(problem.sweep.host).residual(left, right))), host(few.indptr)[1:-1]
             )
             if part.size
         )

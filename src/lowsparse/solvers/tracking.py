@@ -22,13 +22,13 @@ arXiv:1109.3827.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple, Self
+from dataclasses import astuple, dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..entries.observed import ObservedMatrix
 from ..linalg.grassmann import Float, qf
 from ..sweeps import native
 from ..sweeps.reference import cholesky, cholesky_solve
@@ -42,7 +42,7 @@ SIGMOID = 0.1  # ω: the sigmoid of x is tanh(x / 2ω)
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """How a `Tracker` regresses a column, and how it chooses the length of a step."""
+    """How a `Tracker` regresses a column and chooses the length of a step: parameters of `GRASTA`, checked there."""
 
     rho: float = 2.0  # ρ: growth of the penalty τ from one ADMM iteration to the next; the smaller, the more exact
     turns_min: int = 25  # ADMM iterations of a column below level 4; 2, 4, 8 times as many from levels 4, 7, 10 on,
@@ -51,39 +51,16 @@ class Rules:
     mu_min: float = 1.0
     mu_max: float = 30.0  # the larger, the longer it stays on a level
     levels: int = 30  # the highest: no step is shorter than 2^-levels of the first ones
-    step: float | None = None  # a constant angle for all steps, to follow what keeps moving; None: by μ and ℓ
-
-    def __post_init__(self) -> None:
-        """Raise if a number is out of its range."""
-        least, most, levels = (
-            count if isinstance(count, int | np.integer) else math.nan
-            for count in (self.turns_min, self.turns_max, self.levels)
-        )
-        for name, right, what in (
-            ("rho", 1 < self.rho < np.inf, "more than 1"),
-            ("turns_min", least >= 1, "a whole number of 1 or more"),
-            ("turns_max", most >= least, "a whole number, turns_min or more"),
-            ("tolerance", 0 <= self.tolerance < 1, "in [0, 1)"),
-            ("mu_min", 0 < self.mu_min < np.inf, "positive"),
-            ("mu_max", self.mu_min + 2 <= self.mu_max < np.inf, "mu_min + 2 or more"),
-            ("levels", 0 <= levels <= 1000, "a whole number from 0 to 1000"),
-            ("step", self.step is None or 0 < self.step <= math.pi / 2, "an angle in (0, π/2], or None"),
-        ):
-            if not right:
-                raise ValueError(f"{name} must be {what}, not {getattr(self, name)!r}")
+    step: float = 0.0  # a constant angle for all steps, to follow what keeps moving; 0: by μ and ℓ
 
     def turns(self, level: int) -> int:
-        """ADMM iterations of a column on this level.
-
-        >>> [Rules(turns_min=5, turns_max=60).turns(level) for level in (0, 4, 7, 10, 14)]
-        [5, 10, 20, 40, 60]
-        """
+        """The number of ADMM iterations of a column on this level."""
         times = 1 if level < 4 else 2 if level < 7 else 4 if level < 10 else 8
         return self.turns_max if level >= 14 else min(times * self.turns_min, self.turns_max)
 
 
 class Absolute(NamedTuple):
-    """A least-absolute-deviations fit: B w = v but for few rows."""
+    """A least-absolute-deviations fit: B w = v except for few rows."""
 
     w: Float
     y: Float  # multipliers: minus the sign of v - B w where that is not zero
@@ -120,24 +97,23 @@ def least_absolute(B: Float, v: Float, *, rho: float, turns: int, tolerance: flo
 
 
 class Tracker:
-    """A subspace, and what is remembered of the steps it has made.
+    """A subspace, and the memory of the steps it has made.
 
-    `U` is m x r; it is made orthonormal. Columns come one at a time (`update`) or many at once (`run`). `save` gives
-    all of it as arrays and numbers, and `load` takes them.
+    `U` is m x r; it is made orthonormal. Columns that have fewer than r entries, or that U explains already, leave it
+    as it is.
 
     >>> rng = np.random.default_rng(2)
     >>> truth, tracker = qf(rng.standard_normal((30, 2))), Tracker(rng.standard_normal((30, 2)), Rules(mu_max=15.0))
-    >>> for _ in range(600):
-    ...     rows = rng.permutation(30)[:20]  # the others are not known
-    ...     v = truth[rows] @ rng.standard_normal(2)
-    ...     v[:2] += 10.0  # wrong
-    ...     w = tracker.update(rows, v)
-    >>> bool(np.linalg.norm(truth - tracker.U @ (tracker.U.T @ truth)) < 1e-3)
+    >>> X = truth @ rng.standard_normal((2, 600))
+    >>> X[rng.random(X.shape) < 0.1] += 10.0  # wrong
+    >>> X[rng.random(X.shape) < 0.3] = np.nan  # not known
+    >>> W = tracker.run(ObservedMatrix.from_dense(X))
+    >>> bool(np.linalg.norm(truth - tracker.U @ (tracker.U.T @ truth)) < 1e-2)
     True
     """
 
     def __init__(self, U: ArrayLike, rules: Rules | None = None, *, compiled: bool = True) -> None:
-        """Begin at U; with `compiled` false in plain NumPy, which else runs only where there is no compiled core."""
+        """Begin at U; `compiled=False` runs in plain NumPy, as happens anyway without the compiled core."""
         self.U: Float = qf(np.asarray(U, dtype=np.float64))
         self.rules = Rules() if rules is None else rules
         self.compiled = compiled and _track is not None
@@ -148,66 +124,27 @@ class Tracker:
         self.level = 0
         self.scale = 0.0  # C; 0 before the first step
 
-    # ------------------------------------------------------------------ columns
+    def run(self, M: ObservedMatrix, order: NDArray[np.int64] | None = None) -> Float:
+        """Learn from the columns of M, in this order; return the coefficients of each on U as it was, a row each."""
+        return self._pass(self.rules, M, order, learn=True)
 
-    def update(self, rows: ArrayLike, values: ArrayLike) -> Float:
-        """Take one column in: its values in these rows, each named once. Gives back its coefficients on U as it was.
-
-        A column with fewer than r entries, or one that U explains already, changes nothing.
-        """
-        rows, values = np.asarray(rows), np.asarray(values)
-        w: Float = self.run(np.array([0, len(rows)]), rows, values)[0]
-        return w
-
-    def run(self, indptr: ArrayLike, rows: ArrayLike, values: ArrayLike, order: ArrayLike | None = None) -> Float:
-        """Take columns in, in this order (None: as they come); the coefficients of each on U as it was, a row each.
-
-        Column j has the entries indptr[j] to indptr[j + 1] of `rows` and `values`.
-        """
-        return self._pass(self.rules, indptr, rows, values, order, learn=True)
-
-    def fit(
-        self, indptr: ArrayLike, rows: ArrayLike, values: ArrayLike, *, rho: float = 1.05, turns: int = 800
-    ) -> Float:
-        """The coefficients of columns on U, a row each; U stays as it is.
+    def fit(self, M: ObservedMatrix, *, rho: float = 1.05, turns: int = 800) -> Float:
+        """Return the coefficients of the columns of M on U, a row each; U stays as it is.
 
         The closer ρ is to 1, the closer they are to the best in the ℓ1 sense, and the more iterations it takes.
         """
-        careful = replace(self.rules, rho=rho, turns_min=turns, turns_max=turns)
-        return self._pass(careful, indptr, rows, values, None, learn=False)
+        rules = replace(self.rules, rho=rho, turns_min=turns, turns_max=turns)
+        return self._pass(rules, M, None, learn=False)
 
-    def _pass(
-        self,
-        rules: Rules,
-        indptr: ArrayLike,
-        rows: ArrayLike,
-        values: ArrayLike,
-        order: ArrayLike | None,
-        *,
-        learn: bool,
-    ) -> Float:
-        indptr, rows, values = np.ascontiguousarray(indptr), np.ascontiguousarray(rows), np.ascontiguousarray(values)
-        if indptr.dtype.kind not in "iu" or (rows.size and rows.dtype.kind not in "iu"):
-            raise TypeError("rows and indptr must be whole numbers")
-        if values.size and values.dtype.kind not in "fiu":
-            raise TypeError(f"values must be real numbers, not {values.dtype}")
-        if rows.size and not 0 <= rows.min() <= rows.max() < len(self.U):
-            raise ValueError(f"rows must be from 0 to {len(self.U) - 1}, as U has {len(self.U)} rows")
-        indptr, rows = indptr.astype(np.int64, copy=False), rows.astype(np.int32, copy=False)
-        if values.dtype != np.float32:
-            values = values.astype(np.float64, copy=False)
-        n = len(indptr) - 1
-        order = np.arange(n, dtype=np.int64) if order is None else np.ascontiguousarray(order, dtype=np.int64)
-        _check(self.U.shape[0], indptr, rows, values, order)
+    def _pass(self, rules: Rules, M: ObservedMatrix, order: NDArray[np.int64] | None, *, learn: bool) -> Float:
+        order = np.arange(M.shape[1], dtype=np.int64) if order is None else order
         if self.compiled:
-            return self._compiled_pass(rules, indptr, rows, values, order, learn)
+            return self._compiled_pass(rules, M, order, learn)
         W = np.zeros((len(order), self.U.shape[1]))
         for k, j in enumerate(order):
-            part = slice(indptr[j], indptr[j + 1])
-            W[k] = self._column(rules, rows[part], values[part].astype(np.float64), learn)
+            part = slice(M.indptr[j], M.indptr[j + 1])
+            W[k] = self._column(rules, M.rows[part], M.values[part].astype(np.float64), learn)
         return W
-
-    # ------------------------------------------------------------------ one step
 
     def _column(self, rules: Rules, rows: NDArray[np.int32], v: Float, learn: bool) -> Float:
         U, r = self.U, self.U.shape[1]
@@ -231,9 +168,9 @@ class Tracker:
         return found.w
 
     def _angle(self, rules: Rules, slope: float, agreement: float) -> float:
-        """How far to go, and the next μ and level."""
+        """Return the angle of this step; set the next μ and level."""
         self.mu = max(self.mu + math.tanh(-agreement / (2 * SIGMOID)), rules.mu_min)
-        if rules.step is not None:
+        if rules.step:
             return rules.step
         t = min(math.ldexp(self.scale, -self.level) * slope / (1 + self.mu), math.pi / 3)
         if self.mu <= rules.mu_min:
@@ -247,22 +184,14 @@ class Tracker:
                 self.mu = rules.mu_max
         return t
 
-    def _compiled_pass(
-        self,
-        rules: Rules,
-        indptr: NDArray[np.int64],
-        rows: NDArray[np.int32],
-        values: NDArray[Any],
-        order: NDArray[np.int64],
-        learn: bool,
-    ) -> Float:
-        # in copies: an interruption leaves all as it was
+    def _compiled_pass(self, rules: Rules, M: ObservedMatrix, order: NDArray[np.int64], learn: bool) -> Float:
+        # on copies: an interruption leaves all as it was
         U, gamma, w = self.U.copy(), self.gamma.copy(), self.w.copy()
         W: Float
         W, mu, level, scale = _track(
-            indptr,
-            rows,
-            values,
+            M.indptr,
+            M.rows,
+            M.values,
             order,
             U,
             gamma,
@@ -270,14 +199,7 @@ class Tracker:
             self.mu,
             self.level,
             self.scale,
-            rules.rho,
-            rules.turns_min,
-            rules.turns_max,
-            rules.tolerance,
-            rules.mu_min,
-            rules.mu_max,
-            rules.levels,
-            rules.step or 0.0,
+            *astuple(rules),
             learn,
             native.instruction_set(),
         )
@@ -285,43 +207,3 @@ class Tracker:
             self.U, self.gamma, self.w = U, gamma, w
             self.mu, self.level, self.scale = mu, level, scale
         return W
-
-    # ------------------------------------------------------------------ to and from a file
-
-    def save(self) -> dict[str, Any]:
-        """Everything the next step depends on, as arrays and numbers.
-
-        >>> sorted(Tracker(np.eye(3, 1)).save())[:4]
-        ['U', 'gamma', 'level', 'levels']
-        """
-        own = {name: getattr(self, name) for name in ("U", "gamma", "w", "mu", "level", "scale")}
-        return {**own, **{name: value for name, value in asdict(self.rules).items() if value is not None}}
-
-    @classmethod
-    def load(cls, saved: Mapping[str, Any], *, compiled: bool = True) -> Self:
-        """The tracker that was saved; 0-dimensional arrays will do for numbers, so an npz file will."""
-        numbers = {name: np.asarray(value).item() for name, value in saved.items() if name not in ("U", "gamma", "w")}
-        memory = {name: numbers.pop(name) for name in ("mu", "level", "scale")}
-        tracker = cls(np.asarray(saved["U"]), Rules(**numbers), compiled=compiled)
-        arrays = {name: np.array(saved[name], dtype=np.float64) for name in ("U", "gamma", "w")}
-        for name, value in {**memory, **arrays}.items():
-            setattr(tracker, name, value)
-        return tracker
-
-
-def _check(
-    m: int, indptr: NDArray[np.int64], rows: NDArray[np.int32], values: NDArray[Any], order: NDArray[np.int64]
-) -> None:
-    """Raise unless every entry can be found where it is said to be."""
-    if indptr.ndim != 1 or not indptr.size or rows.ndim != 1 or rows.shape != values.shape:
-        raise ValueError("rows and values must be vectors of the same length, and indptr one of the columns' bounds")
-    if indptr[0] < 0 or (indptr[1:] < indptr[:-1]).any() or indptr[-1] > rows.size:
-        raise ValueError(f"indptr must ascend from 0 to at most the number of entries, {rows.size}")
-    columns = np.repeat(np.arange(indptr.size - 1), np.diff(indptr))
-    named = rows[indptr[0] : indptr[-1]].astype(np.int64) + m * columns
-    if not (np.diff(named) > 0).all() and np.unique(named).size < named.size:
-        raise ValueError("a column names a row twice")
-    if order.ndim != 1 or (order.size and not 0 <= order.min() <= order.max() < indptr.size - 1):
-        raise ValueError(f"order must name columns, from 0 to {indptr.size - 2}")
-    if not np.isfinite(values).all():
-        raise ValueError("values must be finite: leave out what is not known")

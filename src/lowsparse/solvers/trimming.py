@@ -1,4 +1,4 @@
-"""What methods that are told the share of outliers have in common: the operator T_α, their start and their iteration.
+"""What methods with a given share of outliers have in common: the operator T_α, their start and their iteration.
 
 T_α(Z) keeps Z_ij if it is among the ⌊α d⌋ largest magnitudes of its row and also of its column, d being the number of
 entries observed there, and makes it zero otherwise: what is kept is taken for an outlier. So α has to exceed the
@@ -18,16 +18,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..entries.observed import ObservedMatrix
 from ..linalg.scale import OUTLIER, robust_scale
-from ..sweeps import Float, Sweep, open_sweep
-from .base import Outcome, Problem, require, require_positive
-from .factors import (
-    EXPLAINED,
-    FactorSolver,
-    FactorState,
-    balanced,
-    by_residual,
-    leading_subspace,
-)
+from ..robust.regression import EXPLAINED
+from ..sweeps import Float, Sweep
+from .base import Outcome, Problem
+from .factors import FactorSolver, FactorState, balanced, by_residual, leading_subspace
+from .parameters import parameter
 
 __all__ = [
     "TrimmedSolver",
@@ -70,7 +65,7 @@ class Trimming:
 
     def __init__(self, M: ObservedMatrix, sweep: Sweep) -> None:
         self.M, self.columns = M, sweep
-        self.rows = open_sweep(M.T, sweep.name)
+        self.rows = M.T.open_sweep(sweep.host)
         self.by_row = np.argsort(M.rows, kind="stable")  # the k-th entry of M.T is entry by_row[k] of M
 
     def outliers(self, y: Float, alpha: float) -> NDArray[np.bool_]:
@@ -87,16 +82,12 @@ class Trimming:
 
 
 def allowed(counts: NDArray[np.int64], alpha: float) -> NDArray[np.int64]:
-    """⌊α d⌋. As α may be a ratio of counts, what is a whole number but for rounding is that number."""
+    """⌊α d⌋, with some slack for rounding: α may be a ratio of counts."""
     return np.asarray(np.floor(alpha * counts * (1 + 1e-12)), dtype=np.int64)
 
 
 def above(y: Float, k: int) -> NDArray[np.bool_]:
-    """The k largest magnitudes of all; fewer if some are equal at the limit.
-
-    >>> above(np.array([1.0, -5.0, 3.0, 3.0]), 2).tolist()
-    [False, True, False, False]
-    """
+    """The k largest magnitudes of all; fewer if some are equal at the limit."""
     size = np.abs(y)
     at = y.size - 1 - min(k, y.size - 1)
     return np.asarray(size > np.partition(size, at)[at])
@@ -120,12 +111,12 @@ def incoherent(A: Float, mu: float, norm: float) -> Float:
     return np.asarray(A * (longest / np.maximum(lengths, longest or 1.0)))
 
 
-def outliers_left(problem: Problem, before: FactorState, after: FactorState, e: Float, out: NDArray[np.bool_]) -> int:
-    """How many entries that are not `out` look like outliers now that L has come to rest; e is of the state before.
+def outliers_left(problem: Problem, previous: FactorState, after: FactorState, e: Float, out: NDArray[np.bool_]) -> int:
+    """The number of entries not `out` that look like outliers although L has come to rest; e is of the previous state.
 
     They stand out from the noise, from what L has still to go, and they stay.
     """
-    change, last = after.accuracy, before.accuracy
+    change, last = after.accuracy, previous.accuracy
     ratio = min(change / last if last else 1.0, 0.999)
     error = change / (1 - ratio)  # the sum of a geometric series of changes
     bound = max(SURELY * robust_scale(e), EXPLAINED * problem.unit, UNSETTLED * error * problem.scale)
@@ -152,24 +143,19 @@ class TrimmedSolver(FactorSolver):
     It starts from the rank-r approximation of (M - T_α(M)) / p.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("alpha",)
     weight: ClassVar[float] = 0.0  # of the term that balances U and V
 
-    alpha: float | None = None  # trimmed of each row and column; has to be given: `largest_share`, and 0.01 more
-    step: float = 0.5  # η, against what the method takes for the length of a step; the papers' value
-
-    def check(self, problem: Problem) -> None:
-        """Check that there is an α, and the step."""
-        super().check(problem)
-        if self.alpha is None:
-            raise ValueError(
-                f"{self.name} needs alpha, the share of the entries of each row and column that it may take for "
-                "outliers. It must exceed the largest share of outliers in any row or column, not the average. If "
-                "nothing better is known, take it from what the default method finds: found = ls.solve(M, rank); "
-                "alpha = ls.solvers.trimming.largest_share(found.M, found.is_outlier) + 0.01"
-            )
-        require(0 <= self.alpha < 1, "alpha", self.alpha, "in [0, 1)")
-        require_positive(self, "step")
+    alpha: float | None = parameter(
+        None,
+        "share trimmed of each row and column: `largest_share`, and 0.01 more",
+        at_least=0,
+        below=1,
+        required="the share of the entries of each row and column that it may take for outliers. It must exceed the "
+        "largest share of outliers in any row or column, not the average. If nothing better is known, take it from "
+        "what the default method finds: found = ls.solve(M, rank); "
+        "alpha = ls.solvers.trimming.largest_share(found.M, found.is_outlier) + 0.01",
+    )
+    step: float = parameter(0.5, "η, relative to the method's own length of a step; the papers' value", above=0)
 
     @property
     def trimmed(self) -> float:
@@ -178,7 +164,7 @@ class TrimmedSolver(FactorSolver):
 
     def init(self, problem: Problem) -> TrimmedState:
         """U⁰ = P Σ^½ and V⁰ = Q Σ^½."""
-        trimming = Trimming(problem.M, problem.sweep)
+        trimming = Trimming(problem.in_memory, problem.sweep)
         x = problem.M.values.astype(np.float64, copy=False)
         U, V = spectral_start(problem, trimming.outliers(x, float(self.alpha or 0.0)))
         return TrimmedState(U=U, V=V, trimming=trimming, sigma=float(np.linalg.norm(U, 2) ** 2))
@@ -198,8 +184,8 @@ class TrimmedSolver(FactorSolver):
 
     def descend(self, problem: Problem, state: TrimmedState, GU: Float, GV: Float) -> tuple[Float, Float]:
         """U - t ∇_U, V - t ∇_V with t = η/σ₁, if that is not too long a step where L has grown."""
-        now = max(float(np.linalg.eigvalsh(F.T @ F)[-1]) for F in (state.U, state.V))
-        t = self.step / (max(state.sigma, self.step / STEEP * now) or 1.0)  # σ₁ = 0: L = 0, and so are the gradients
+        current = max(float(np.linalg.eigvalsh(F.T @ F)[-1]) for F in (state.U, state.V))
+        t = self.step / (max(state.sigma, self.step / STEEP * current) or 1.0)  # σ₁ = 0: L and the gradients are 0
         return state.U - t * GU, state.V - t * GV
 
     def advance(self, problem: Problem, state: TrimmedState) -> TrimmedState:
@@ -210,7 +196,7 @@ class TrimmedSolver(FactorSolver):
             value, GU, GV = self.gradient(problem, state.U, state.V, np.where(outliers, 0.0, e))
             U, V = self.descend(problem, state, GU, GV)
             after = TrimmedState(U=U, V=V, objective=value, trimming=state.trimming, sigma=state.sigma)
-            self.moved(problem, state, after, trimmed=float(np.count_nonzero(outliers)))
+            self.complete(state, after, trimmed=float(np.count_nonzero(outliers)))
         if after.failure:
             after.U, after.V = state.U, state.V
             after.advice = "the iteration ran into numbers that are not finite: give a smaller step"
@@ -221,11 +207,10 @@ class TrimmedSolver(FactorSolver):
     def _doubt(self, after: TrimmedState, left: int) -> None:
         """L is at rest, and wrong if outliers take part in the fit: there is no room for them where they are."""
         if left:
-            after.failure = "stalled"
-            after.advice = (
+            after.stall(
                 f"L does not change any more, but {left} of the entries that it fits stand out like outliers: alpha = "
-                f"{self.alpha:.3g} is too small for their rows or columns, so raise it. The default method can tell by "
-                "how much: found = ls.solve(M, rank); "
+                f"{self.alpha:.3g} is too small for their rows or columns, so raise it. The default method finds "
+                "by how much: found = ls.solve(M, rank); "
                 "alpha = ls.solvers.trimming.largest_share(found.M, found.is_outlier) + 0.01"
             )
 

@@ -13,7 +13,7 @@ column (see `trimming`):
 
 and rows of U and V that are too long are shortened, if asked for.
 
-Of the paper only the abstract was at hand: projected gradient descent on the factors, and the double thresholding
+Of the paper only the abstract was available: projected gradient descent on the factors, and the double thresholding
 operator. Details beyond it are reconstructed: the weight of the balancing term, the steps (in S it is τ = 1, so that
 S - τ ∇_S is M - UVᵀ), that U and V move after S, the start and the longest step, which are those of RPCA-GD, and that α
 and k stand for the paper's multiples of the true share and number.
@@ -28,7 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..sweeps import Float
-from .base import Problem, require, require_positive
+from .base import Problem
+from .parameters import parameter
 from .rpca_gd import RPCAGD
 from .trimming import TrimmedState, above
 
@@ -50,13 +51,7 @@ class Unified(RPCAGD):
     name: ClassVar[str] = "unified"
     weight: ClassVar[float] = 1 / 2
 
-    total: float | None = None  # k / |Ω|: the share of all entries that are outliers, at most; None: α
-
-    def check(self, problem: Problem) -> None:
-        """Check k too."""
-        super().check(problem)
-        require_positive(self, "total")
-        require(self.total is None or self.total < 1, "total", self.total, "in (0, 1), or None")
+    total: float | None = parameter(None, "k / |Ω|: largest share of outliers in all; None: alpha", above=0, below=1)
 
     def outliers(self, problem: Problem, state: TrimmedState, e: Float) -> NDArray[np.bool_]:
         """T_α after H_k."""

@@ -1,25 +1,25 @@
-"""Robust PCA of a stream: a subspace learnt from samples with holes and gross errors as they come, in bounded memory.
+"""Robust PCA of a stream of samples with holes and gross errors, in bounded memory.
 
 A sample is a column x of m features, known on Ω. Given the subspace U (m x r), it is regressed on U robustly, which
 gives its coefficients v; its entries have the weights w = 1 / (1 + (e/c)²) of the Cauchy loss of their residuals e,
-with c = 2.385 σ. Given v and w, each feature is a problem of weighted least squares of its own. Of all the past its
-normal equations are enough, m r² numbers, whatever the length of the stream:
+with c = 2.385 σ. Given v and w, each feature is a problem of weighted least squares, and all that is needed of the past
+are its normal equations, m r² numbers, whatever the length of the stream:
 
     u_i = A_i⁻¹ b_i,   A_i = Σ_j d_j w_ij v_j v_jᵀ,   b_i = Σ_j d_j w_ij v_j x_ij,
 
 where d_j = 2^(-age / half_life) forgets. There is no step to choose.
 
 Samples are taken in by blocks, as many at once as would determine a subspace by themselves (`PER_FEATURE` entries for
-each feature), so it does not matter in what batches they come. Within a block the two regressions take turns, with σ
-following the residuals; the past enters by its sums. When U becomes U R⁻¹, v becomes R v, and the sums turn with it:
-A_i becomes R A_i Rᵀ. What is usual for v is known as well: Σ d v vᵀ makes a prior, without which samples that do not
-determine a direction would get wild coefficients in it.
+each feature), so it does not matter how they are batched. Within a block the two regressions alternate, with σ
+following the residuals; the past enters by its sums. When U becomes U R⁻¹, v becomes R v, and A_i becomes R A_i Rᵀ. The
+usual size of v is known as well: Σ d v vᵀ makes a prior, without which samples that do not determine a direction would
+get wild coefficients in it.
 
-The first block is solved by `lowsparse.solve`. So is a block that the subspace explains badly, and the 4th, 8th, 16th
-and so on: what explains it better is a rival, and follows the stream from then on. Each block adds
-Σ d log(size of the entries / σ) to the score of either; scores fade like samples do, and the higher one is believed.
-In this way a wrong start is overtaken, and so is a scene that has gone after about a half-life; an interlude of strange
-samples is not followed. See `Rival` for when it need not wait so long.
+The first block is solved by `lowsparse.solve`. So is a block that the subspace explains poorly, and the 4th, 8th, 16th
+and so on: a solution that explains it better is a rival, and is updated along with the current estimate from then on.
+Each block adds Σ d log(size of the entries / σ) to the score of either; scores fade like samples do, and the higher one
+is the current estimate. In this way a wrong start is corrected, and a scene that has gone is forgotten after about a
+half-life; an interlude of strange samples is not followed. See `Rival` for when it need not wait so long.
 
 Against GRASTA (`solvers.tracking`, whose step adapts itself), 500 samples of 120 features, rank 4, 30 % missing: the
 largest angle to the truth after one pass and after two, the median (and the worst) of 20 streams. In batches of 1, 7,
@@ -43,6 +43,6 @@ partial observations. IEEE Transactions on Signal Processing 61(23), 2013: these
 """
 
 from .stream import Stream
-from .sums import Learnt, Sums
+from .sums import Estimate, Sums
 
-__all__ = ["Learnt", "Stream", "Sums"]
+__all__ = ["Estimate", "Stream", "Sums"]

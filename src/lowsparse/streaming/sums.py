@@ -1,4 +1,4 @@
-"""What is kept of a stream that has passed: sums that add up, fade and turn, and the subspace they tell."""
+"""What is kept of the past of a stream: sums of its samples, and the subspace that follows from them."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ..robust.regression import EFFICIENT, WILD, Placement
 from ..sweeps import Float
 from ..sweeps.reference import cholesky, cholesky_solve
 
-__all__ = ["Learnt", "Sums"]
+__all__ = ["Estimate", "Sums"]
 
-HELD = 1e-14  # of the mean diagonal of A_i: what keeps U as it was where no sample tells
+HELD = 1e-14  # of the mean diagonal of A_i: keeps U unchanged where there are no samples
 
 
 @dataclass(frozen=True)
 class Sums:
-    """What is kept of samples that have passed. All of it adds up, fades, and turns with the basis.
+    """Sums over the samples seen so far, with weights d, w, ω and coefficients v.
 
-    >>> one = Sums.none(3, 2)
-    >>> (one + one.faded(0.5)).samples
+    >>> sums = Sums.zero(3, 2)
+    >>> (sums + sums.scaled(0.5)).samples
     0.0
     """
 
@@ -34,23 +34,23 @@ class Sums:
     score: float  # Σ d log(unit / σ)
 
     @classmethod
-    def none(cls, m: int, r: int) -> Sums:
-        """No samples."""
+    def zero(cls, m: int, r: int) -> Sums:
+        """The sums of no samples."""
         return cls(np.zeros((m, r, r)), np.zeros((m, r)), np.zeros((r, r)), 0.0, 0.0, 0.0)
 
     def __add__(self, other: Sums) -> Sums:
         return Sums(*(getattr(self, part.name) + getattr(other, part.name) for part in fields(self)))
 
-    def faded(self, factor: float) -> Sums:
-        """Every sample counted this many times."""
+    def scaled(self, factor: float) -> Sums:
+        """The sums with every sample counted this many times."""
         return Sums(*(factor * getattr(self, part.name) for part in fields(self)))
 
-    def turned(self, R: Float) -> Sums:
+    def transformed(self, R: Float) -> Sums:
         """The sums of R v."""
         return replace(self, A=R @ self.A @ R.T, b=self.b @ R.T, energy=R @ self.energy @ R.T)
 
-    def widened(self, r: int) -> Sums:
-        """The sums of r coefficients, those that are new being zero."""
+    def padded(self, r: int) -> Sums:
+        """The sums of r coefficients, the new ones being zero."""
         more = (0, r - len(self.energy))
         return replace(
             self,
@@ -60,7 +60,7 @@ class Sums:
         )
 
     def without(self, features: NDArray[np.intp]) -> Sums:
-        """Nothing remembered of these features."""
+        """The sums with nothing about these features."""
         A, b = self.A.copy(), self.b.copy()
         A[features], b[features] = 0.0, 0.0
         return replace(self, A=A, b=b)
@@ -70,18 +70,18 @@ class Sums:
         """The mean of v vᵀ."""
         return self.energy / self.weight if self.weight else self.energy
 
-    def rows(self, U: Float) -> Float:
-        """A_i⁻¹ b_i of each feature; the row of U where no sample tells."""
+    def solve(self, U: Float) -> Float:
+        """u_i = A_i⁻¹ b_i of each feature; the row of U in directions without samples."""
         held = HELD * float(np.einsum("mkk->", self.A)) / self.b.size
         return cholesky_solve(cholesky(self.A + held * np.eye(U.shape[1])), self.b + held * U)
 
 
 @dataclass(frozen=True)
-class Learnt:
-    """A subspace, and what it was learnt from.
+class Estimate:
+    """A subspace, and the sums that it was estimated from.
 
-    >>> learnt = Learnt(np.eye(3, 1), Sums.none(3, 1), unit=1.0, recent=(0.1, 0.3, 5.0))
-    >>> learnt.noise, learnt.completed(2).U.shape
+    >>> estimate = Estimate(np.eye(3, 1), Sums.zero(3, 1), unit=1.0, recent=(0.1, 0.3, 5.0))
+    >>> estimate.noise, estimate.completed(2).U.shape
     (0.3, (3, 2))
     """
 
@@ -97,7 +97,7 @@ class Learnt:
 
     @property
     def latest(self) -> float:
-        """That of the last block."""
+        """The standard deviation of the inliers of the last block."""
         return self.recent[-1]
 
     @property
@@ -108,14 +108,14 @@ class Learnt:
 
     @property
     def placement(self) -> Placement:
-        """How samples are placed on the subspace: robustly, each by itself."""
+        """Robust regression of new samples on the subspace."""
         usual = math.sqrt(float(np.trace(self.sums.spread)))
         return Placement(self.U, EFFICIENT * self.noise, self.unit, WILD * usual or math.inf)
 
-    def completed(self, r: int) -> Learnt:
-        """With r directions; those that are new are any, and have no energy."""
+    def completed(self, r: int) -> Estimate:
+        """With r directions, the new ones arbitrary and without energy."""
         m, k = self.U.shape
         if k == r:
             return self
         Q = np.linalg.qr(np.hstack([self.U, np.eye(m, r)]))[0]
-        return replace(self, U=np.hstack([self.U, Q[:, k:r]]), sums=self.sums.widened(r))
+        return replace(self, U=np.hstack([self.U, Q[:, k:r]]), sums=self.sums.padded(r))

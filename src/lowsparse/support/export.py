@@ -1,9 +1,8 @@
-"""Matrices too large for memory into Zarr and Parquet files, a block of columns at a time; whole, or not there."""
+"""Matrices too large for memory written to Zarr and Parquet files, a block of columns at a time."""
 
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,56 +11,43 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import files
+from .files import replacing
+from .optional import import_optional, import_pyarrow
 
-__all__ = ["dense_to_zarr", "records_to_parquet", "records_to_zarr", "zarr_library"]
+__all__ = ["dense_to_zarr", "import_zarr", "records_to_parquet", "records_to_zarr"]
 
 Records = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # rows, columns, values
-CHUNK = 1 << 20  # numbers of a chunk
-TALLEST = 1 << 17  # rows of a chunk
+CHUNK = 1 << 20  # numbers in a chunk
+TALLEST = 1 << 17  # rows in a chunk, at most
 NAMES = ("row", "column", "value")
 
 
-def dense_to_zarr(path: str | os.PathLike[str], matrix: Any, dtype: Any) -> None:
-    """An m x n array in chunks; ``matrix.columns(slice)`` gives its columns.
+def import_zarr() -> Any:
+    """Import zarr."""
+    return import_optional("zarr", "zarr", "Zarr arrays")
 
-    >>> import tempfile
-    >>> from lowsparse import LowRank
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     dense_to_zarr(Path(folder, "l.zarr"), LowRank([[1.0], [2.0]], [[3.0, 4.0]]), np.float32)
-    ...     zarr_library().open_array(f"{folder}/l.zarr", mode="r")[:].tolist()
-    [[3.0, 4.0], [6.0, 8.0]]
-    """
+
+def dense_to_zarr(path: str | os.PathLike[str], matrix: Any, dtype: Any) -> None:
+    """Write an m x n array, whose columns ``matrix.columns(slice)`` gives, in chunks."""
     m, n = matrix.shape
     tall = min(m, TALLEST)
     wide = max(1, min(n, CHUNK // tall))
-    with _new_folder(Path(path)) as beside:
-        array = zarr_library().open_array(
-            str(beside), mode="w", shape=(m, n), chunks=(tall, wide), dtype=np.dtype(dtype)
-        )
+    with _new_folder(Path(path)) as folder:
+        array = import_zarr().open_array(folder, mode="w", shape=(m, n), chunks=(tall, wide), dtype=np.dtype(dtype))
         for first in range(0, n, wide):
             array[:, first : first + wide] = matrix.columns(slice(first, first + wide))
 
 
 def records_to_zarr(path: str | os.PathLike[str], parts: Iterable[Records], shape: tuple[int, int], nnz: int) -> None:
-    """A group of three arrays, `row`, `column` and `value`, with the shape of the matrix among its attributes.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     parts = [(np.array([1]), np.array([0]), np.array([0.5]))]
-    ...     records_to_zarr(Path(folder, "s.zarr"), parts, (2, 3), 1)
-    ...     group = zarr_library().open_group(f"{folder}/s.zarr", mode="r")
-    ...     group["row"][:].tolist(), group["value"][:].tolist(), tuple(group.attrs["shape"])
-    ([1], [0.5], (2, 3))
-    """
-    zarr = zarr_library()
-    with _new_folder(Path(path)) as beside:
-        zarr.open_group(str(beside), mode="w").attrs["shape"] = list(map(int, shape))
+    """Write a group of the arrays `row`, `column` and `value`, with the matrix's shape as attribute `shape`."""
+    zarr = import_zarr()
+    with _new_folder(Path(path)) as folder:
+        zarr.open_group(folder, mode="w").attrs["shape"] = list(map(int, shape))
         arrays: list[Any] = []
         done = 0
         for part in parts:
             arrays = arrays or [
-                zarr.open_array(f"{beside}/{name}", mode="w", shape=(nnz,), chunks=(CHUNK,), dtype=numbers.dtype)
+                zarr.open_array(f"{folder}/{name}", mode="w", shape=(nnz,), chunks=(CHUNK,), dtype=numbers.dtype)
                 for name, numbers in zip(NAMES, part, strict=True)
             ]
             size = part[0].size
@@ -72,23 +58,13 @@ def records_to_zarr(path: str | os.PathLike[str], parts: Iterable[Records], shap
 
 
 def records_to_parquet(path: str | os.PathLike[str], parts: Iterable[Records]) -> None:
-    """A table of the columns `row`, `column` and `value`.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     records_to_parquet(Path(folder, "s.parquet"), [(np.array([1]), np.array([0]), np.array([0.5]))])
-    ...     import pyarrow.parquet
-    ...     pyarrow.parquet.read_table(f"{folder}/s.parquet").to_pylist()
-    [{'row': 1, 'column': 0, 'value': 0.5}]
-    """
-    from ..tables.labels import library
-
-    writer: Any = None
-    with files.replacing(Path(path)) as beside:
+    """Write a table of the columns `row`, `column` and `value`."""
+    pyarrow, writer = import_pyarrow(), None
+    with replacing(Path(path)) as temporary:
         try:
             for part in parts:
-                table = library().table(dict(zip(NAMES, part, strict=True)))
-                writer = writer or library("parquet").ParquetWriter(beside, table.schema)
+                table = pyarrow.table(dict(zip(NAMES, part, strict=True)))
+                writer = writer or import_pyarrow("parquet").ParquetWriter(temporary, table.schema)
                 writer.write_table(table)
         finally:
             if writer is not None:
@@ -96,24 +72,9 @@ def records_to_parquet(path: str | os.PathLike[str], parts: Iterable[Records]) -
 
 
 @contextmanager
-def _new_folder(path: Path) -> Iterator[Path]:
-    """A folder beside `path` to write to, which takes its name once the block has ended well."""
+def _new_folder(path: Path) -> Iterator[str]:
+    """As `replacing`, for a folder that must not exist yet."""
     if path.exists():
         raise FileExistsError(f"{path} exists: remove it, or give another path")
-    beside = path.with_name(f".{path.name}.part-{os.getpid()}")
-    try:
-        yield beside
-        os.replace(beside, path)
-    except OSError as error:
-        raise files.refused(path, error) from error
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
-
-
-def zarr_library() -> Any:
-    """Zarr, or an error that names the extra."""
-    try:
-        import zarr
-    except ImportError as error:
-        raise ImportError("Zarr needs the extra zarr: python -m pip install 'lowsparse[zarr]'") from error
-    return zarr
+    with replacing(path) as temporary:
+        yield str(temporary)

@@ -1,4 +1,4 @@
-"""HTML in which text is text: what is not made by `element` is escaped."""
+"""A small HTML builder that escapes all text."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from .jsonable import plain
+from .jsonable import jsonable
 
 __all__ = ["Markup", "element", "embedded", "joined"]
 
-VOID = frozenset({"img", "input", "meta"})
+VOID = frozenset({"br", "img", "input", "meta"})  # elements without an end tag
 
 
 class Markup(str):
-    """HTML, no longer to be escaped."""
+    """HTML that is already escaped."""
 
     __slots__ = ()
 
 
 def joined(*children: object) -> Markup:
-    """The children one after the other; what is not `Markup` is escaped, and None is nothing.
+    """Concatenate the children; what is not `Markup` is escaped, None is skipped.
 
     >>> joined("1 < 2", element("b", "&"), None)
     '1 &lt; 2<b>&amp;</b>'
@@ -31,33 +31,33 @@ def joined(*children: object) -> Markup:
 
 
 def element(tag: str, /, *children: object, **attributes: object) -> Markup:
-    """An element. In the names of attributes _ stands for -, but at the end for nothing: ``class_``, ``aria_label``.
+    """An element. In attribute names _ stands for -, and a trailing _ is dropped: ``class_``, ``aria_label``.
 
-    True is an attribute without a value; False and None are none at all.
+    An attribute that is True is written without a value; False and None leave it out.
 
     >>> element("p", "a < b", class_="lead", aria_label='"', hidden=True, id=None)
     '<p class="lead" aria-label="&quot;" hidden>a &lt; b</p>'
     >>> element("img", alt="")
     '<img alt="">'
     """
-    written = [tag]
+    parts = [tag]
     for key, value in attributes.items():
         name = key.rstrip("_").replace("_", "-")
         if value is True:
-            written.append(name)
+            parts.append(name)
         elif value is not None and value is not False:
-            written.append(f'{name}="{escape(str(value))}"')
-    closed = "" if tag in VOID else f"{joined(*children)}</{tag}>"
-    return Markup(f"<{' '.join(written)}>{closed}")
+            parts.append(f'{name}="{escape(str(value))}"')
+    content = "" if tag in VOID else f"{joined(*children)}</{tag}>"
+    return Markup(f"<{' '.join(parts)}>{content}")
 
 
 def embedded(data: Mapping[str, Any]) -> Markup:
-    """Data for the script as an element that no text in them can end; numbers that are not finite become null.
+    """A script element with data as JSON; no text in the data can close it.
 
     >>> embedded({"name": "</script><!--", "x": float("nan")})
     '<script type="application/json" id="data">{"name":"\\\\u003c/script\\\\u003e\\\\u003c!--","x":null}</script>'
     """
-    text = json.dumps(plain(data), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    for sign in "<>&":
-        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    text = json.dumps(jsonable(data), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
     return element("script", Markup(text), type="application/json", id="data")

@@ -1,4 +1,4 @@
-"""What JSON has a form for, of anything that is to be written as JSON."""
+"""Conversion of Python and NumPy objects to what the json module can write."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["plain"]
+__all__ = ["jsonable"]
 
 
-def plain(value: Any) -> Any:
-    """The value in dictionaries, lists, text and numbers.
+def jsonable(value: Any) -> Any:
+    """Convert a value to dictionaries, lists, strings and numbers.
 
-    What is not finite is None; arrays are lists, paths, dates and enums text, records dictionaries.
+    Numbers that are not finite become None, arrays lists, paths, dates and enums strings, dataclasses dictionaries.
 
-    >>> plain({"ranks": np.arange(2), "error": np.float32("inf"), "out": PurePath("a")})
+    >>> jsonable({"ranks": np.arange(2), "error": np.float32("inf"), "out": PurePath("a")})
     {'ranks': [0, 1], 'error': None, 'out': 'a'}
     """
     match value:
         case Enum():
-            return plain(value.value)
+            return jsonable(value.value)
         case None | bool() | str():
             return value
         case int():
@@ -33,15 +33,15 @@ def plain(value: Any) -> Any:
         case float():
             return float(value) if math.isfinite(value) else None
         case np.ndarray() | np.generic():
-            return plain(value.tolist())
+            return jsonable(value.tolist())
         case PurePath():
             return str(value)
         case date():
             return value.isoformat()
         case Mapping():
-            return {str(key): plain(item) for key, item in value.items()}
+            return {str(key): jsonable(item) for key, item in value.items()}
         case list() | tuple() | set() | frozenset():
-            return [plain(item) for item in value]
+            return [jsonable(item) for item in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    raise TypeError(f"{type(value).__name__} has no JSON form: {value!r}")
+        return {field.name: jsonable(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON: {value!r}")

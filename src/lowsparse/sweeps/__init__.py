@@ -11,44 +11,65 @@ import os
 import warnings
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..entries.observed import ObservedMatrix
-from ..linalg.arrays import on_device
 from .losses import Kind, Loss
 
 __all__ = [
     "BACKENDS",
     "Ascent",
-    "Before",
+    "Columns",
     "Draws",
     "Float",
     "Gradient",
     "HostSweep",
     "Magnitudes",
     "Multiplier",
+    "Previous",
     "Proximal",
     "Regressed",
     "Robust",
     "Rule",
     "Sweep",
     "Swept",
-    "available",
-    "check_can_run",
+    "chosen_backend",
     "enough",
-    "hold",
+    "host_backend",
     "open_sweep",
-    "unknown_backend",
+    "reason_unavailable",
 ]
 
 Float = NDArray[np.float64]
 
-# In the order of preference of backend="auto". A module offers `reason_unavailable()` and a class `Sweep`.
-BACKENDS = {"native": ".native", "numpy": ".reference", "cuda": "..places.gpu.sweep"}
-BACKENDS_IN_PIECES = ("outofcore", "dask")  # over a matrix in pieces, each of which is swept by one of those
+# For data in memory, in the order of preference. A module offers `reason_unavailable()` and a class `ColumnSweep`.
+BACKENDS = {"native": ".native", "numpy": ".reference"}
+
+
+class Columns(Protocol):
+    """Entries sorted by column: column j holds ``values[indptr[j]:indptr[j+1]]`` in the ascending ``rows`` there."""
+
+    @property
+    def indptr(self) -> NDArray[np.int64]:
+        """Where each column starts, and where the last one ends."""
+        ...
+
+    @property
+    def rows(self) -> NDArray[np.int32]:
+        """The row of each entry."""
+        ...
+
+    @property
+    def values(self) -> NDArray[np.floating[Any]]:
+        """The value of each entry."""
+        ...
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        ...
 
 
 class Rule(IntEnum):
@@ -69,7 +90,7 @@ class Proximal:
     lambda2: float = 0.0  # λ², the weight of what is not observed in f
 
 
-class Before(NamedTuple):
+class Previous(NamedTuple):
     """What V is to be compared with: turn V, of an earlier sweep."""
 
     V: Float  # r x n
@@ -213,12 +234,13 @@ class Ascent:
 
 
 class Sweep(Protocol):
-    """One pass over the columns of an `ObservedMatrix`."""
+    """One pass over the columns of a partly observed matrix."""
 
     name: str
+    host: str  # the backend for parts of the data that are in the memory of the processor
 
     def sweep(
-        self, U: Float, S: NDArray[Any], S_out: NDArray[Any] | None, how: Proximal, before: Before | None = None
+        self, U: Float, S: NDArray[Any], S_out: NDArray[Any] | None, how: Proximal, before: Previous | None = None
     ) -> Swept:
         """Solve each column for v, shrink S into ``S_out``, and sum up the gradient, as ``how`` says."""
         ...
@@ -321,83 +343,60 @@ class HostSweep(Sweep, Protocol):
         ...
 
 
-def available() -> dict[str, str | None]:
-    """For each backend, None if it can run here, else the reason why not.
+def reason_unavailable(backend: str) -> str | None:
+    """None if a backend for data in memory can run here, else why not.
 
-    >>> available()["numpy"] is None
+    >>> reason_unavailable("numpy") is None
     True
     """
-    return {name: _reason(name) for name in BACKENDS}
-
-
-def _module(name: str) -> Any:
-    return importlib.import_module(BACKENDS[name], __package__)
-
-
-def _reason(name: str) -> str | None:
-    module = importlib.import_module("..places.gpu.launch" if name == "cuda" else BACKENDS[name], __package__)
-    why: str | None = module.reason_unavailable()
+    why: str | None = _module(backend).reason_unavailable()
     return why
 
 
-def check_can_run(backend: str) -> None:
-    """Raise if a backend that is asked for, by this name or by LOWSPARSE_BACKEND, cannot run here.
-
-    >>> check_can_run("numpy")
-    """
-    if backend == "auto":
-        backend = os.environ.get("LOWSPARSE_BACKEND") or "auto"
-    why = _reason(backend) if backend in BACKENDS else None
-    if why is not None:
-        raise RuntimeError(f"backend {backend!r} cannot run here: {why}")
+def _module(backend: str) -> Any:
+    return importlib.import_module(BACKENDS[backend], __package__)
 
 
-def hold(numbers: Any) -> Any:
-    """Numbers, one per entry, that are to be kept: an array is what it is, a formula over pieces is evaluated.
+def chosen_backend(backend: str = "auto") -> str:
+    """The backend for data in memory that a name stands for, if it can run here.
 
-    >>> hold(np.ones(2)).tolist()
-    [1.0, 1.0]
-    """
-    return numbers if isinstance(numbers, np.ndarray) or on_device(numbers) else numbers.hold()
+    "auto" is what LOWSPARSE_BACKEND names, if that runs over memory; else the compiled core, or NumPy with a warning.
 
-
-def unknown_backend(name: object) -> ValueError:
-    """What to raise for a name that no backend has.
-
-    >>> unknown_backend("gpu")
-    ValueError("unknown backend 'gpu': choose 'auto', 'cuda', 'dask', 'native', 'numpy' or 'outofcore'")
-    """
-    *others, last = (repr(known) for known in sorted((*BACKENDS, *BACKENDS_IN_PIECES)))
-    return ValueError(f"unknown backend {name!r}: choose 'auto', {', '.join(others)} or {last}")
-
-
-def open_sweep(M: ObservedMatrix | Any, backend: str = "auto") -> Sweep:
-    """Open a backend on the data; "auto" takes the first that can run (or what LOWSPARSE_BACKEND names).
-
-    A matrix in pieces and one on a GPU have their own. Parts of them that the processor has are swept there.
-
-    >>> M = ObservedMatrix.from_dense([[1.0, 2.0], [3.0, float("nan")]])
-    >>> open_sweep(M, "numpy").name
+    >>> chosen_backend("numpy")
     'numpy'
     """
-    if isinstance(getattr(M, "backend", None), str):
-        pieces: Sweep = importlib.import_module("..places.pieces.sweep", __package__).PiecewiseSweep(M)
-        return pieces
-    if on_device(getattr(M, "values", None)):
-        return cast(Sweep, _module("cuda").ColumnSweep(M))
     if backend == "auto":
-        backend = os.environ.get("LOWSPARSE_BACKEND") or "auto"
-    if backend in BACKENDS_IN_PIECES or backend == "cuda":
-        backend = "auto"
+        asked = os.environ.get("LOWSPARSE_BACKEND", "")
+        backend = asked if asked in BACKENDS else "auto"
     if backend == "auto":
-        why = _reason("native")
+        why = reason_unavailable("native")
         if why is None:
-            backend = "native"
-        else:
-            warnings.warn(f"running on NumPy, which is much slower: {why}", RuntimeWarning, stacklevel=3)
-            backend = "numpy"
+            return "native"
+        warnings.warn(f"running on NumPy, which is much slower: {why}", RuntimeWarning, stacklevel=4)
+        return "numpy"
     if backend not in BACKENDS:
-        raise unknown_backend(backend)
-    check_can_run(backend)
-    opened: Sweep = _module(backend).ColumnSweep(M)
+        raise ValueError(f"backend {backend!r} does not run over data in memory: choose 'auto', 'native' or 'numpy'")
+    why = reason_unavailable(backend)
+    if why is not None:
+        raise RuntimeError(f"backend {backend!r} cannot run here: {why}")
+    return backend
+
+
+def host_backend(backend: str) -> str:
+    """The backend for what is in memory, where a solve was asked to run on `backend`, which may be elsewhere.
+
+    >>> host_backend("numpy"), host_backend("cuda")
+    ('numpy', 'auto')
+    """
+    return backend if backend in BACKENDS else "auto"
+
+
+def open_sweep(M: Columns, backend: str = "auto") -> HostSweep:
+    """Open a backend on compressed columns in memory.
+
+    >>> from lowsparse import ObservedMatrix
+    >>> open_sweep(ObservedMatrix.from_dense([[1.0, 2.0], [3.0, float("nan")]]), "numpy").name
+    'numpy'
+    """
+    opened: HostSweep = _module(chosen_backend(backend)).ColumnSweep(M)
     return opened

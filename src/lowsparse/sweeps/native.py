@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..entries.observed import ObservedMatrix
 from . import (
     Ascent,
-    Before,
     BlockFits,
     Blocks,
+    Columns,
     Draws,
     Float,
     Gradient,
     Magnitudes,
     Multiplier,
+    Previous,
     Proximal,
     Regressed,
     Robust,
@@ -71,13 +71,6 @@ def _whole(A: Float) -> Float:
     return np.ascontiguousarray(A, dtype=np.float64)
 
 
-class Squeezed(NamedTuple):
-    """Numbers most of which are zero: a bit for each, and those that are not."""
-
-    bits: NDArray[np.uint64]
-    found: NDArray[Any]
-
-
 def squeeze(numbers: NDArray[Any], bits: NDArray[np.uint64], found: NDArray[Any]) -> int:
     """A bit for each number, and those that are not zero, if there is room; how many there are."""
     return _core.squeeze(numbers, bits, found, instruction_set(), num_threads())
@@ -88,7 +81,7 @@ def expand(bits: NDArray[np.uint64], found: NDArray[Any], numbers: NDArray[Any])
     _core.expand(bits, found, numbers, num_threads())
 
 
-def _told(how: Proximal, before: Before | None) -> tuple[Float | None, Float | None, float, float, float, int]:
+def _told(how: Proximal, before: Previous | None) -> tuple[Float | None, Float | None, float, float, float, int]:
     """What the core is told of a sweep: V of an earlier one and its turn, the numbers and the rule."""
     V_before, turn = (None, None) if before is None else (_whole(before.V.T), _whole(before.turn.T))
     return V_before, turn, how.gamma, how.t_S, how.lambda2, int(how.rule)
@@ -102,26 +95,17 @@ def _swept(V: Float, G: Float, GtG: Float, VVt: Float, sums: tuple[float, ...]) 
 class ColumnSweep:
     """One pass over the columns of M, compiled (see `lowsparse.sweeps.Sweep`)."""
 
-    name = "native"
+    name = host = "native"
 
-    def __init__(self, M: ObservedMatrix) -> None:
-        self.threads = min(num_threads(), max(1, M.nnz // WORTH))
+    def __init__(self, M: Columns) -> None:
+        self.threads = min(num_threads(), max(1, M.values.size // WORTH))
         self.core = _core.ColumnSweep(M.shape[0], M.indptr, M.rows, M.values, instruction_set())
 
     def sweep(
-        self, U: Float, S: NDArray[Any], S_out: NDArray[Any] | None, how: Proximal, before: Before | None = None
+        self, U: Float, S: NDArray[Any], S_out: NDArray[Any] | None, how: Proximal, before: Previous | None = None
     ) -> Swept:
         """Solve, shrink, solve again and sum up the gradient, in one pass over the memory."""
         return _swept(*self.core.sweep(_whole(U), S, S_out, *_told(how, before), self.threads))
-
-    def sweep_squeezed(
-        self, U: Float, S: Squeezed, S_out: Squeezed, how: Proximal, before: Before | None = None
-    ) -> tuple[Swept, list[slice] | None]:
-        """The same for an S most of which is zero; and where in S_out.found the numbers are, or None: too many."""
-        V, G, GtG, VVt, sums, parts = self.core.sweep_squeezed(
-            _whole(U), S.bits, S.found, S_out.bits, S_out.found, *_told(how, before), self.threads
-        )
-        return _swept(V, G, GtG, VVt, sums), None if parts is None else [slice(*part) for part in parts]
 
     def regress(self, U: Float, V: Float | None, how: Robust) -> Regressed:
         """Regress each column on U robustly; all the turns of a column while it is in cache."""

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ..entries.observed import ObservedMatrix
 from ..linalg.scale import CONSISTENT_LOW, LOW
 from . import (
     Ascent,
-    Before,
     BlockFits,
     Blocks,
+    Columns,
     Draws,
     Float,
     Gradient,
     Magnitudes,
     Multiplier,
+    Previous,
     Proximal,
     Regressed,
     Robust,
@@ -63,7 +63,7 @@ class Block:
     indicator: sparse.csr_array  # columns x entries, ones: indicator @ a sums a over each column
 
 
-def blocks(M: ObservedMatrix, entries_at_once: int) -> Iterator[Block]:
+def blocks(M: Columns, entries_at_once: int) -> Iterator[Block]:
     """Split the columns so that the temporaries of a block stay small."""
     n = M.shape[1]
     first = 0
@@ -107,13 +107,13 @@ def cholesky_solve(factor: tuple[Float, Float], b: Float) -> Float:
 class ColumnSweep:
     """One pass over the columns of M, in blocks (see `lowsparse.sweeps.Sweep`)."""
 
-    name = "numpy"
+    name = host = "numpy"
 
-    def __init__(self, M: ObservedMatrix) -> None:
+    def __init__(self, M: Columns) -> None:
         self.M = M
 
     def sweep(
-        self, U: Float, S: NDArray[Any], S_out: NDArray[Any] | None, how: Proximal, before: Before | None = None
+        self, U: Float, S: NDArray[Any], S_out: NDArray[Any] | None, how: Proximal, before: Previous | None = None
     ) -> Swept:
         """Solve, shrink, solve again and sum up the gradient; the mathematics of Algorithms 1 and 2, block by block."""
         rule, gamma, t_S, l2 = how.rule, how.gamma, how.t_S, how.lambda2
@@ -195,13 +195,13 @@ class ColumnSweep:
 
     def entries(self, U: Float, V: Float) -> Float:
         """P_Ω(U Vᵀ), block by block."""
-        e = np.empty(self.M.nnz)
+        e = np.empty(self.M.values.size)
         for block in blocks(self.M, entries_at_once=2_000_000 // U.shape[1]):
             e[block.entries] = np.einsum("kr,kr->k", U[block.rows], V[block.columns][block.owner])
         return e
 
     def _sparse(self, y: Float) -> sparse.csc_array:
-        return sparse.csc_array((y, self.M.rows, self.M.indptr), shape=self.M.shape)
+        return _csc(self.M, y)
 
     def product(self, y: Float, V: Float) -> Float:
         """Sp(y) V through scipy.sparse."""
@@ -237,10 +237,10 @@ class ColumnSweep:
 
     def subsets(self, U: Float, V: Float, draws: Draws) -> Float:
         """Draw by draw."""
-        M, r, counts = self.M, U.shape[1], self.M.column_counts
+        M, r, counts = self.M, U.shape[1], np.diff(self.M.indptr)
         best, least = np.array(V, dtype=np.float64), np.full(M.shape[1], np.inf)
         wanted = np.where(counts > r, float(draws.many), 0.0)
-        owner = M.columns_of_entries()
+        owner = np.repeat(np.arange(M.shape[1]), counts)
 
         def sums(y: NDArray[Any]) -> Float:
             return np.bincount(owner, weights=y, minlength=M.shape[1]).astype(np.float64, copy=False)
@@ -267,8 +267,8 @@ class ColumnSweep:
         U, V = np.zeros((self.M.shape[0], rank)), np.zeros((n, rank))
         noise, ranks = [], []
         for some_rows, some in zip(pairwise(blocks.row_starts), pairwise(blocks.column_starts), strict=True):
-            M = _block(self.M, slice(*some_rows), slice(*some))
-            u, v, left = _climb(ColumnSweep(M), ColumnSweep(M.T), blocks.begin[:, slice(*some)], blocks.unit)
+            A = _block(self.M, slice(*some_rows), slice(*some))
+            u, v, left = _climb(A, blocks.begin[:, slice(*some)], blocks.unit)
             U[slice(*some_rows), : u.shape[1]], V[slice(*some), : v.shape[1]] = u, v
             noise.append(left)
             ranks.append(u.shape[1])
@@ -286,7 +286,7 @@ class ColumnSweep:
 
     def gram_product(self, Q: Float) -> Float:
         """Return A Aᵀ Q through scipy.sparse."""
-        A = self.M.to_scipy()
+        A = _csc(self.M)
         return np.asarray(A @ (A.T @ Q), dtype=np.float64)
 
 
@@ -313,23 +313,39 @@ def _drawn(seeds: NDArray[np.uint64], d: int, r: int, counts: NDArray[np.int64])
     return places
 
 
-def _block(M: ObservedMatrix, rows: slice, columns: slice) -> ObservedMatrix:
+class Compressed(NamedTuple):
+    """Entries sorted by column (see `Columns`)."""
+
+    indptr: NDArray[np.int64]
+    rows: NDArray[np.int32]
+    values: NDArray[np.floating[Any]]
+    shape: tuple[int, int]
+
+
+def _csc(M: Columns, values: Float | None = None) -> sparse.csc_array:
+    """As a sparse array, perhaps with other values."""
+    return sparse.csc_array((M.values if values is None else values, M.rows, M.indptr), shape=M.shape)
+
+
+def _block(M: Columns, rows: slice, columns: slice) -> Compressed:
     """Rows and columns that have no entries elsewhere."""
     indptr = M.indptr[columns.start : columns.stop + 1]
     entries = slice(int(indptr[0]), int(indptr[-1]))
     shape = (int(rows.stop - rows.start), int(columns.stop - columns.start))
     here = (M.rows[entries] - rows.start).astype(np.int32)
-    return ObservedMatrix.trusted(indptr - indptr[0], here, M.values[entries].astype(np.float64), shape)
+    return Compressed(indptr - indptr[0], here, M.values[entries].astype(np.float64), shape)
 
 
-def _climb(by_column: ColumnSweep, by_row: ColumnSweep, begin: Float, unit: float) -> tuple[Float, Float, float]:
+def _climb(A: Compressed, begin: Float, unit: float) -> tuple[Float, Float, float]:
     """L = U Vᵀ of a block, and the scale of what it leaves."""
-    m, n = by_column.M.shape
+    m, n = A.shape
+    T = _csc(A).T.tocsc()
+    by_column, by_row = ColumnSweep(A), ColumnSweep(Compressed(T.indptr.astype(np.int64), T.indices, T.data, (n, m)))
     rank, smallest, c = len(begin), SMALLEST * unit, unit
-    U, V, e, noise = np.zeros((m, 0)), np.zeros((n, 0)), -by_column.M.values, np.inf
+    U, V, e, noise = np.zeros((m, 0)), np.zeros((n, 0)), -A.values, np.inf
     clip = c
     for k in range(1, rank + 1):
-        new = _leading(by_column.M.with_values(np.clip(-e, -clip, clip)).to_scipy(), begin[k - 1])
+        new = _leading(_csc(A, np.clip(-e, -clip, clip)), begin[k - 1])
         U, R = np.linalg.qr(np.column_stack([U, new]))
         V = np.column_stack([V, np.zeros(n)]) @ R.T
         before: list[float] = []

@@ -1,28 +1,30 @@
-"""A completed table: its entries as they were, and a fit wherever there was none."""
+"""A completed table: the observed values where there are any, and a low-rank fit everywhere else."""
 
 from __future__ import annotations
+
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..entries.files.labels import Array
+from ..entries.files.table import Table
 from ..entries.observed import ObservedMatrix
 from ..linalg.lowrank import LowRank
-from .labels import Array
-from .table import Table
 
 __all__ = ["Completed"]
 
 
 class Completed:
-    """The values of a table, for `write_table`; only those that are asked for are formed.
+    """The values of a table, for `write_table`; formed only where they are asked for.
 
     Parameters
     ----------
     table : Table
     fit : LowRank
-        What stands where nothing was observed. Rows and columns without any entry stay empty: nothing is known there.
-    replaced : places among the entries of ``table.M``
-        Entries that the fit replaces, too.
+        The values of unobserved cells. Rows and columns without any observed value stay empty: nothing is known there.
+    replaced : positions among the entries of ``table.M``
+        Observed values that the fit replaces, too.
 
     Examples
     --------
@@ -37,58 +39,54 @@ class Completed:
         self.table, self.fit = table, fit
         self.replaced = np.asarray(replaced, np.intp)
         self.known = table.M.row_counts > 0, table.M.column_counts > 0
-        self._rows: tuple[Array, Array, Array] | None = None  # the entries that stay, by row: indptr, columns, values
-        self._given: Array | None = None
 
     def rows(self, part: slice) -> Array:
         """Whole rows."""
-        if self._rows is None:
-            stay = np.ones(self.table.M.nnz)
-            stay[self.replaced] = 0.0
-            by_row, staying = self.table.M.T, self.table.M.with_values(stay).T.values > 0
-            before = np.concatenate(([0], np.cumsum(staying)))
-            self._rows = before[by_row.indptr], by_row.rows[staying], by_row.values[staying]
-        starts, columns, values = self._rows
+        indptr, columns, values = self._observed_by_row
         first, last, _ = part.indices(self.fit.shape[0])
         X = np.asarray(self.fit.rows(part), self.table.M.dtype)
         X[~self.known[0][part]] = np.nan
         X[:, ~self.known[1]] = np.nan
-        entries = slice(starts[first], starts[last])
-        X[np.repeat(np.arange(last - first), np.diff(starts[first : last + 1])), columns[entries]] = values[entries]
+        entries = slice(indptr[first], indptr[last])
+        X[np.repeat(np.arange(last - first), np.diff(indptr[first : last + 1])), columns[entries]] = values[entries]
         return X
 
+    @cached_property
+    def _observed_by_row(self) -> tuple[Array, Array, Array]:
+        """The observed values that are not replaced as compressed rows: indptr, columns, values."""
+        M, stays = self.table.M, np.ones(self.table.M.nnz)
+        stays[self.replaced] = 0.0
+        by_row, staying = M.T, M.with_values(stays).T.values > 0
+        return np.concatenate(([0], np.cumsum(staying)))[by_row.indptr], by_row.rows[staying], by_row.values[staying]
+
     def records(self, part: slice) -> Array:
-        """Of records, in their order."""
-        assert self.table.places is not None
-        values = np.array(self._stay()[part])
+        """The values of records, in their order."""
+        assert self.table.positions is not None
+        values = np.array(self._observed_records[part])
         holes = np.flatnonzero(np.isnan(values))
-        i, j = (place[part][holes] for place in self.table.places)
+        i, j = (index[part][holes] for index in self.table.positions)
         values[holes] = np.where(self.known[0][i] & self.known[1][j], self.fit.at(i, j), np.nan)
         return values
 
-    def _stay(self) -> Array:
-        """The values of the records that stay, else NaN."""
-        if self._given is None:
-            assert self.table.places is not None
-            assert self.table.given is not None
-            self._given = self.table.given
-            if self.replaced.size:
-                seen = np.flatnonzero(~np.isnan(self._given))
-                i, j = (place[seen] for place in self.table.places)
-                record = ObservedMatrix.from_coo(i, j, seen, self.fit.shape).values  # of each entry, in their order
-                self._given = self._given.copy()
-                self._given[record[self.replaced].astype(np.intp)] = np.nan
-        return self._given
+    @cached_property
+    def _observed_records(self) -> Array:
+        """The values of the records, NaN where the fit is to stand."""
+        table = self.table
+        assert table.positions is not None
+        assert table.values is not None
+        if not self.replaced.size:
+            return table.values
+        seen = np.flatnonzero(~np.isnan(table.values))
+        i, j = (index[seen] for index in table.positions)
+        record = ObservedMatrix.from_coo(i, j, seen, self.fit.shape).values  # of each entry of M
+        values = table.values.copy()
+        values[record[self.replaced].astype(np.intp)] = np.nan
+        return values
 
     def left_empty(self, *, every: bool = False) -> int:
-        """How many cells, or records, stay empty; of records, or of `every` pair.
-
-        >>> table = Table(ObservedMatrix.from_dense([[1.0, np.nan], [2.0, np.nan]]), ["a", "b"], ["x", "y"])
-        >>> Completed(table, LowRank([[1.0], [2.0]], [[1.0, 2.0]])).left_empty()
-        2
-        """
-        places = self.table.places
-        if places is not None and not every:
-            return int(np.count_nonzero(~(self.known[0][places[0]] & self.known[1][places[1]])))
+        """How many cells stay empty, or how many of the records; with `every`, of all pairs of labels."""
+        positions = self.table.positions
+        if positions is not None and not every:
+            return int(np.count_nonzero(~(self.known[0][positions[0]] & self.known[1][positions[1]])))
         m, n = self.fit.shape
         return m * n - int(self.known[0].sum()) * int(self.known[1].sum())

@@ -1,4 +1,4 @@
-"""Records larger than memory: labels as places, and the records completed, a batch at a time."""
+"""Records larger than memory, completed a batch at a time."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from ..entries.files.labels import Array
+from ..entries.files.table import Layout
 from ..linalg.lowrank import LowRank
 from ..places.disk.records import BATCH, common_schema, labels_of, opened
-from .labels import Array, library
-from .table import Layout
+from ..support.optional import import_pyarrow
 
 __all__ = ["LargeTable", "StreamedRecords", "among"]
 
@@ -35,46 +36,36 @@ class LargeTable:
 
 @dataclass(eq=False)
 class StreamedRecords:
-    """The records of Parquet files in their order, with what they lack filled in.
+    """The records of Parquet files in their order, with the missing values filled in."""
 
-    Parameters
-    ----------
-    paths
-        Of the files, which have the same columns.
-    names
-        Of the columns of row labels, of column labels and of values.
-    labels
-        Of rows and columns, ascending.
-    """
-
-    paths: list[Path]
-    names: tuple[str, str, str]
-    labels: tuple[Array, Array]
-    filled: int = field(default=0, init=False)  # records, since the last start
+    paths: list[Path]  # of files with the same columns
+    names: tuple[str, str, str]  # of the columns of row labels, column labels and values
+    labels: tuple[Array, Array]  # of rows and columns, ascending
+    filled: int = field(default=0, init=False)  # records, since `completed` was last started
     left_empty: int = field(default=0, init=False)
 
     def completed(
         self, fit: LowRank, known: tuple[Array, Array], wrong: Array, clean: bool, flag: Callable[..., None]
     ) -> Iterator[Any]:
-        """The records, those without a value completed by the fit, if `clean` the wrong ones too.
+        """Batches of records, those without a value completed by the fit; if `clean`, the wrong ones too.
 
-        `known` says which rows and columns have values at all; `wrong` are the places column · m + row of the gross
-        errors, ascending; `flag` is called with rows, columns and values of those that are met.
+        `known` tells which rows and columns have values at all; `wrong` holds column · m + row of the gross errors,
+        ascending; `flag` is called with the rows, columns and values of those among the records.
         """
         self.filled = self.left_empty = 0
         m = fit.shape[0]
         for batch in self._batches():
             i, j, values = self._read(batch)
             holes = np.isnan(values)
-            hit = ~holes & among(wrong, j * m + i)
-            flag(i[hit], j[hit], values[hit])
-            new = np.flatnonzero(holes | hit) if clean else np.flatnonzero(holes)
-            there = known[0][i[new]] & known[1][j[new]]
-            values[new] = np.where(there, fit.at(i[new], j[new]), np.nan)
-            self.filled += int(np.count_nonzero(holes[new] & there))
-            self.left_empty += int(np.count_nonzero(~there))
-            place = batch.schema.get_field_index(self.names[2])
-            yield batch.set_column(place, self.names[2], library().array(values, from_pandas=True))
+            outlying = ~holes & among(wrong, j * m + i)
+            flag(i[outlying], j[outlying], values[outlying])
+            new = np.flatnonzero(holes | outlying) if clean else np.flatnonzero(holes)
+            fitted = known[0][i[new]] & known[1][j[new]]
+            values[new] = np.where(fitted, fit.at(i[new], j[new]), np.nan)
+            self.filled += int(np.count_nonzero(holes[new] & fitted))
+            self.left_empty += int(np.count_nonzero(~fitted))
+            position = batch.schema.get_field_index(self.names[2])
+            yield batch.set_column(position, self.names[2], import_pyarrow().array(values, from_pandas=True))
 
     def _batches(self) -> Iterator[Any]:
         schema = common_schema(self.paths)
@@ -84,22 +75,21 @@ class StreamedRecords:
 
     def _read(self, batch: Any) -> tuple[Array, Array, Array]:
         i, j = (
-            np.searchsorted(found, labels_of(batch.column(name)))
-            for found, name in zip(self.labels, self.names, strict=False)
+            np.searchsorted(labels, labels_of(batch.column(name)))
+            for labels, name in zip(self.labels, self.names, strict=False)
         )
         column = batch.column(self.names[2])
-        kind = "float32" if str(column.type) in ("float", "halffloat") else "float64"
-        return i, j, np.array(column.cast(kind).to_numpy(zero_copy_only=False))
+        dtype = "float32" if str(column.type) in ("float", "halffloat") else "float64"
+        return i, j, np.array(column.cast(dtype).to_numpy(zero_copy_only=False))
 
 
 def among(ascending: Array, keys: Array) -> Array:
-    """Which keys are among numbers that ascend, and may be on disk.
+    """Which keys are among ascending numbers, which may be on disk.
 
     >>> among(np.array([2, 5]), np.array([5, 3, 9])).tolist()
     [True, False, False]
     """
     if not len(ascending):
         return np.zeros(keys.size, bool)
-    at = np.minimum(np.searchsorted(ascending, keys), len(ascending) - 1)
-    found: Array = ascending[at] == keys
+    found: Array = ascending[np.minimum(np.searchsorted(ascending, keys), len(ascending) - 1)] == keys
     return found

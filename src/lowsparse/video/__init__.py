@@ -1,10 +1,10 @@
-"""Video: what is behind, and what is in front of it."""
+"""Videos: the background, and what is in front of it."""
 
+from ..entries.frames import Frame, Frames, NoVideoError
 from .background import Background, TooFewError, learn
-from .following import Follower, follow
-from .frames import Frame, Frames, NoVideoError
+from .grey import TooLargeError, Video, read_video, sample_pixels
 from .separation import Separation, separate_video
-from .whole import TooLargeError, Video, read_video, sample_pixels
+from .tracking import Follower, follow
 
 __all__ = [
     "Background",

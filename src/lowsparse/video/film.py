@@ -1,45 +1,44 @@
-"""Video out: pictures into a file that is there as a whole or not at all, encoded in a thread of its own."""
+"""Video files and pictures out: complete or not at all, encoded in a thread."""
 
 from __future__ import annotations
 
 import os
-import queue
-import threading
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..entries.frames import ffmpeg_path, import_av
+from ..entries.pictures import NEUTRAL, Grey, Picture
 from ..support.files import refused, write
-from .frames import as_file, open_av
-from .pictures import Picture
 
 __all__ = ["Film", "codec", "write_picture"]
 
 CODECS = ("libx264", "libopenh264", "mpeg4")  # in the order of preference
 OPTIONS = {"libx264": {"preset": "superfast", "crf": "21"}, "mpeg4": {"qscale": "3"}}
-CALM = {"libx264": {"preset": "veryfast"}}  # it looks ahead: as fast, and a third of the size, if little changes
-WAITING = 8  # pictures to be encoded
+STATIC_OPTIONS = {"libx264": {"preset": "veryfast"}}  # as fast, and a third of the size, if little changes
+QUEUE = 8  # pictures that wait for the encoder
 
 
 def codec() -> str:
-    """The encoder that is used: H.264, or what this build of PyAV has."""
-    av = open_av()
+    """The encoder: H.264, or what this build of PyAV has."""
+    av = import_av()
     for name in CODECS:
-        try:
+        with suppress(ValueError):  # an unknown codec
             return str(av.codec.Codec(name, "w").name)
-        except ValueError:  # an unknown codec
-            continue
     raise RuntimeError(f"this build of PyAV has none of the encoders {', '.join(CODECS)}: reinstall PyAV")
 
 
 class Film:
     """A video file to be written: an MP4, H.264 if there is an encoder for it, else MPEG-4.
 
-    The file appears when the context is left, in the place of an earlier one; after an error, or Ctrl-C, nothing
-    appears. Sides are made even, by a line of black. If it is `calm`, little changes from one picture to the next.
+    The file appears, or replaces an earlier one, when the context is left; after an error, or Ctrl-C, it does not.
+    Odd sides get a line of black. `static` says that little changes from one picture to the next.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -50,130 +49,113 @@ class Film:
     ['film.mp4']
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, rate: Fraction | int = 25, calm: bool = False) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, rate: Fraction | int = 25, static: bool = False) -> None:
         self.path = Path(path)
-        self.beside = self.path.with_name(f".{self.path.name}.part-{os.getpid()}")
+        self.temporary = self.path.with_name(f".{self.path.name}.part-{os.getpid()}")
         self.rate = Fraction(rate).limit_denominator(65535)
-        self.av, self.codec = open_av(), codec()
-        self.options = OPTIONS.get(self.codec, {}) | (CALM.get(self.codec, {}) if calm else {})
-        self._pictures: queue.Queue[Picture | None] = queue.Queue(WAITING)
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name=f"encode {self.path.name}", daemon=True)
-        self._given_up = self._over = False
+        self.codec = codec()
+        self.options = OPTIONS.get(self.codec, {}) | (STATIC_OPTIONS.get(self.codec, {}) if static else {})
+        self._thread = ThreadPoolExecutor(1, f"encode {self.path.name}")
+        self._waiting: deque[Future[None]] = deque()
+        self._container: Any = None
+        self._stream: Any = None
+        self._count = 0  # encoded pictures
 
     def __enter__(self) -> Film:
-        self._thread.start()
         return self
 
     def write(self, picture: Picture) -> None:
-        """The next picture; waits while the encoder is behind."""
-        if self._failure is not None:
-            raise self._failure
-        self._pictures.put(picture)
+        """Add a picture; waits while the encoder is behind."""
+        self._waiting.append(self._thread.submit(self._encode, picture))
+        if len(self._waiting) > QUEUE:
+            self._waiting.popleft().result()
 
     def finish(self) -> None:
-        """Wait for the encoder; the file is complete then, but not yet in its place."""
-        if self._thread.is_alive():
-            self._pictures.put(None)
-            self._thread.join()
-        if self._failure is not None:
-            raise self._failure
-
-    def publish(self) -> None:
-        """Put the complete file in its place."""
-        self.finish()
-        try:
-            os.replace(self.beside, self.path)
-        except OSError as error:
-            raise refused(self.path, error) from error
+        """Wait for the encoder; the file is complete then, but still has its temporary name."""
+        while self._waiting:
+            self._waiting.popleft().result()
+        if self._stream is None:
+            raise ValueError(f"{self.path} would have no picture in it")
+        self._thread.submit(self._close).result()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
-                self.publish()
+                self.finish()
+                with _write_errors(self.path):
+                    os.replace(self.temporary, self.path)
         finally:
-            self.abandon()
-
-    def abandon(self) -> None:
-        """Leave nothing behind of what was not published."""
-        self._given_up = True
-        while self._thread.is_alive():
-            try:
-                self._pictures.put(None, timeout=0.05)
-            except queue.Full:
-                continue
-            self._thread.join(0.05)
-        self.beside.unlink(missing_ok=True)
+            self._thread.shutdown(cancel_futures=True)
+            if self._container is not None:
+                with suppress(OSError):
+                    self._container.close()
+            self.temporary.unlink(missing_ok=True)
 
     # -- in the thread
 
-    def _run(self) -> None:
-        try:
-            self._encode()
-        except OSError as error:  # FFmpeg's own errors too
-            self._failure = refused(self.path, error)
-        except BaseException as error:
-            self._failure = error
-        while self._next() is not None:  # after a failure; whoever writes must not wait for ever
-            pass
+    def _encode(self, picture: Picture) -> None:
+        with _write_errors(self.path):
+            if self._stream is None:
+                self._open(picture)
+            frame = as_frame(picture).reformat(format="yuv420p")
+            frame.pts, frame.time_base = self._count, 1 / self.rate
+            self._container.mux(self._stream.encode(frame))
+            self._count += 1
 
-    def _next(self) -> Picture | None:
-        """The next picture, None at the end."""
-        picture = None if self._over else self._pictures.get()
-        self._over = picture is None
-        return picture
+    def _open(self, picture: Picture) -> None:
+        H, W = picture.shape
+        path, options = ffmpeg_path(str(self.temporary)), {"movflags": "faststart"}
+        self._container = import_av().open(path, "w", format="mp4", options=options)
+        self._stream = self._container.add_stream(self.codec, rate=self.rate)
+        self._stream.width, self._stream.height, self._stream.pix_fmt = W + W % 2, H + H % 2, "yuv420p"
+        self._stream.options = self.options
+        self._stream.codec_context.thread_count = 1  # else the file depends on the number of threads
 
-    def _encode(self) -> None:
-        stream = None
-        with self.av.open(as_file(str(self.beside)), "w", format="mp4", options={"movflags": "faststart"}) as container:
-            k = 0
-            while (picture := self._next()) is not None and not self._given_up:
-                if stream is None:
-                    H, W = picture.shape
-                    stream = container.add_stream(self.codec, rate=self.rate)
-                    stream.width, stream.height, stream.pix_fmt = W + W % 2, H + H % 2, "yuv420p"
-                    stream.options = self.options
-                    stream.codec_context.thread_count = 1  # else the file depends on the number of threads
-                frame = as_frame(self.av, picture).reformat(format="yuv420p")
-                frame.pts, frame.time_base = k, 1 / self.rate
-                container.mux(stream.encode(frame))
-                k += 1
-            if stream is None:
-                raise ValueError(f"{self.path} would have no picture in it")
-            container.mux(stream.encode())
+    def _close(self) -> None:
+        if self._container is not None:
+            with _write_errors(self.path):
+                self._container.mux(self._stream.encode())
+                self._container.close()
+                self._container = None
 
 
-def as_frame(av: Any, picture: Picture) -> Any:
+@contextmanager
+def _write_errors(path: Path) -> Iterator[None]:
+    """Errors of the system and of FFmpeg name the file."""
+    try:
+        yield
+    except OSError as error:
+        raise refused(path, error) from error
+
+
+def as_frame(picture: Picture) -> Any:
     """A frame of PyAV, with even sides."""
-    W = picture.shape[1]
+    create = import_av().VideoFrame.from_ndarray
+    luma = _even(picture.luma, 0)
     if picture.chroma is None:
-        return av.VideoFrame.from_ndarray(_even(picture.luma, 0), format="gray")
+        return create(luma, format="gray")
     if picture.halved:
-        planes = [_even(picture.luma, 0), *picture.chroma]
-        flat = np.concatenate([plane.ravel() for plane in planes])
-        return av.VideoFrame.from_ndarray(flat.reshape(-1, W + W % 2), format="yuvj420p")
-    planes = [_even(picture.luma, 0), *(_even(plane, 128) for plane in picture.chroma)]
-    return av.VideoFrame.from_ndarray(np.stack(planes), format="yuvj444p")
+        flat = np.concatenate([plane.ravel() for plane in (luma, *picture.chroma)])
+        return create(flat.reshape(-1, luma.shape[1]), format="yuvj420p")
+    return create(np.stack([luma, *(_even(plane, NEUTRAL) for plane in picture.chroma)]), format="yuvj444p")
 
 
-def _even(plane: NDArray[np.uint8], fill: int) -> NDArray[np.uint8]:
+def _even(plane: Grey, fill: int) -> Grey:
     H, W = plane.shape
-    if not (H % 2 or W % 2):
-        return np.ascontiguousarray(plane)
-    return np.pad(plane, [(0, H % 2), (0, W % 2)], constant_values=fill)
+    return np.ascontiguousarray(np.pad(plane, [(0, H % 2), (0, W % 2)], constant_values=fill))
 
 
 def write_picture(path: str | os.PathLike[str], picture: Picture) -> None:
-    """A picture as a PNG file, in the place of an earlier one.
+    """Write a picture as a PNG file.
 
     >>> import tempfile
-    >>> from lowsparse.video.frames import read_picture
+    >>> from lowsparse.entries.frames import read_picture
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_picture(Path(folder, "one.png"), Picture(np.arange(6, dtype=np.uint8).reshape(2, 3)))
     ...     read_picture(Path(folder, "one.png")).luma.tolist()
     [[0, 1, 2], [3, 4, 5]]
     """
-    av = open_av()
+    av = import_av()
     grey = picture.chroma is None
     array, kind = (np.ascontiguousarray(picture.luma), "gray") if grey else (picture.rgb(), "rgb24")
     encoder = av.CodecContext.create("png", "w")

@@ -1,8 +1,7 @@
-"""How far an estimated background is from a trusted one, and a mask from a true one, as the benchmarks measure it.
+"""Errors of an estimated background and scores of a foreground mask, as in the benchmarks of the field.
 
-The measures of a background take two pictures of grey levels from 0 to 255, of the same shape, and give a number. Where
-several pictures are given at once, as (T, H, W), it is the mean over them; CQM alone takes colours. These six are those
-of the benchmarks SBI and SBMnet, with their threshold of 20 levels.
+The errors of a background compare two pictures of the same shape with grey levels from 0 to 255; of several, (T, H, W),
+the mean is taken. CQM alone compares colours. These six are those of SBI and SBMnet, with their threshold of 20 levels.
 
 L. Maddalena, A. Petrosino: Towards benchmarking scene background initialization. ICIAP workshops, 2015.
 """
@@ -13,11 +12,13 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import ndimage
 
+from ..entries.pictures import REC601
+from ..sweeps import Float
+
 __all__ = [
-    "REC601",
     "age",
     "background_metrics",
     "best_f1",
@@ -26,21 +27,16 @@ __all__ = [
     "ms_ssim",
     "pceps",
     "peps",
-    "precision",
     "psnr",
-    "recall",
     "scene_metrics",
 ]
 
-REC601 = np.array([0.299, 0.587, 0.114])  # red, green, blue to grey
 THRESHOLD = 20.0  # grey levels: a pixel that is farther off is an error
 CROSS = ndimage.generate_binary_structure(2, 1)  # a pixel and its four neighbours
 SCALES = np.array([0.0448, 0.2856, 0.3001, 0.2363, 0.1333])  # weights of MS-SSIM, the finest first
 WINDOW = np.exp(-(np.arange(-5, 6) ** 2) / (2 * 1.5**2))
 WINDOW /= WINDOW.sum()
 RODS, CONES = 0.9449, 0.0551  # shares of the receptors of the eye: weights of CQM
-
-_Floats = NDArray[np.float64]
 
 
 def age(found: ArrayLike, truth: ArrayLike) -> float:
@@ -74,7 +70,7 @@ def pceps(found: ArrayLike, truth: ArrayLike, threshold: float = THRESHOLD) -> f
     0.04
     """
 
-    def share(error: _Floats) -> float:
+    def share(error: Float) -> float:
         return float(np.mean(ndimage.binary_erosion(error > threshold, CROSS, border_value=1)))
 
     return _mean(share, found, truth)
@@ -87,7 +83,7 @@ def psnr(found: ArrayLike, truth: ArrayLike) -> float:
     3.0103
     """
 
-    def decibels(error: _Floats) -> float:
+    def decibels(error: Float) -> float:
         mean_square = float(np.mean(error**2))
         return 10 * math.log10(255.0**2 / mean_square) if mean_square else math.inf
 
@@ -113,11 +109,10 @@ def ms_ssim(found: ArrayLike, truth: ArrayLike) -> float:
     return sum(_similarity(a, b) for a, b in zip(one, other, strict=True)) / len(one)
 
 
-def _similarity(one: _Floats, other: _Floats) -> float:
-    side = min(one.shape)
-    if side < WINDOW.size:
+def _similarity(one: Float, other: Float) -> float:
+    if min(one.shape) < WINDOW.size:
         raise ValueError(f"MS-SSIM needs pictures of {WINDOW.size} x {WINDOW.size} pixels or more, not {one.shape}")
-    scales = min(len(SCALES), 1 + int(math.log2(side / WINDOW.size)))
+    scales = min(len(SCALES), 1 + int(math.log2(min(one.shape) / WINDOW.size)))
     weights = SCALES[:scales] * (SCALES.sum() / SCALES[:scales].sum())
     product = 1.0
     for k in range(scales):
@@ -128,8 +123,8 @@ def _similarity(one: _Floats, other: _Floats) -> float:
     return float(product)
 
 
-def _luminance_and_structure(one: _Floats, other: _Floats) -> tuple[_Floats, _Floats]:
-    def smooth(a: _Floats) -> _Floats:
+def _luminance_and_structure(one: Float, other: Float) -> tuple[Float, Float]:
+    def smooth(a: Float) -> Float:
         blurred = ndimage.correlate1d(ndimage.correlate1d(a, WINDOW, axis=0), WINDOW, axis=1)
         return np.asarray(blurred[5:-5, 5:-5], dtype=np.float64)
 
@@ -140,7 +135,7 @@ def _luminance_and_structure(one: _Floats, other: _Floats) -> tuple[_Floats, _Fl
     return (2 * mu * nu + c1) / (mu**2 + nu**2 + c1), (2 * covariance + c2) / (variances + c2)
 
 
-def _halved(a: _Floats) -> _Floats:
+def _halved(a: Float) -> Float:
     even = np.pad(a, [(0, size % 2) for size in a.shape], mode="edge")
     return (even[::2, ::2] + even[1::2, ::2] + even[::2, 1::2] + even[1::2, 1::2]) / 4
 
@@ -158,16 +153,14 @@ def cqm(found: ArrayLike, truth: ArrayLike) -> float:
     >>> round(cqm(truth + [4, 0, 4], truth), 2)  # errors of 2, 4 and 4
     41.78
     """
-    one, other = (np.asarray(a, dtype=np.float64) for a in (found, truth))
-    if one.shape != other.shape:
-        raise ValueError(f"the pictures have different shapes: {one.shape} and {other.shape}")
+    one, other = _pair(found, truth)
     if one.ndim != 3 or one.shape[2] != 3:
         raise ValueError(f"CQM compares pictures in colour, (H, W, 3), not {one.shape}")
     y, u, v = (psnr(a, b) for a, b in zip(_yuv(one), _yuv(other), strict=True))
     return RODS * y + CONES * (u + v) / 2
 
 
-def _yuv(rgb: _Floats) -> tuple[_Floats, _Floats, _Floats]:
+def _yuv(rgb: Float) -> tuple[Float, Float, Float]:
     red, green, blue = rgb[..., 0], rgb[..., 1], rgb[..., 2]
     return np.floor((red + 2 * green + blue) / 4), red - green, blue - green
 
@@ -178,28 +171,13 @@ def f1(found: ArrayLike, truth: ArrayLike) -> float:
     >>> f1([[True, True, False]], [[True, False, False]])
     0.6666666666666666
     """
-    both, one, other = _counts(found, truth)
-    return 2 * both / (one + other) if one + other else 1.0
-
-
-def precision(found: ArrayLike, truth: ArrayLike) -> float:
-    """Share of what was found that is true, tp / (tp + fp); 1 if nothing was found.
-
-    >>> precision([[True, True, False]], [[True, False, False]])
-    0.5
-    """
-    both, one, _ = _counts(found, truth)
-    return both / one if one else 1.0
-
-
-def recall(found: ArrayLike, truth: ArrayLike) -> float:
-    """Share of what is true that was found, tp / (tp + fn); 1 if nothing is true.
-
-    >>> recall([[True, True, False]], [[True, False, False]])
-    1.0
-    """
-    both, _, other = _counts(found, truth)
-    return both / other if other else 1.0
+    one, other = np.asarray(found), np.asarray(truth)
+    if one.dtype != bool or other.dtype != bool:
+        raise TypeError(f"masks are boolean, not {one.dtype} and {other.dtype}")
+    if one.shape != other.shape:
+        raise ValueError(f"the masks have different shapes: {one.shape} and {other.shape}")
+    total = int(one.sum() + other.sum())
+    return 2 * int(np.sum(one & other)) / total if total else 1.0
 
 
 def best_f1(distance: ArrayLike, truth: ArrayLike) -> tuple[float, float]:
@@ -224,18 +202,8 @@ def best_f1(distance: ArrayLike, truth: ArrayLike) -> tuple[float, float]:
     return float(scores[best]), float(far[best] + below) / 2
 
 
-def _counts(found: ArrayLike, truth: ArrayLike) -> tuple[int, int, int]:
-    """Pixels that are in both masks, in the first, and in the second."""
-    one, other = np.asarray(found), np.asarray(truth)
-    if one.dtype != bool or other.dtype != bool:
-        raise TypeError(f"masks are boolean, not {one.dtype} and {other.dtype}")
-    if one.shape != other.shape:
-        raise ValueError(f"the masks have different shapes: {one.shape} and {other.shape}")
-    return int(np.count_nonzero(one & other)), int(np.count_nonzero(one)), int(np.count_nonzero(other))
-
-
 def background_metrics(found: ArrayLike, truth: ArrayLike) -> dict[str, float]:
-    """All measures of a background at once, by name.
+    """The first four errors of a background, by name.
 
     >>> background_metrics([[10.0, 20.0], [30.0, 40.0]], [[10.0, 20.0], [30.0, 40.0]])
     {'age': 0.0, 'peps': 0.0, 'pceps': 0.0, 'psnr': inf}
@@ -244,34 +212,38 @@ def background_metrics(found: ArrayLike, truth: ArrayLike) -> dict[str, float]:
 
 
 def scene_metrics(found: ArrayLike, truth: ArrayLike) -> dict[str, float]:
-    """The measures of SBMnet by name, of two pictures in colour, (H, W, 3), or in grey; then without CQM.
+    """All six errors of a background by name, of two pictures in colour, (H, W, 3), or in grey, then without CQM.
 
-    All but CQM are about the grey levels 0.299 R + 0.587 G + 0.114 B.
+    All but CQM compare the grey levels 0.299 R + 0.587 G + 0.114 B.
 
     >>> white = np.full((20, 30, 3), 255.0)
     >>> {name: round(value, 3) for name, value in scene_metrics(white - 25.5, white).items()}
     {'age': 25.5, 'peps': 1.0, 'pceps': 1.0, 'psnr': 20.0, 'ms_ssim': 0.994, 'cqm': inf}
     """
     one, other = (np.asarray(a, dtype=np.float64) for a in (found, truth))
-    coloured = one.ndim == 3 and other.ndim == 3
     grey = [a @ REC601 if a.ndim == 3 else a for a in (one, other)]
     measures = {**background_metrics(*grey), "ms_ssim": ms_ssim(*grey)}
-    return {**measures, "cqm": cqm(one, other)} if coloured else measures
+    return {**measures, "cqm": cqm(one, other)} if one.ndim == other.ndim == 3 else measures
 
 
-def _mean(measure: Callable[[_Floats], float], found: ArrayLike, truth: ArrayLike) -> float:
-    """Of a measure of |found - truth|, over the pictures."""
+def _mean(measure: Callable[[Float], float], found: ArrayLike, truth: ArrayLike) -> float:
+    """The mean over the pictures of a measure of |found - truth|."""
     one, other = _pictures(found, truth)
     return sum(measure(error) for error in np.abs(one - other)) / len(one)
 
 
-def _pictures(found: ArrayLike, truth: ArrayLike) -> tuple[_Floats, _Floats]:
+def _pictures(found: ArrayLike, truth: ArrayLike) -> tuple[Float, Float]:
     """Both as (T, H, W)."""
-    one, other = np.asarray(found, dtype=np.float64), np.asarray(truth, dtype=np.float64)
-    if one.shape != other.shape:
-        raise ValueError(f"the pictures have different shapes: {one.shape} and {other.shape}")
+    one, other = _pair(found, truth)
     if one.ndim not in (2, 3) or not one.size:
         raise ValueError(f"a picture is (H, W) and several are (T, H, W), not {one.shape}")
     if not (np.isfinite(one).all() and np.isfinite(other).all()):
         raise ValueError("the pictures hold NaN or infinite numbers")
     return one.reshape(-1, *one.shape[-2:]), other.reshape(-1, *other.shape[-2:])
+
+
+def _pair(found: ArrayLike, truth: ArrayLike) -> tuple[Float, Float]:
+    one, other = np.asarray(found, dtype=np.float64), np.asarray(truth, dtype=np.float64)
+    if one.shape != other.shape:
+        raise ValueError(f"the pictures have different shapes: {one.shape} and {other.shape}")
+    return one, other

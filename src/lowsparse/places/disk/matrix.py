@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,22 +20,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...entries.observed import ObservedMatrix
+from ...linalg.arrays import host
+from ...linalg.lowrank import LowRank
 from ...support.sizes import MEMORY, bytes_of
-from ...sweeps import Sweep, open_sweep
-from ..pieces.coefficients import room
-from ..pieces.formulas import Entries
-from ..pieces.matrix import OneByOne, check_entries
-from ..pieces.rewriting import rewritten
-from .build import Told, turn
-from .reading import through
-from .scratch import Scratch
+from ...sweeps import Sweep
+from ..pieces.coefficients import room, with_mapped_coefficients
+from ..pieces.formulas import Entries, Piece
+from ..pieces.matrix import InPieces, SequentialPieces, as_entries
+from .build import OnProgress, append_columns, transpose
+from .scratch import Scratch, TemporaryFolder
 from .sources import make
-from .store import Side
-from .temporary import TemporaryFolder
+from .store import Side, Writer, read_ahead
 
 __all__ = ["StoredMatrix", "StoredPiece"]
 
 WORK = 125  # bytes for each entry of a piece: two pieces, what is held of them, and what is computed
+FACTORS = 7  # arrays as large as U and V together that a solve has in memory at once
+PYTHON = 10**8  # bytes that Python and its libraries take anyhow, about
 LARGEST_SKETCH = 60  # bytes for each entry that is taken out of it to learn from
 
 
@@ -44,41 +47,41 @@ class StoredPiece:
         self._matrix, self.number, self.columns = matrix, number, slice(first, end)
         self.entries = slice(*(int(matrix.side.indptr[j]) for j in (first, end)))
         self.writes: frozenset[str] = frozenset()  # what is kept of it that is written, not read, by the pass
-        self._now: ObservedMatrix | None = None
-        self._swept: Sweep | None = None
+        self._loaded: ObservedMatrix | None = None
+        self._sweep: Sweep | None = None
 
     @contextmanager
-    def at_hand(self) -> Iterator[None]:
+    def loaded(self) -> Iterator[None]:
         """While a pass is at it: the data on disk, and the values that the matrix has instead."""
         side = self._matrix.side
         indptr = side.indptr[self.columns.start : self.columns.stop + 1] - self.entries.start
         rows, values = (np.asarray(mapped[self.entries]) for mapped in (side.rows, side.values))
         shape = side.shape[0], indptr.size - 1
-        self._now = ObservedMatrix.trusted(indptr, rows, values, shape)
+        self._loaded = ObservedMatrix.trusted(indptr, rows, values, shape)
         try:
             given = self._matrix.given
             if given is None:
                 yield
             else:
                 home = given.home.pieces[self.number]
-                with home.at_hand():
-                    new = np.ascontiguousarray(given.formula.cut(self.columns).at(home))
-                    self._now = ObservedMatrix.trusted(indptr, rows, new, shape)
+                with home.loaded():
+                    new = np.ascontiguousarray(given.formula.restrict(self.columns).evaluate(home))
+                    self._loaded = ObservedMatrix.trusted(indptr, rows, new, shape)
                     yield
         finally:
-            self._now = self._swept = None
+            self._loaded = self._sweep = None
 
     @property
     def M(self) -> ObservedMatrix:  # noqa: N802
         """These columns, with the values that the matrix has."""
-        assert self._now is not None
-        return self._now
+        assert self._loaded is not None
+        return self._loaded
 
     @property
     def sweep(self) -> Sweep:
         """The passes over it."""
-        self._swept = self._swept or open_sweep(self.M, "auto")
-        return self._swept
+        self._sweep = self._sweep or self.M.open_sweep()
+        return self._sweep
 
     def scratch(self, name: str) -> Scratch:
         """Where numbers are that were kept for later."""
@@ -95,7 +98,7 @@ class StoredPiece:
         scratch.write(self.number, scratch.room(self.number))
 
 
-class StoredMatrix(OneByOne):
+class StoredMatrix(SequentialPieces):
     """A partly observed matrix in a folder.
 
     Parameters
@@ -145,7 +148,7 @@ class StoredMatrix(OneByOne):
         col: str | None = None,
         value: str | None = None,
         memory: int | str = MEMORY,
-        told: Told | None = None,
+        on_progress: OnProgress | None = None,
     ) -> StoredMatrix:
         """Put a source on disk, in bounded memory, unless it is there already.
 
@@ -162,7 +165,7 @@ class StoredMatrix(OneByOne):
             The columns of records.
         memory
             What this, and a solve afterwards, may take: bytes, or a text such as "1GB".
-        told
+        on_progress
             Called with what is being done, how much of it is done, and of how much.
 
         Examples
@@ -174,7 +177,7 @@ class StoredMatrix(OneByOne):
         ...     again.with_values(2 * again.values).T.take_columns([1]).to_dense().tolist()
         [[4.0], [6.0]]
         """
-        make(source, Path(folder), memory=bytes_of(memory), row=row, col=col, value=value, told=told)
+        make(source, Path(folder), memory=bytes_of(memory), row=row, col=col, value=value, on_progress=on_progress)
         return cls(folder, memory=memory)
 
     def within(self, memory: int, pieces: int | None = None) -> StoredMatrix:
@@ -195,8 +198,7 @@ class StoredMatrix(OneByOne):
     @cached_property
     def _on_disk(self) -> StoredMatrix:
         """The same matrix, whose values are all on disk."""
-        written: StoredMatrix = rewritten(self, self.values)
-        return written
+        return self.with_stored_values(self.values)
 
     def __reduce__(self) -> Any:
         """By the folder it is in, if that stays."""
@@ -206,12 +208,12 @@ class StoredMatrix(OneByOne):
 
     # -- going through it
 
-    def _at_hand(self) -> Iterator[StoredPiece]:
+    def _load_pieces(self) -> Iterator[StoredPiece]:
         """The pieces, one after the other; the next is fetched meanwhile."""
         self.verified  # noqa: B018
-        parts = through([self.side.rows, self.side.values], self._parts)
+        parts = read_ahead([self.side.rows, self.side.values], self._parts)
         for piece, _ in zip(self.pieces, parts, strict=True):
-            with piece.at_hand():
+            with piece.loaded():
                 yield piece
 
     def _scratch(self, dtype: Any) -> Scratch:
@@ -228,11 +230,10 @@ class StoredMatrix(OneByOne):
 
     # -- what solvers use
 
-    def with_values(self, values: Entries) -> StoredMatrix:
+    def with_values(self, values: Any) -> StoredMatrix:
         """Other values at the same places, such as ``2 * M.values``."""
-        check_entries(values)
         other = self._there(self.name, self.memory, self._for_pieces)
-        other.given = values
+        other.given = as_entries(values)
         return other
 
     @cached_property
@@ -240,7 +241,7 @@ class StoredMatrix(OneByOne):
         """The number of entries in each row."""
         if self._other.exists():
             return np.diff(Side.open(self._other).indptr)
-        return np.asarray(sum(self.over(_row_counts)), dtype=np.int64)
+        return np.asarray(sum(self.map_pieces(_row_counts)), dtype=np.int64)
 
     @property
     def _other(self) -> Path:
@@ -252,13 +253,49 @@ class StoredMatrix(OneByOne):
         if self.given is not None:
             return self._on_disk.T
         if not self._other.exists():
-            turn(self.folder, self.name, self.memory, lambda *_: None)
+            transpose(self.folder, self.name, self.memory, lambda *_: None)
         return self._there(self._other.name, self.memory, self._for_pieces)
 
     @property
     def largest_part(self) -> int:
         """Entries of columns that may be in memory at once."""
         return self.memory // LARGEST_SKETCH
+
+    def with_stored_values(self, values: Any) -> StoredMatrix:
+        """Other values at the same positions, written to disk: a store of its own that goes with its last user."""
+        return self.beside(self, as_entries(values))
+
+    def beside(self, M: InPieces, values: Entries) -> StoredMatrix:
+        """The positions of M with these values, on disk in a folder within this one's; M has the same positions."""
+        folder = TemporaryFolder(".values-", self.folder, within=self.owner)
+        try:
+            with Writer(folder.path / "columns", M.shape[0], M.dtype) as writer:
+                for piece in M.iterate_pieces(_With(M.dtype), values.formula):
+                    append_columns(writer, piece)
+            new = StoredMatrix(folder.path, memory=self.memory)
+        except BaseException:
+            folder.remove()
+            raise
+        new.owner = folder
+        return new
+
+    def with_room_for(self, rank: int) -> StoredMatrix:
+        """In smaller pieces if U and V, with what is computed from them, need much of its memory."""
+        factors = FACTORS * 8 * rank * sum(self.shape)
+        if factors <= self.memory // 16:
+            return self
+        left = self.memory - factors
+        if left < self.memory // 4 and factors > PYTHON:
+            warnings.warn(
+                f"U and V of rank {rank} and what is computed from them take about {factors / 1e6:.0f} MB, and the "
+                f"limit is {self.memory / 1e6:.0f} MB: allow more memory, or a smaller rank",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        return self.within(self.memory, pieces=max(left, self.memory // 4))
+
+    def _with_mapped_coefficients(self, L: LowRank) -> LowRank:
+        return with_mapped_coefficients(L, self.folder, self.memory)
 
     def take_columns(self, which: NDArray[np.intp]) -> ObservedMatrix | None:
         """Some columns, in this order, in memory; None if they have no entry."""
@@ -276,7 +313,7 @@ class StoredMatrix(OneByOne):
                 here, there = slice(ends[k] - counts[k], ends[k]), slice(M.indptr[j], M.indptr[j + 1])
                 rows[here], values[here] = M.rows[there], M.values[there]
 
-        self.over(take)
+        self.map_pieces(take)
         return ObservedMatrix(np.concatenate([[0], ends]), rows, values, (self.shape[0], which.size))
 
     def fingerprint(self) -> str:
@@ -293,3 +330,14 @@ def _reopened(folder: Path, memory: int, pieces: int, side: str) -> StoredMatrix
 def _row_counts(piece: StoredPiece) -> NDArray[np.int64]:
     counts: NDArray[np.int64] = np.bincount(piece.M.rows, minlength=piece.M.shape[0])
     return counts
+
+
+@dataclass(frozen=True)
+class _With:
+    """A piece with other values; it may be sent, so it has a name."""
+
+    dtype: np.dtype[Any]
+
+    def __call__(self, piece: Piece, numbers: NDArray[Any]) -> ObservedMatrix:
+        M = piece.M
+        return ObservedMatrix(host(M.indptr), np.array(host(M.rows)), host(numbers).astype(self.dtype), M.shape)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .build import Chunk, DuplicateError, Told, sort_into
+from ...support.optional import import_pyarrow
+from .build import Chunk, DuplicateError, OnProgress, sort_into
 from .store import Side
 
 __all__ = ["BATCH", "batches", "common_schema", "has_labels", "labels_of", "opened", "parquet_files", "records"]
@@ -43,8 +44,8 @@ def parquet_files(path: Path) -> list[Path]:
 def opened(path: Path) -> Any:
     """A Parquet file; an error names it."""
     try:
-        return _arrow("parquet").ParquetFile(path)
-    except _arrow().ArrowInvalid as error:
+        return import_pyarrow("parquet").ParquetFile(path)
+    except import_pyarrow().ArrowInvalid as error:
         raise ValueError(f"{path} cannot be read as a Parquet file: {error}") from error
 
 
@@ -61,38 +62,34 @@ def common_schema(paths: list[Path], names: tuple[str, ...] | None = None) -> An
         if not schema.equals(common):
             both = [_decoded(common, schema), _decoded(schema, common)]
             try:
-                common = _arrow().unify_schemas(both, promote_options="permissive")
-            except _arrow().ArrowException as error:
+                common = import_pyarrow().unify_schemas(both, promote_options="permissive")
+            except import_pyarrow().ArrowException as error:
                 raise ValueError(f"{path} and {paths[0]} hold columns of different kinds: {error}") from error
     return common
 
 
 def _schema(path: Path, names: tuple[str, ...] | None) -> Any:
     schema = opened(path).schema_arrow
-    return schema if names is None else _arrow().schema([schema.field(name) for name in names])
+    return schema if names is None else import_pyarrow().schema([schema.field(name) for name in names])
 
 
 def _decoded(schema: Any, other: Any) -> Any:
     """Labels as they are, not as places in a dictionary, where the other schema has none."""
-    kind = _arrow().DictionaryType
+    kind = import_pyarrow().DictionaryType
     for k, field in enumerate(schema):
         if isinstance(field.type, kind) and not isinstance(other.field(k).type, kind):
             schema = schema.set(k, field.with_type(field.type.value_type))
     return schema
 
 
-def _arrow(part: str = "") -> Any:
-    from ...tables.labels import library  # which needs this file
-
-    return library(part)
-
-
-def records(paths: list[Path], names: tuple[str, str, str], stamp: str, folder: Path, memory: int, told: Told) -> None:
+def records(
+    paths: list[Path], names: tuple[str, str, str], stamp: str, folder: Path, memory: int, on_progress: OnProgress
+) -> None:
     """Records in any order; their labels are sorted, and kept beside the matrix."""
     for path in paths:
         _check_columns(path, opened(path).schema_arrow, names)
     kind = str(common_schema(paths, names).field(names[2]).type)
-    labels, counts = _labels(paths, names, told)
+    labels, counts = _labels(paths, names, on_progress)
     dtype = np.float32 if kind in ("float", "halffloat") else np.float64
     folder.mkdir(parents=True, exist_ok=True)
     for side, found in zip(("rows", "columns"), labels, strict=True):
@@ -114,7 +111,7 @@ def records(paths: list[Path], names: tuple[str, str, str], stamp: str, folder: 
             dtype,
             memory=memory // 2,
             source=stamp,
-            told=lambda done, of: told("sorting", done, of),
+            on_progress=lambda done, of: on_progress("sorting", done, of),
         )
     except DuplicateError as error:
         pair = f"{names[0]} {labels[0][error.row]!s} and {names[1]} {labels[1][error.column]!s}"
@@ -122,7 +119,7 @@ def records(paths: list[Path], names: tuple[str, str, str], stamp: str, folder: 
 
 
 def _labels(
-    paths: list[Path], names: tuple[str, str, str], told: Told
+    paths: list[Path], names: tuple[str, str, str], on_progress: OnProgress
 ) -> tuple[tuple[NDArray[Any], NDArray[Any]], NDArray[np.int64]]:
     """The labels of rows and columns, sorted, and how many values each column has."""
     rows: NDArray[Any] | None = None
@@ -144,7 +141,7 @@ def _labels(
             summed[np.searchsorted(both, new)] += many
             columns, counts = both, summed
         done += values.size
-        told("counting", done, total)
+        on_progress("counting", done, total)
     if rows is None or columns is None:
         raise ValueError(f"there is no record in {', '.join(map(str, paths[:3]))}{' ...' if paths[3:] else ''}")
     return (rows, columns), counts

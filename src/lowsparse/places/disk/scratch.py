@@ -6,6 +6,7 @@ written: so much less goes to the disk and comes back.
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import weakref
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from ...sweeps import native
 
-__all__ = ["Scratch"]
+__all__ = ["Scratch", "TemporaryFolder"]
 
 SAMPLE = 10_000  # numbers that are looked at first
 
@@ -34,7 +35,7 @@ class Scratch:
 
     def __init__(self, folder: Path, parts: Sequence[slice], dtype: Any) -> None:
         self.parts, self.dtype = parts, np.dtype(dtype)
-        self.many: dict[int, int] = {}  # of each piece that was squeezed, how many numbers are not zero
+        self.nonzeros: dict[int, int] = {}  # of each piece that is stored so, how many numbers are not zero
         self._file = tempfile.TemporaryFile(dir=folder, prefix=".held-", buffering=0)  # noqa: SIM115
         weakref.finalize(self, self._file.close)
         self._longest = max(part.stop - part.start for part in parts)
@@ -50,51 +51,36 @@ class Scratch:
         part = self.parts[piece]
         return self._room[: part.stop - part.start]
 
-    def squeezed_room(self, piece: int) -> native.Squeezed:
-        """Where the bits of a piece, and what is not zero, may be put."""
-        part = self.parts[piece]
-        size = part.stop - part.start
-        return native.Squeezed(self._bits[: -(-size // 64)], self._found[: size // 2])
-
     def write(self, piece: int, numbers: NDArray[Any]) -> None:
         """Keep the numbers of a piece."""
         numbers = np.ascontiguousarray(numbers)
         few = np.count_nonzero(numbers[:SAMPLE]) <= min(SAMPLE, numbers.size) // 2
-        many = squeeze(numbers, *self.squeezed_room(piece)) if few else numbers.size
-        if many <= numbers.size // 2:
-            self.write_squeezed(piece, [slice(0, many)])
+        bits, found = self._squeezed(numbers.size)
+        nonzeros = squeeze(numbers, bits, found) if few else numbers.size
+        if nonzeros <= numbers.size // 2:
+            self.nonzeros[piece] = nonzeros
+            self._put(self._place(piece), bits)
+            self._put(self._place(piece) + bits.nbytes, found[:nonzeros])
         else:
-            self.many.pop(piece, None)
+            self.nonzeros.pop(piece, None)
             self._put(self._place(piece), numbers)
-
-    def write_squeezed(self, piece: int, parts: Sequence[slice]) -> None:
-        """Keep the numbers of a piece that are in `squeezed_room`, those that are not zero in these parts of it."""
-        bits, found = self.squeezed_room(piece)
-        self.many[piece] = sum(part.stop - part.start for part in parts)
-        place = self._place(piece)
-        for numbers in (bits, *(found[part] for part in parts)):
-            self._put(place, numbers)
-            place += numbers.nbytes
 
     def read(self, piece: int) -> NDArray[Any]:
         """The numbers of a piece, which are there until the next is read."""
         numbers = self.room(piece)
-        squeezed = self.read_squeezed(piece)
-        if squeezed is None:
+        if piece not in self.nonzeros:
             self._get(self._place(piece), numbers)
-        else:
-            expand(*squeezed, numbers)
-        return numbers
-
-    def read_squeezed(self, piece: int) -> native.Squeezed | None:
-        """The bits of a piece and what is not zero, until the next is read; None if most is not."""
-        if piece not in self.many:
-            return None
-        bits, found = self.squeezed_room(piece)
-        found = found[: self.many[piece]]
+            return numbers
+        bits, found = self._squeezed(numbers.size)
+        found = found[: self.nonzeros[piece]]
         self._get(self._place(piece), bits)
         self._get(self._place(piece) + bits.nbytes, found)
-        return native.Squeezed(bits, found)
+        expand(bits, found, numbers)
+        return numbers
+
+    def _squeezed(self, size: int) -> tuple[NDArray[np.uint64], NDArray[Any]]:
+        """Memory for a bit for each of so many numbers, and for those that are not zero."""
+        return self._bits[: -(-size // 64)], self._found[: size // 2]
 
     def _place(self, piece: int) -> int:
         return int(self.parts[piece].start * self.dtype.itemsize)
@@ -146,3 +132,22 @@ def expand(bits: NDArray[np.uint64], found: NDArray[Any], numbers: NDArray[Any])
         return native.expand(bits, found, numbers)
     numbers[:] = 0
     numbers[np.unpackbits(bits.view(np.uint8), count=numbers.size, bitorder="little").view(bool)] = found
+
+
+class TemporaryFolder:
+    """A new folder, which is removed with the last matrix that holds it; one within another holds that.
+
+    >>> folder = TemporaryFolder("lowsparse-")
+    >>> path = folder.path
+    >>> inner = TemporaryFolder(".values-", path, within=folder)
+    >>> del folder
+    >>> path.exists()
+    True
+    >>> del inner
+    >>> path.exists()
+    False
+    """
+
+    def __init__(self, prefix: str, beside: Path | None = None, *, within: TemporaryFolder | None = None) -> None:
+        self.path, self.within = Path(tempfile.mkdtemp(prefix=prefix, dir=beside)), within
+        self.remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)

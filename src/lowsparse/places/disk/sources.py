@@ -17,13 +17,12 @@ import numpy as np
 from scipy import sparse
 
 from ...entries.observed import ObservedMatrix
-from ...support.export import zarr_library
-from .build import Told, append_columns
+from ...support.export import import_zarr
+from .build import OnProgress, append_columns, dense, frames
 from .records import has_labels, parquet_files, records
-from .slabs import dense, frames
 from .store import CorruptStoreError, Side, Writer, remove_side
 
-__all__ = ["are_paths", "is_store", "make"]
+__all__ = ["are_paths", "is_frames", "is_store", "make"]
 
 VIDEO = {".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm", ".wmv"}
 
@@ -36,10 +35,10 @@ def make(
     row: str | None = None,
     col: str | None = None,
     value: str | None = None,
-    told: Told | None = None,
+    on_progress: OnProgress | None = None,
 ) -> None:
     """Put a source on disk, unless it is there already; what was new is gone after an error."""
-    says = told or (lambda *_: None)
+    says = on_progress or (lambda *_: None)
     names = (row, col, value)
     if any(names) and not isinstance(source, str | os.PathLike):
         raise ValueError("row, col and value are for records: a Parquet file, or a folder of them")
@@ -48,7 +47,7 @@ def make(
             _file(Path(source), names, folder, memory, says)
         elif are_paths(source):
             _blocks([Path(one) for one in source], folder, says)
-        elif hasattr(source, "skipped") and hasattr(source, "rate"):
+        elif is_frames(source):
             _video(source, folder, memory, says)
         elif _is_array(source):
             stamp = _stamp_of_array(source)
@@ -67,6 +66,15 @@ def are_paths(source: Any) -> bool:
     return (
         isinstance(source, list | tuple) and bool(source) and all(isinstance(one, str | os.PathLike) for one in source)
     )
+
+
+def is_frames(source: Any) -> bool:
+    """Whether it is a video (`lowsparse.video.Frames`).
+
+    >>> is_frames([[1.0]])
+    False
+    """
+    return hasattr(source, "skipped") and hasattr(source, "rate")
 
 
 def _is_array(source: Any) -> bool:
@@ -110,7 +118,7 @@ def _made(folder: Path) -> Iterator[None]:
         raise
 
 
-def _file(path: Path, names: tuple[str | None, ...], folder: Path, memory: int, told: Told) -> None:
+def _file(path: Path, names: tuple[str | None, ...], folder: Path, memory: int, on_progress: OnProgress) -> None:
     """A path, by its ending and by what is there."""
     if not path.exists():
         raise FileNotFoundError(f"there is no file or folder {path}: check the path")
@@ -122,13 +130,13 @@ def _file(path: Path, names: tuple[str | None, ...], folder: Path, memory: int, 
         stamp = _stamp([path])
         if _to_be_made(folder, stamp):
             X = np.load(path, mmap_mode="r", allow_pickle=False) if ending == ".npy" else open_zarr(path)
-            dense(X, stamp, folder, memory, told)
+            dense(X, stamp, folder, memory, on_progress)
     elif ending == ".npz":
-        _blocks([path], folder, told)
+        _blocks([path], folder, on_progress)
     elif ending in VIDEO:
-        from ...video import Frames
+        from ...entries.frames import Frames
 
-        _video(Frames(path, colour=False), folder, memory, told)
+        _video(Frames(path, colour=False), folder, memory, on_progress)
     else:
         paths = parquet_files(path)
         if not all(names):
@@ -140,7 +148,7 @@ def _file(path: Path, names: tuple[str | None, ...], folder: Path, memory: int, 
             raise ValueError(f"row, col and value must be three columns, not {', '.join(map(repr, names))}")
         stamp = _stamp(paths, *map(str, names))
         if _to_be_made(folder, stamp, has_labels):
-            records(paths, (str(names[0]), str(names[1]), str(names[2])), stamp, folder, memory, told)
+            records(paths, (str(names[0]), str(names[1]), str(names[2])), stamp, folder, memory, on_progress)
 
 
 def is_store(path: Any) -> bool:
@@ -205,7 +213,7 @@ def is_zarr(path: Path) -> bool:
 
 def open_zarr(path: Path) -> Any:
     """The array at a path, or the only one of the group there."""
-    found = zarr_library().open(str(path), mode="r")
+    found = import_zarr().open(str(path), mode="r")
     if hasattr(found, "dtype"):
         return found
     arrays = dict(found.arrays())
@@ -215,7 +223,7 @@ def open_zarr(path: Path) -> Any:
     return next(iter(arrays.values()))
 
 
-def _video(film: Any, folder: Path, memory: int, told: Told) -> None:
+def _video(film: Any, folder: Path, memory: int, on_progress: OnProgress) -> None:
     path = Path(film.name)
     if path.exists():
         parts = (film.region, film.start, film.stop, film.every, film.shrink)
@@ -223,10 +231,10 @@ def _video(film: Any, folder: Path, memory: int, told: Told) -> None:
     else:  # a pattern or an address
         stamp = secrets.token_hex(8)
     if _to_be_made(folder, stamp):
-        frames(film, stamp, folder, memory, told)
+        frames(film, stamp, folder, memory, on_progress)
 
 
-def _blocks(paths: list[Path], folder: Path, told: Told) -> None:
+def _blocks(paths: list[Path], folder: Path, on_progress: OnProgress) -> None:
     """Sparse matrices side by side, as `scipy.sparse.save_npz` writes them; one is in memory at a time."""
     stamp = _stamp(paths)
     if not _to_be_made(folder, stamp):
@@ -238,7 +246,7 @@ def _blocks(paths: list[Path], folder: Path, told: Told) -> None:
             if M.shape[0] != writer.height:
                 raise ValueError(f"{path} has {M.shape[0]} rows, but {paths[0]} has {writer.height}")
             append_columns(writer, M)
-            told("reading", k + 1, len(paths))
+            on_progress("reading", k + 1, len(paths))
 
 
 def _block(path: Path) -> ObservedMatrix:

@@ -19,12 +19,12 @@ from ...linalg.arrays import SMALL
 __all__ = [
     "NULL",
     "SMALL",
-    "block_of",
+    "beyond",
     "by_value",
     "c_type",
+    "explain_out_of_memory",
     "kernel",
     "need_cupy",
-    "places_beyond",
     "reason_unavailable",
     "tall_gram",
     "tall_retracted",
@@ -103,7 +103,7 @@ def kernel(name: str) -> Any:
 
 
 @contextlib.contextmanager
-def block_of(size: int, what: str) -> Iterator[None]:
+def explain_out_of_memory(size: int, what: str) -> Iterator[None]:
     """Memory of about that size is taken inside: if there is not enough, the error says how much is needed."""
     cupy = need_cupy()
     try:
@@ -176,7 +176,7 @@ def tall_retracted(A: Any, H: Any, step: float, gram: Any) -> Any:
     return out
 
 
-def places_beyond(numbers: Any, bound: float) -> Any:
+def beyond(numbers: Any, bound: float) -> Any:
     """Where the magnitude of numbers on the device exceeds the bound, ascending."""
     import cupy
 
@@ -187,8 +187,8 @@ def places_beyond(numbers: Any, bound: float) -> Any:
     counts = cupy.empty(blocks, np.int32)
     run((blocks,), (256,), (*args, counts, NULL, NULL))
     ends = np.cumsum(counts.get(), dtype=np.int64)
-    places = cupy.empty(int(ends[-1]), np.int64)
-    if places.size:
+    positions = cupy.empty(int(ends[-1]), np.int64)
+    if positions.size:
         starts = cupy.asarray(np.concatenate(([0], ends[:-1])))
-        run((blocks,), (256,), (*args, NULL, starts, places))
-    return places
+        run((blocks,), (256,), (*args, NULL, starts, positions))
+    return positions

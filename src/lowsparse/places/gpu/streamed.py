@@ -20,17 +20,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...entries.observed import ObservedMatrix
+from ...entries.protocol import Recovered
 from ...linalg.arrays import host, on_device
-from ...sweeps import Sweep, open_sweep
+from ...linalg.lowrank import LowRank
+from ...sweeps import Sweep
 from ..disk.matrix import StoredMatrix
-from ..disk.reading import through
 from ..disk.scratch import Scratch
-from ..disk.store import ranges
-from ..pieces.formulas import Entries, Formula, Held
-from ..pieces.matrix import OneByOne
-from ..pieces.rewriting import written_beside
-from .launch import block_of, need_cupy
-from .matrix import DeviceMatrix, Places
+from ..disk.store import ranges, read_ahead
+from ..pieces.formulas import Formula, StoredNumbers
+from ..pieces.matrix import SequentialPieces
+from .launch import explain_out_of_memory, need_cupy
+from .matrix import DeviceMatrix, Positions
 
 __all__ = ["WORK", "StreamedMatrix"]
 
@@ -47,40 +47,40 @@ class StreamedPiece:
         self.entries = slice(*(int(matrix.indptr[j]) for j in (first, end)))
         self.writes: frozenset[str] = frozenset()  # what is kept of it that is written, not read, by the pass
         self._rooms: dict[str, Any] = {}  # for that
-        self._now: DeviceMatrix | None = None
-        self._swept: Sweep | None = None
+        self._loaded: DeviceMatrix | None = None
+        self._sweep: Sweep | None = None
 
     @cached_property
-    def _places(self) -> Places:
-        """What is known of the places but the places themselves: it stays from pass to pass."""
+    def _positions(self) -> Positions:
+        """What is known of the positions but the positions themselves: it stays from pass to pass."""
         starts = self._matrix.indptr[self.columns.start : self.columns.stop + 1] - self.entries.start
-        return Places(need_cupy().asarray(starts), None, starts, self._matrix.shape[0])
+        return Positions(need_cupy().asarray(starts), None, starts, self._matrix.shape[0])
 
     @contextmanager
-    def at_hand(self, rows: Any, values: Any) -> Iterator[None]:
+    def loaded(self, rows: Any, values: Any) -> Iterator[None]:
         """While a pass is at it: the data, which are on the GPU, with the values that the matrix has instead."""
-        known = self._places
-        places = Places(known.start, rows, known.starts, known.across, known.made)
-        self._now = DeviceMatrix(places, values, (known.across, known.starts.size - 1))
+        known = self._positions
+        positions = Positions(known.start, rows, known.starts, known.across, known.made)
+        self._loaded = DeviceMatrix(positions, values, (known.across, known.starts.size - 1))
         try:
             for formula in self._matrix.given:
-                new = formula.cut(self.columns).at(self)
-                self._now, self._swept = self._now.with_values(new.astype(self._matrix.dtype, copy=False)), None
+                new = formula.restrict(self.columns).evaluate(self)
+                self._loaded, self._sweep = self._loaded.with_values(new.astype(self._matrix.dtype, copy=False)), None
             yield
         finally:
-            self._now, self._swept, self._rooms = None, None, {}
+            self._loaded, self._sweep, self._rooms = None, None, {}
 
     @property
     def M(self) -> Any:  # noqa: N802
         """These columns, with the values that the matrix has."""
-        assert self._now is not None
-        return self._now
+        assert self._loaded is not None
+        return self._loaded
 
     @property
     def sweep(self) -> Sweep:
         """The passes over it."""
-        self._swept = self._swept or open_sweep(self.M)
-        return self._swept
+        self._sweep = self._sweep or self.M.open_sweep()
+        return self._sweep
 
     def held(self, name: str) -> Any:
         """Numbers that were kept for later; or room for those that the pass writes."""
@@ -96,7 +96,7 @@ class StreamedPiece:
         self._matrix.kept[name].write(self.number, self._rooms.pop(name))
 
 
-class StreamedMatrix(OneByOne):
+class StreamedMatrix(SequentialPieces):
     """A partly observed matrix that is swept on a GPU, and need not fit there.
 
     Parameters
@@ -127,11 +127,11 @@ class StreamedMatrix(OneByOne):
 
     # -- going through it
 
-    def _at_hand(self) -> Iterator[StreamedPiece]:
+    def _load_pieces(self) -> Iterator[StreamedPiece]:
         cupy = need_cupy()
         pool = cupy.get_default_memory_pool()
         longest = max(part.stop - part.start for part in self._parts)
-        with block_of(2 * longest * (4 + self.dtype.itemsize), "two pieces of the data"):
+        with explain_out_of_memory(2 * longest * (4 + self.dtype.itemsize), "two pieces of the data"):
             rooms = [(cupy.empty(longest, np.int32), cupy.empty(longest, self.dtype)) for _ in range(2)]
         copying, device, working = cupy.cuda.Stream(non_blocking=True), cupy.cuda.Device(), cupy.cuda.get_current_stream
         working().synchronize()  # whoever had this memory before is done with it
@@ -147,22 +147,22 @@ class StreamedMatrix(OneByOne):
 
         with ThreadPoolExecutor(1) as thread:
             coming = thread.submit(fetch, 0)
-            for k, _ in enumerate(through(self.arrays, self._parts)):
+            for k, _ in enumerate(read_ahead(self.arrays, self._parts)):
                 here = coming.result()
                 if k + 1 < len(self.pieces):
                     coming = thread.submit(fetch, k + 1)
-                with self.pieces[k].at_hand(*here):
+                with self.pieces[k].loaded(*here):
                     yield self.pieces[k]
                 working().synchronize()  # before the room is used again
                 if pool.free_bytes() > self.memory // 2:  # of other sizes, which may not be of use again
                     pool.free_all_blocks()
 
-    def _one_by_one(
-        self, function: Callable[..., Any], formulas: tuple[Formula, ...], writes: tuple[Held, ...] = ()
+    def _map_sequentially(
+        self, function: Callable[..., Any], formulas: tuple[Formula, ...], writes: tuple[StoredNumbers, ...] = ()
     ) -> Iterator[Any]:
         if isinstance(self.origin, StoredMatrix):
             self.origin.verified  # noqa: B018
-        for found in super()._one_by_one(function, formulas, writes):
+        for found in super()._map_sequentially(function, formulas, writes):
             yield _brought(found)
 
     def _scratch(self, dtype: Any) -> Scratch | Locked:
@@ -172,14 +172,18 @@ class StreamedMatrix(OneByOne):
 
     # -- what solvers use
 
-    def with_values(self, values: Entries) -> StreamedMatrix:
-        """Other values at the same places, by a formula of those it has."""
+    def with_values(self, values: Any) -> StreamedMatrix:
+        """Other values at the same positions, by a formula of those it has."""
         assert values.home is self
         other = object.__new__(StreamedMatrix)
         same = {name: part for name, part in vars(self).items() if name not in ("T", "_as_it_is")}
         other.__dict__.update(same, given=(*self.given, values.formula))
         other._cut()
         return other
+
+    def with_stored_values(self, values: Any) -> StreamedMatrix:
+        """Other values at the same positions, kept where the origin is."""
+        return StreamedMatrix(self.with_values(values)._as_it_is, self.memory)
 
     def sample(self, size: int) -> ObservedMatrix:
         """About so many entries, evenly spread, with the processor."""
@@ -188,7 +192,7 @@ class StreamedMatrix(OneByOne):
     @cached_property
     def row_counts(self) -> NDArray[np.int64]:
         """The number of entries in each row."""
-        return np.asarray(sum(self.over(_row_counts)), dtype=np.int64)
+        return np.asarray(sum(self.map_pieces(_row_counts)), dtype=np.int64)
 
     @cached_property
     def T(self) -> StreamedMatrix:  # noqa: N802
@@ -215,14 +219,13 @@ class StreamedMatrix(OneByOne):
             return self.origin
         if isinstance(self.origin, ObservedMatrix):
             return self.origin.with_values(np.asarray(self.values))
-        written: StoredMatrix = written_beside(self.origin, self, self.values)
-        return written
+        return self.origin.beside(self, self.values)
 
-    def brought_back(self, flagged: Any, S: Any) -> tuple[Any, Any, Any]:
-        """The matrix, the places of outliers and their values for whoever solves it: in memory, if the origin is."""
-        if isinstance(self.origin, StoredMatrix):
-            return self, flagged, S
-        return self.origin, np.asarray(flagged), np.asarray(S)
+    def recovered(self, L: LowRank, flagged: Any, values: Any) -> Recovered:
+        """Where the origin is: in memory, or in pieces."""
+        if self.origin.in_pieces:
+            return super().recovered(L, flagged, values)
+        return self.origin.recovered(L, np.asarray(flagged), np.asarray(values))
 
 
 class Locked:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from ...linalg.arrays import host, on_device
 from ...sweeps import (
     Ascent,
-    Before,
     Float,
     Gradient,
     Magnitudes,
     Multiplier,
+    Previous,
     Proximal,
     Regressed,
     Robust,
@@ -34,16 +34,18 @@ from ...sweeps.losses import Loss
 from .launch import (
     NULL,
     SMALL,
-    block_of,
     by_value,
     c_type,
+    explain_out_of_memory,
     kernel,
     need_cupy,
     reason_unavailable,
     tall_gram,
     tall_retracted,
 )
-from .matrix import DeviceMatrix, Places
+
+if TYPE_CHECKING:
+    from .matrix import DeviceMatrix, Positions
 
 __all__ = ["ColumnSweep", "reason_unavailable"]
 
@@ -90,20 +92,20 @@ def packed(r: int) -> int:
     return r * (r + 1) // 2
 
 
-def launches(places: Places, kept: int) -> list[Launch]:
+def launches(positions: Positions, kept: int) -> list[Launch]:
     """The lines by their lengths: those for a warp, for a block that keeps up to `kept` entries, for one that does not,
     and those in pieces.
     """
-    if ("launches", kept) not in places.made:
-        places.made["launches", kept] = _launches(places, kept)
-    found: list[Launch] = places.made["launches", kept]
+    if ("launches", kept) not in positions.made:
+        positions.made["launches", kept] = _launches(positions, kept)
+    found: list[Launch] = positions.made["launches", kept]
     return found
 
 
-def _launches(places: Places, kept: int) -> list[Launch]:
+def _launches(positions: Positions, kept: int) -> list[Launch]:
     import cupy
 
-    counts = places.counts
+    counts = positions.counts
     length = min(max(PIECE[0], int(counts.sum()) // PIECES), PIECE[1])
     most = int(counts.max(initial=0))
     all_short = most <= 2 * SHORT and counts.mean() <= SHORT  # one launch then, without a list
@@ -122,7 +124,7 @@ def _launches(places: Places, kept: int) -> list[Launch]:
         pieces = -(-counts[long] // length)
         bases = np.repeat(np.cumsum(pieces) - pieces, pieces)
         own = np.repeat(long, pieces)
-        firsts = cupy.asarray(places.starts[own] + length * (np.arange(own.size) - bases))
+        firsts = cupy.asarray(positions.starts[own] + length * (np.arange(own.size) - bases))
         where = cupy.asarray(own, np.int32)
         found.append(Launch(256, True, where, firsts, cupy.asarray(bases, np.int32), own.size, length, length))
     return found
@@ -157,7 +159,7 @@ class Runner:
         self.M = M
         self.type = c_type(M.dtype)
 
-    def over(
+    def map_pieces(
         self, name: str, r: int, *, sums: int, keeps: int = 0, width: int = 0, once: bool = True, type_: str = ""
     ) -> list[Ready]:
         """The launches of a kernel with the template arguments <r, type, threads, cut>.
@@ -166,13 +168,13 @@ class Runner:
         kernel that sees a line once does not keep it.
         """
         type_ = type_ or self.type
-        made, key = self.M.places.made, (name, r, type_, once)
+        made, key = self.M.positions.made, (name, r, type_, once)
         if key not in made:
             words = row_stride(width or r) + 1
             kept = max(KEPT // (8 * words), SHORT) if not once else SHORT
             made[key] = [
                 self._ready(name, r, type_, launch, kept, words, sums, keeps)
-                for launch in launches(self.M.places, kept)
+                for launch in launches(self.M.positions, kept)
             ]
         found: list[Ready] = made[key]
         return found
@@ -198,9 +200,9 @@ class Runner:
 
         What the pieces leave for each other may be large, and is not kept: only how many have arrived is in `scratch`.
         """
-        made, key = self.M.places.made, (name, r, *types)
+        made, key = self.M.positions.made, (name, r, *types)
         if key not in made:
-            made[key] = [self._ready_general(name, r, types, launch) for launch in launches(self.M.places, SHORT)]
+            made[key] = [self._ready_general(name, r, types, launch) for launch in launches(self.M.positions, SHORT)]
         found: list[Ready] = made[key]
         return found
 
@@ -232,7 +234,7 @@ def _allow(function: Any, memory: int) -> None:
 class ColumnSweep:
     """One pass over the columns of a matrix on a GPU (see `lowsparse.sweeps.Sweep`)."""
 
-    name = "cuda"
+    name, host = "cuda", "auto"
 
     def __init__(self, M: DeviceMatrix) -> None:
         self.cupy = need_cupy()
@@ -259,7 +261,7 @@ class ColumnSweep:
     # ------------------------------------------------------------------ the proximal sweep
 
     def sweep(
-        self, U: Float, S: NDArray[Any], S_out: NDArray[Any] | None, how: Proximal, before: Before | None = None
+        self, U: Float, S: NDArray[Any], S_out: NDArray[Any] | None, how: Proximal, before: Previous | None = None
     ) -> Swept:
         """Solve, shrink, solve again; then the gradient row by row."""
         rule, gamma, t_S, lambda2 = how.rule, how.gamma, how.t_S, how.lambda2
@@ -289,7 +291,7 @@ class ColumnSweep:
         return LateSwept(r, V.T, G, of_columns(), found[half + 5 :])
 
     def _columns_swept(
-        self, U: Any, S: tuple[Any, Any], both: Any, rest: Any, before: Before | None, numbers: tuple[Any, ...]
+        self, U: Any, S: tuple[Any, Any], both: Any, rest: Any, before: Previous | None, numbers: tuple[Any, ...]
     ) -> tuple[Any, Any]:
         """The pass over the columns: V, and five sums of each column."""
         M, n, r = self.M, self.M.shape[1], U.shape[1]
@@ -319,13 +321,13 @@ class ColumnSweep:
         if not go.launch.cut:
             return NULL
         numbers = -(-go.launch.many // lines) * size
-        with block_of(8 * numbers, "what the pieces of long columns leave for each other"):
+        with explain_out_of_memory(8 * numbers, "what the pieces of long columns leave for each other"):
             return self.cupy.empty(numbers)
 
     def _small_sweep(self, r: int, args: tuple[Any, ...], sums: Any, last: int) -> None:
         normal = packed(r)
         keeps = normal + 2 * r
-        for go in self.columns.over("sweep", r, sums=max(normal + r, r + 3), keeps=keeps, once=False):
+        for go in self.columns.map_pieces("sweep", r, sums=max(normal + r, r + 3), keeps=keeps, once=False):
             partial, tickets = go.scratch
             stored = self.cupy.empty(go.launch.many * (normal + r)) if go.launch.cut else NULL
             for first, final in go.steps(last + 1):
@@ -336,7 +338,7 @@ class ColumnSweep:
         G, misfits = self.cupy.empty_like(U), self.room("misfits", len(U))
         r = U.shape[1]
         args = (T.indptr, T.rows, T.values, U, both, float(gamma), float(l2), VVt, G, misfits)
-        for go in self.rows.over("gradient_rows", r, sums=r + 1, width=2 * r):
+        for go in self.rows.map_pieces("gradient_rows", r, sums=r + 1, width=2 * r):
             go(*args, *go.scratch)
         return G, misfits
 
@@ -377,7 +379,7 @@ class ColumnSweep:
         args = (M.indptr, M.rows, M.values, np.int64(len(U)), U, guess, fitted, counted, counted[n:], *numbers)
         if r <= SMALL:
             sums = packed(r) + r + 2
-            for go in self.columns.over("regress", r, sums=sums, keeps=r, once=how.turns == 1):
+            for go in self.columns.map_pieces("regress", r, sums=sums, keeps=r, once=how.turns == 1):
                 for turns in go.steps(how.turns):
                     go(*args, *turns, *go.scratch)
         else:
@@ -402,10 +404,10 @@ class ColumnSweep:
         for first in range(0, U.shape[1], NARROW):
             part = slice(first, first + NARROW)
             A, own = self._whole(U[:, part]), self._whole(V[:, part])
-            with block_of(8 * M.nnz, "a number for each entry"):
+            with explain_out_of_memory(8 * M.nnz, "a number for each entry"):
                 out = self.cupy.empty(M.nnz)
             args = (M.indptr, M.rows, M.values, A, own, np.int32(minus and not first), out)
-            for go in self.columns.over("entries", A.shape[1], sums=1):
+            for go in self.columns.map_pieces("entries", A.shape[1], sums=1):
                 go(*args)
             total = out if total is None else total + out
         return total
@@ -423,7 +425,7 @@ class ColumnSweep:
     ) -> Any:
         M, k = over.M, A.shape[1]
         y = self.cupy.ascontiguousarray(y)
-        where = self.M.places.turned[1] if order else NULL
+        where = self.M.positions.turned[1] if order else NULL
         if k > SMALL and own is not None:
             full = _symmetric(host(VVt)[: k * (k + 1) // 2], k)
             return self._product(over, y, A, order=order) + l2 * own @ self.cupy.asarray(full)
@@ -434,7 +436,7 @@ class ColumnSweep:
             extra = (NULL,) * 2 if own is None else (own, VVt)
             args = (M.indptr, M.rows, y, where, B, *extra, float(l2), out)
             type_ = "double" if y.dtype == np.float64 else "float"
-            for go in over.over("product", B.shape[1], sums=B.shape[1], type_=type_):
+            for go in over.map_pieces("product", B.shape[1], sums=B.shape[1], type_=type_):
                 go(*args, *go.scratch)
             parts.append(out)
         return parts[0] if len(parts) == 1 else self.cupy.hstack(parts)
@@ -462,7 +464,7 @@ class ColumnSweep:
         M, out = over.M, self.cupy.empty_like(own)
         kind = np.int32(loss.kind), float(loss.c), float(loss.p)
         args = (M.indptr, M.rows, M.values, A, own, *kind, out, values)
-        for go in over.over("slopes", A.shape[1], sums=A.shape[1] + 1):
+        for go in over.map_pieces("slopes", A.shape[1], sums=A.shape[1] + 1):
             go(*args, *go.scratch)
         return out
 
@@ -473,7 +475,7 @@ class ColumnSweep:
         M, out = self.M, self.cupy.empty(self.M.shape[1])
         factors = (self._whole(factor) for factor in (U, V, B))
         args = (M.indptr, M.rows, M.values, *factors, np.int32(loss.kind), float(loss.c), float(loss.p), out)
-        for go in self.columns.over("curvature", U.shape[1], sums=1):
+        for go in self.columns.map_pieces("curvature", U.shape[1], sums=1):
             go(*args, *go.scratch)
         return float(out.sum())
 

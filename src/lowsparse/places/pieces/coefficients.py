@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from ...linalg.lowrank import LowRank
 from ...sweeps import Float
-from .formulas import Held, Piece
+from .formulas import Piece, StoredNumbers
 
-__all__ = ["Coefficients", "is_mapped", "laid_aside", "room"]
+__all__ = ["Coefficients", "is_mapped", "room", "with_mapped_coefficients"]
 
 SHARE = 16  # of the memory that a solve may take: V may have this part of it
 
@@ -38,7 +38,7 @@ def room(folder: Path, shape: tuple[int, ...], dtype: Any, memory: int) -> NDArr
 class Coefficients:
     """V, r x n, on the workers of a cluster; as an array, it is mapped from the disk."""
 
-    def __init__(self, home: Any, formula: Held, rank: int) -> None:
+    def __init__(self, home: Any, formula: StoredNumbers, rank: int) -> None:
         self.home, self.formula, self.rank = home, formula, rank
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -67,12 +67,11 @@ def is_mapped(A: Any) -> bool:
     return A is not None and (isinstance(A, np.memmap) or is_mapped(getattr(A, "base", None)))
 
 
-def laid_aside(M: Any, L: LowRank) -> LowRank:
-    """L with a V that is mapped from the disk, if it is large and the matrix is in pieces."""
-    stored = getattr(M, "stored", M)
-    if not hasattr(stored, "folder") or is_mapped(L.V):
+def with_mapped_coefficients(L: LowRank, folder: Path, memory: int) -> LowRank:
+    """L with a V that is mapped from a file in that folder, if it is large for the memory."""
+    if is_mapped(L.V):
         return L
-    V = room(stored.folder, L.V.T.shape, L.V.dtype, stored.memory)
+    V = room(folder, L.V.T.shape, L.V.dtype, memory)
     if not isinstance(V, np.memmap):
         return L
     V[:] = L.V.T

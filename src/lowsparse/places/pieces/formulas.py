@@ -10,6 +10,7 @@ sent to whoever has the piece.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,15 +25,17 @@ from ...entries.observed import ObservedMatrix
 from ...sweeps import Float, Sweep
 
 __all__ = [
+    "AlongColumns",
+    "AlongRows",
     "Columns",
     "Entries",
-    "Fit",
+    "Fitted",
+    "FlaggedEntries",
     "Formula",
-    "Held",
-    "Home",
     "Piece",
-    "Places",
+    "PiecewiseMatrix",
     "Rows",
+    "StoredNumbers",
     "Values",
 ]
 
@@ -63,11 +66,11 @@ class Piece(Protocol):
 class Formula(Protocol):
     """What is to be computed of a piece."""
 
-    def at(self, piece: Piece) -> NDArray[Any]:
+    def evaluate(self, piece: Piece) -> NDArray[Any]:
         """The numbers of its entries."""
         ...
 
-    def cut(self, columns: slice) -> Formula:
+    def restrict(self, columns: slice) -> Formula:
         """The same, with no more than these columns need."""
         ...
 
@@ -76,11 +79,11 @@ class Formula(Protocol):
 class Values:
     """The data."""
 
-    def at(self, piece: Piece) -> NDArray[Any]:
+    def evaluate(self, piece: Piece) -> NDArray[Any]:
         """Of these entries."""
         return piece.M.values
 
-    def cut(self, columns: slice) -> Values:
+    def restrict(self, columns: slice) -> Values:
         """No more than these columns need."""
         return self
 
@@ -89,28 +92,28 @@ class Values:
 class Rows:
     """In which row each entry is."""
 
-    def at(self, piece: Piece) -> NDArray[Any]:
+    def evaluate(self, piece: Piece) -> NDArray[Any]:
         """Of these entries."""
         return piece.M.rows
 
-    def cut(self, columns: slice) -> Rows:
+    def restrict(self, columns: slice) -> Rows:
         """No more than these columns need."""
         return self
 
 
 @dataclass(frozen=True)
-class Held:
+class StoredNumbers:
     """Numbers that were kept for later, by name."""
 
     name: str
 
-    def at(self, piece: Piece) -> NDArray[Any]:
+    def evaluate(self, piece: Piece) -> NDArray[Any]:
         """Of these entries."""
         return piece.held(self.name)
 
-    def cut(self, columns: slice) -> Held:
+    def restrict(self, columns: slice) -> StoredNumbers:
         """No more than these columns need; another object, which does not keep the numbers from being given up."""
-        return Held(self.name)
+        return StoredNumbers(self.name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,30 +122,60 @@ class Columns:
 
     numbers: NDArray[Any] | None
 
-    def at(self, piece: Piece) -> Any:
+    def evaluate(self, piece: Piece) -> Any:
         """Of these entries."""
         return self.numbers
 
-    def cut(self, columns: slice) -> Columns:
+    def restrict(self, columns: slice) -> Columns:
         """No more than these columns need."""
         return self if self.numbers is None else Columns(self.numbers[columns])
 
 
 @dataclass(frozen=True, eq=False)
-class Fit:
+class AlongColumns:
+    """The number of an entry's column."""
+
+    numbers: NDArray[Any]
+
+    def evaluate(self, piece: Piece) -> NDArray[Any]:
+        """Of these entries."""
+        return piece.M.spread_over_columns(self.numbers)
+
+    def restrict(self, columns: slice) -> AlongColumns:
+        """No more than these columns need."""
+        return AlongColumns(self.numbers[columns])
+
+
+@dataclass(frozen=True, eq=False)
+class AlongRows:
+    """The number of an entry's row."""
+
+    numbers: NDArray[Any]
+
+    def evaluate(self, piece: Piece) -> NDArray[Any]:
+        """Of these entries."""
+        return piece.M.spread_over_rows(self.numbers)
+
+    def restrict(self, columns: slice) -> AlongRows:
+        """No more than these columns need."""
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
     """P_Ω(U Vᵀ), less the data if asked for."""
 
     U: Float
     V: Float
     less_values: bool
 
-    def at(self, piece: Piece) -> NDArray[Any]:
+    def evaluate(self, piece: Piece) -> NDArray[Any]:
         """Of these entries."""
         return (piece.sweep.residual if self.less_values else piece.sweep.entries)(self.U, self.V)
 
-    def cut(self, columns: slice) -> Fit:
+    def restrict(self, columns: slice) -> Fitted:
         """No more than these columns need."""
-        return Fit(self.U, self.V[columns], self.less_values)
+        return Fitted(self.U, self.V[columns], self.less_values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,22 +186,24 @@ class Applied:
     inputs: tuple[Any, ...]
     options: dict[str, Any]
 
-    def at(self, piece: Piece) -> NDArray[Any]:
+    def evaluate(self, piece: Piece) -> NDArray[Any]:
         """Of these entries."""
-        return self.function(*(x.at(piece) if hasattr(x, "at") else x for x in self.inputs), **self.options)
+        return self.function(*(x.evaluate(piece) if hasattr(x, "evaluate") else x for x in self.inputs), **self.options)
 
-    def cut(self, columns: slice) -> Applied:
+    def restrict(self, columns: slice) -> Applied:
         """No more than these columns need."""
         return Applied(
-            self.function, tuple(x.cut(columns) if hasattr(x, "cut") else x for x in self.inputs), self.options
+            self.function,
+            tuple(x.restrict(columns) if hasattr(x, "restrict") else x for x in self.inputs),
+            self.options,
         )
 
 
-def held_in(formula: Any) -> set[str]:
+def stored_in(formula: Any) -> set[str]:
     """The names of the numbers that a formula needs and that were kept for later."""
-    if isinstance(formula, Held):
+    if isinstance(formula, StoredNumbers):
         return {formula.name}
-    return set().union(*(held_in(x) for x in formula.inputs)) if isinstance(formula, Applied) else set()
+    return set().union(*(stored_in(x) for x in formula.inputs)) if isinstance(formula, Applied) else set()
 
 
 def _cast(x: NDArray[Any], dtype: Any) -> NDArray[Any]:
@@ -179,41 +214,54 @@ def _constant(x: NDArray[Any], value: float, dtype: Any) -> NDArray[Any]:
     return np.full_like(x, value, dtype=dtype)
 
 
-class Home(Protocol):
+class PiecewiseMatrix(Protocol):
     """A matrix in pieces."""
 
+    shape: tuple[int, int]
     nnz: int
     dtype: np.dtype[Any]
     pieces: Any  # of one on disk: themselves; of one on a cluster: futures
 
     kept: dict[str, Any]
 
-    def over(self, function: Callable[..., Any], *formulas: Formula, writes: tuple[Held, ...] = ()) -> list[Any]:
+    @abstractmethod
+    def map_pieces(
+        self, function: Callable[..., Any], *formulas: Formula, writes: tuple[StoredNumbers, ...] = ()
+    ) -> list[Any]:
         """``function(piece, *numbers of the formulas)`` of every piece, in their order; it may write some of them."""
         ...
 
-    def merged(
-        self, how: str, function: Callable[..., tuple[Any, ...]], *formulas: Formula, writes: tuple[Held, ...] = ()
+    @abstractmethod
+    def reduce_pieces(
+        self,
+        merging: str,
+        function: Callable[..., tuple[Any, ...]],
+        *formulas: Formula,
+        writes: tuple[StoredNumbers, ...] = (),
     ) -> tuple[Any, ...]:
-        """What a function gives for every piece, merged as `how` says (see `blocks.merge`).
+        """What a function gives for every piece, merged as `merging` says (see `pieces.merge`).
 
-        The first item may be marked ^, to stay where the pieces are and come back as `Held`, or be joined.
+        The first item may be marked ^, to stay where the pieces are and come back as `StoredNumbers`, or be joined.
         """
         ...
 
-    def hold(self, numbers: Entries) -> Entries:
+    @abstractmethod
+    def hold(self, numbers: Any) -> Any:
         """Keep what a formula gives where the pieces are."""
         ...
 
-    def each(self, function: Callable[..., Any], *formulas: Formula) -> Iterator[Any]:
+    @abstractmethod
+    def iterate_pieces(self, function: Callable[..., Any], *formulas: Formula) -> Iterator[Any]:
         """As `over`, one piece after the other: what it gives for one need not be in memory with the next."""
         ...
 
+    @abstractmethod
     def keep(self, parts: Iterable[NDArray[Any]]) -> Entries:
         """Numbers that come piece by piece, kept where the pieces are."""
         ...
 
-    def firsts(self) -> NDArray[np.int64]:
+    @abstractmethod
+    def piece_starts(self) -> NDArray[np.int64]:
         """The places of the first entries of the pieces, and nnz."""
         ...
 
@@ -230,7 +278,7 @@ class Entries(NDArrayOperatorsMixin):
     >>> folder.cleanup()
     """
 
-    def __init__(self, home: Home, formula: Formula, where: Formula | None = None) -> None:
+    def __init__(self, home: PiecewiseMatrix, formula: Formula, where: Formula | None = None) -> None:
         self.home, self.formula, self.where = home, formula, where
 
     # -- as NumPy has it
@@ -248,14 +296,14 @@ class Entries(NDArrayOperatorsMixin):
     def _over(self, function: Callable[..., Any]) -> list[Any]:
         """A function of the numbers of each piece."""
         if self.where is None:
-            return self.home.over(_Of(function), self.formula)
-        return self.home.over(_OfSome(function), self.formula, self.where)
+            return self.home.map_pieces(_Of(function), self.formula)
+        return self.home.map_pieces(_OfSome(function), self.formula, self.where)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         if method != "__call__" or "out" in options:
             return NotImplemented
         if ufunc is np.matmul:
-            return sum(self.home.over(_dot, *(x.formula for x in inputs)))
+            return sum(self.home.map_pieces(_dot, *(x.formula for x in inputs)))
         where = [x.where for x in inputs if isinstance(x, Entries) and x.where is not None]
         parts = tuple(x.formula if isinstance(x, Entries) else x for x in inputs)
         if any(isinstance(x, np.ndarray) and x.ndim for x in parts):
@@ -275,23 +323,19 @@ class Entries(NDArrayOperatorsMixin):
         return Entries(self.home, Applied(_cast, (self.formula, np.dtype(dtype)), {}), self.where)
 
     def __getitem__(self, which: Any) -> Any:
-        if isinstance(which, Places):
+        if isinstance(which, FlaggedEntries):
             return Entries(self.home, self.formula, which.mask.formula)
         if isinstance(which, slice) and self.where is None:
             start, stop, step = which.indices(self.home.nnz)
             if step > 0:
-                edges = self.home.firsts()
+                edges = self.home.piece_starts()
                 parts = [_part(first, end, start, stop, step) for first, end in pairwise(edges.tolist())]
-                return np.concatenate(self.home.over(_Sliced(parts), self.formula))
+                return np.concatenate(self.home.map_pieces(_Sliced(parts), self.formula))
         raise TypeError(f"entries in pieces are taken by slices or by places, not by {which!r}")
-
-    def hold(self) -> Entries:
-        """The numbers, kept for later where the pieces are."""
-        return self.home.hold(self)
 
     def parts(self) -> Iterator[NDArray[Any]]:
         """The numbers, piece by piece."""
-        return self.home.each(_Of(_copied), self.formula)
+        return self.home.iterate_pieces(_Of(_copied), self.formula)
 
     def min(self) -> Any:
         """The smallest."""
@@ -310,7 +354,7 @@ class Entries(NDArrayOperatorsMixin):
         return any(self._over(np.any))
 
 
-class Places:
+class FlaggedEntries:
     """Where a mask holds: what `np.flatnonzero` gives for entries in pieces."""
 
     def __init__(self, mask: Entries) -> None:
@@ -318,7 +362,7 @@ class Places:
 
     @cached_property
     def _counts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        rows, columns = self.mask.home.merged("+|", _count_places, self.mask.formula)
+        rows, columns = self.mask.home.reduce_pieces("+|", _count_places, self.mask.formula)
         return rows, columns
 
     @property
@@ -338,8 +382,8 @@ class Places:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """The places themselves."""
-        found = self.mask.home.over(_Of(np.flatnonzero), self.mask.formula)
-        return np.concatenate([k + first for k, first in zip(found, self.mask.home.firsts(), strict=False)])
+        found = self.mask.home.map_pieces(_Of(np.flatnonzero), self.mask.formula)
+        return np.concatenate([k + first for k, first in zip(found, self.mask.home.piece_starts(), strict=False)])
 
 
 # ---------------------------------------------------------------------- what pieces do; to be sent, these have names
@@ -404,8 +448,8 @@ def _count_places(piece: Piece, mask: NDArray[Any]) -> tuple[NDArray[np.int64], 
 # ---------------------------------------------------------------------- NumPy's functions
 
 
-def _flatnonzero(x: Entries) -> Places:
-    return Places(x)
+def _flatnonzero(x: Entries) -> FlaggedEntries:
+    return FlaggedEntries(x)
 
 
 def _clip(x: Entries, low: float, high: float) -> Entries:

@@ -6,23 +6,32 @@ import secrets
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from itertools import compress
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...entries.observed import ObservedMatrix
-from ...entries.protocol import Facts
-from .formulas import Entries, Formula, Held, Rows, Values
+from ...entries.protocol import MatrixSummary, PartialMatrix, Recovered
+from ...linalg.lowrank import LowRank
+from .formulas import AlongColumns, AlongRows, Entries, Formula, Piece, PiecewiseMatrix, Rows, StoredNumbers, Values
 from .merge import merge, tree
+from .outliers import StoredOutliers
+from .sweep import PiecewiseSweep
 
-__all__ = ["InPieces", "OneByOne", "check_entries"]
+__all__ = ["InPieces", "SequentialPieces", "as_entries"]
 
 
-class InPieces(Facts):
-    """A partly observed matrix whose values are `Entries`."""
+class InPieces(MatrixSummary, PiecewiseMatrix, ABC):
+    """A partly observed matrix whose values are `Entries`: formulas that every piece evaluates for itself."""
+
+    backend: ClassVar[str]  # the name of its sweep
+    on_gpu: ClassVar[bool] = False
+    in_pieces: ClassVar[bool] = True
 
     shape: tuple[int, int]
     nnz: int
@@ -30,7 +39,7 @@ class InPieces(Facts):
     indptr: NDArray[np.int64]
 
     @property
-    def values(self: Any) -> Entries:
+    def values(self) -> Any:
         """The observed values."""
         return Entries(self, Values())
 
@@ -39,11 +48,96 @@ class InPieces(Facts):
         """The number of entries in each column."""
         return np.diff(self.indptr)
 
-    def sample(self: Any, size: int) -> ObservedMatrix:
+    @property
+    @abstractmethod
+    def largest_part(self) -> int:
+        """How many entries `take_columns` may bring into memory at once."""
+
+    @property
+    @abstractmethod
+    def row_counts(self) -> NDArray[np.int64]:
+        """The number of entries in each row."""
+
+    @property
+    @abstractmethod
+    def T(self) -> PartialMatrix:  # noqa: N802
+        """The transposed matrix."""
+
+    @abstractmethod
+    def with_values(self, values: Any) -> PartialMatrix:
+        """Other values at the same positions, such as ``2 * M.values``."""
+
+    @abstractmethod
+    def with_stored_values(self, values: Any) -> PartialMatrix:
+        """The same, but the values are computed once and kept."""
+
+    @abstractmethod
+    def parts(self) -> Iterator[NDArray[Any]]:
+        """The values, some at a time."""
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """A digest of the shape and every entry."""
+
+    @abstractmethod
+    def take_columns(self, which: NDArray[np.intp]) -> ObservedMatrix | None:
+        """Some columns, in this order, in memory; None if they have no entry."""
+
+    def sample(self, size: int) -> ObservedMatrix:
         """About so many entries, evenly spread; all the rows and columns are there."""
         step = max(1, self.nnz // size)
         rows = Entries(self, Rows())[::step]
         return ObservedMatrix(-(-self.indptr // step), rows, self.values[::step], self.shape)
+
+    def to_host(self) -> ObservedMatrix:
+        """A copy in memory."""
+        M = self.take_columns(np.arange(self.shape[1]))
+        assert M is not None  # there is an entry
+        return M
+
+    def to_host_if_small(self: Self) -> Self:
+        """Itself."""
+        return self
+
+    def open_sweep(self, backend: str = "auto") -> PiecewiseSweep:
+        """The sweep over its pieces, each by what is the fastest where it is."""
+        return PiecewiseSweep(self, self.backend)
+
+    def spread_over_columns(self, numbers: NDArray[Any]) -> Any:
+        """For each entry, the number of its column."""
+        return Entries(self, AlongColumns(numbers))
+
+    def spread_over_rows(self, numbers: NDArray[Any]) -> Any:
+        """For each entry, the number of its row."""
+        return Entries(self, AlongRows(numbers))
+
+    def reduce(self, merging: str, function: Callable[..., tuple[Any, ...]], *numbers: Any) -> tuple[Any, ...]:
+        """``function(columns, *numbers)`` of all pieces, added (+) or concatenated (|) as `merging` says."""
+        return self.reduce_pieces(merging, _OfColumns(function), *(x.formula for x in numbers))
+
+    def count_lines(self, flagged: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """How many of the entries at these places are in each row, and in each column."""
+        return flagged.by_row, flagged.by_column
+
+    def with_room_for(self: Self, rank: int) -> Self:
+        """Itself."""
+        return self
+
+    def solving(self, placed: bool) -> AbstractContextManager[None]:
+        """Nothing to explain, and nothing to close."""
+        return nullcontext()
+
+    def outliers(self, flagged: Any, values: Any) -> StoredOutliers:
+        """S, which stays in pieces."""
+        return StoredOutliers(self, flagged, values)
+
+    def recovered(self, L: LowRank, flagged: Any, values: Any) -> Recovered:
+        """S stays in pieces, and a large V goes to the disk."""
+        return Recovered(self, self._with_mapped_coefficients(L), flagged, self.outliers(flagged, values))
+
+    def _with_mapped_coefficients(self, L: LowRank) -> LowRank:
+        """L with a V that is mapped from the disk, if it is large."""
+        return L
 
     def __reduce__(self) -> Any:
         raise TypeError(
@@ -52,7 +146,7 @@ class InPieces(Facts):
         )
 
 
-class OneByOne(InPieces, ABC):
+class SequentialPieces(InPieces, ABC):
     """A matrix whose pieces are gone through one after the other, in this process.
 
     Of a piece are asked: `number`, `columns`, `entries`; `writes`, the names of what a pass writes of it; `held`, the
@@ -63,7 +157,7 @@ class OneByOne(InPieces, ABC):
     kept: dict[str, Any]  # by name
 
     @abstractmethod
-    def _at_hand(self) -> Iterator[Any]:
+    def _load_pieces(self) -> Iterator[Any]:
         """The pieces, each of which can be used until the next is asked for."""
 
     @abstractmethod
@@ -74,33 +168,39 @@ class OneByOne(InPieces, ABC):
         """An array with a row for each column, to be filled."""
         return np.empty(shape, dtype)
 
-    def over(self, function: Callable[..., Any], *formulas: Formula, writes: tuple[Held, ...] = ()) -> list[Any]:
+    def map_pieces(
+        self, function: Callable[..., Any], *formulas: Formula, writes: tuple[StoredNumbers, ...] = ()
+    ) -> list[Any]:
         """``function(piece, *numbers of the formulas)`` of every piece, in place; the next is fetched meanwhile."""
-        return list(self._one_by_one(function, formulas, writes))
+        return list(self._map_sequentially(function, formulas, writes))
 
-    def each(self, function: Callable[..., Any], *formulas: Formula) -> Iterator[Any]:
+    def iterate_pieces(self, function: Callable[..., Any], *formulas: Formula) -> Iterator[Any]:
         """As `over`, one piece after the other: what it gives for one need not be in memory with the next."""
-        return self._one_by_one(function, formulas)
+        return self._map_sequentially(function, formulas)
 
-    def _one_by_one(
-        self, function: Callable[..., Any], formulas: tuple[Formula, ...], writes: tuple[Held, ...] = ()
+    def _map_sequentially(
+        self, function: Callable[..., Any], formulas: tuple[Formula, ...], writes: tuple[StoredNumbers, ...] = ()
     ) -> Iterator[Any]:
         written = frozenset(held.name for held in writes)
-        for piece in self._at_hand():
+        for piece in self._load_pieces():
             piece.writes = written
-            yield function(piece, *(formula.cut(piece.columns).at(piece) for formula in formulas))
+            yield function(piece, *(formula.restrict(piece.columns).evaluate(piece) for formula in formulas))
             for name in written:
                 piece.keep(name)
 
-    def merged(
-        self, how: str, function: Callable[..., tuple[Any, ...]], *formulas: Formula, writes: tuple[Held, ...] = ()
+    def reduce_pieces(
+        self,
+        merging: str,
+        function: Callable[..., tuple[Any, ...]],
+        *formulas: Formula,
+        writes: tuple[StoredNumbers, ...] = (),
     ) -> tuple[Any, ...]:
-        """What a function gives for every piece, merged as `how` says."""
-        adding = [letter == "+" for letter in how]
-        joined: list[Any] = [None] * len(how)
+        """What a function gives for every piece, merged as `merging` says."""
+        adding = [letter == "+" for letter in merging]
+        joined: list[Any] = [None] * len(merging)
 
         def added() -> Iterator[tuple[Any, ...]]:
-            for found, piece in zip(self._one_by_one(function, formulas, writes), self.pieces, strict=True):
+            for found, piece in zip(self._map_sequentially(function, formulas, writes), self.pieces, strict=True):
                 for k, part in enumerate(found):
                     if not adding[k]:
                         if joined[k] is None:
@@ -111,7 +211,7 @@ class OneByOne(InPieces, ABC):
         sums = iter(tree(added(), partial(merge, "+" * sum(adding))))
         return tuple(next(sums) if add else part for add, part in zip(adding, joined, strict=True))
 
-    def firsts(self) -> NDArray[np.int64]:
+    def piece_starts(self) -> NDArray[np.int64]:
         """The places of the first entries of the pieces, and nnz."""
         return np.array([*(piece.entries.start for piece in self.pieces), self.nnz])
 
@@ -121,17 +221,17 @@ class OneByOne(InPieces, ABC):
 
     def parts(self) -> Iterator[NDArray[Any]]:
         """The values, some at a time."""
-        for piece in self._at_hand():
+        for piece in self._load_pieces():
             if piece.M.nnz:
                 yield piece.M.values
 
-    def hold(self, numbers: Entries) -> Entries:
+    def hold(self, numbers: Any) -> Any:
         """Keep the numbers that a formula gives, in scratch memory that goes when they do."""
-        return self.keep(numbers.formula.cut(piece.columns).at(piece) for piece in self._at_hand())
+        return self.keep(numbers.formula.restrict(piece.columns).evaluate(piece) for piece in self._load_pieces())
 
     def keep(self, parts: Iterable[NDArray[Any]]) -> Entries:
         """Numbers that come piece by piece, kept as those of `hold` are."""
-        held = Held(secrets.token_hex(8))
+        held = StoredNumbers(secrets.token_hex(8))
         for number, part in enumerate(parts):
             if not number:
                 self.kept[held.name] = self._scratch(part.dtype)
@@ -140,13 +240,24 @@ class OneByOne(InPieces, ABC):
         return Entries(self, held)
 
 
-def check_entries(values: Any) -> None:
-    """Raise unless these are numbers of the entries of a matrix in pieces.
+def as_entries(values: Any) -> Entries:
+    """The values, if they are numbers of the entries of a matrix in pieces; an error otherwise.
 
-    >>> check_entries(np.ones(3))
+    >>> as_entries(np.ones(3))
     Traceback (most recent call last):
     TypeError: a matrix in pieces takes a formula of its own values, such as 2 * M.values, and no ndarray
     """
     if not isinstance(values, Entries):
         kind = type(values).__name__
         raise TypeError(f"a matrix in pieces takes a formula of its own values, such as 2 * M.values, and no {kind}")
+    return values
+
+
+@dataclass(frozen=True)
+class _OfColumns:
+    """A function of the columns of a piece; it may be sent, so it has a name."""
+
+    function: Callable[..., tuple[Any, ...]]
+
+    def __call__(self, piece: Piece, *numbers: NDArray[Any]) -> tuple[Any, ...]:
+        return piece.M.reduce("", self.function, *numbers)

@@ -14,7 +14,7 @@ LEVEL = 4  # parts that are joined at a time
 Item = TypeVar("Item")
 
 
-def merge(how: str, *parts: tuple[Any, ...]) -> tuple[Any, ...]:
+def merge(merging: str, *parts: tuple[Any, ...]) -> tuple[Any, ...]:
     """Tuples as one: their items added (+) or joined (|), as each letter says.
 
     >>> merge("+|", (1, np.array([1, 2])), (10, np.array([3])))
@@ -22,7 +22,7 @@ def merge(how: str, *parts: tuple[Any, ...]) -> tuple[Any, ...]:
     """
     return tuple(
         sum(items[1:], start=items[0]) if letter == "+" else np.concatenate(items)
-        for letter, items in zip(how, zip(*parts, strict=True), strict=True)
+        for letter, items in zip(merging, zip(*parts, strict=True), strict=True)
     )
 
 

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from ...linalg.arrays import host
 from ...support.export import Records, records_to_parquet, records_to_zarr
-from .formulas import Entries, Piece, Places
+from .formulas import Entries, FlaggedEntries, Piece, PiecewiseMatrix
 
 __all__ = ["StoredOutliers"]
 
@@ -31,8 +31,8 @@ class StoredOutliers:
     (True, (60, 10))
     """
 
-    M: Any  # the matrix in pieces
-    places: Places
+    M: PiecewiseMatrix  # the matrix in pieces
+    places: FlaggedEntries
     values: Entries
 
     @property
@@ -43,11 +43,10 @@ class StoredOutliers:
     @property
     def shape(self) -> tuple[int, int]:
         """Of the matrix."""
-        shape: tuple[int, int] = self.M.shape
-        return shape
+        return self.M.shape
 
     def _each(self, function: Any) -> Iterator[Any]:
-        yield from self.M.each(function, self.places.mask.formula, self.values.formula)
+        yield from self.M.iterate_pieces(function, self.places.mask.formula, self.values.formula)
 
     def parts(self) -> Iterator[Records]:
         """Rows, columns and values, piece by piece."""

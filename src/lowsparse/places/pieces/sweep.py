@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...sweeps import (
     Ascent,
-    Before,
     Float,
     Gradient,
     Magnitudes,
     Multiplier,
+    Previous,
     Proximal,
     Regressed,
     Robust,
@@ -27,10 +27,11 @@ from .coefficients import Coefficients
 from .formulas import (
     Columns,
     Entries,
-    Fit,
+    Fitted,
     Formula,
-    Held,
     Piece,
+    PiecewiseMatrix,
+    StoredNumbers,
 )
 
 __all__ = ["PiecewiseSweep"]
@@ -68,33 +69,8 @@ class SweepPiece:
         return _parts(piece.sweep.sweep(self.U, S, S_out, self.how, _before(V_before, self.turn)))
 
 
-@dataclass(frozen=True, eq=False)
-class SweepSqueezed:
-    """The same where S is kept in a file: as it is there, without the zeros, if the sweep can do that."""
-
-    U: Float
-    turn: Float | None
-    how: Proximal
-    S: str
-    S_out: str
-
-    def __call__(self, piece: Any, V_before: Float | None) -> tuple[Any, ...]:
-        before, k = _before(V_before, self.turn), piece.number
-        S, S_out = piece.scratch(self.S), piece.scratch(self.S_out)
-        squeezed = S.read_squeezed(k) if hasattr(piece.sweep, "sweep_squeezed") else None
-        if squeezed is not None:
-            out = S_out.squeezed_room(k)
-            swept, parts = piece.sweep.sweep_squeezed(self.U, squeezed, out, self.how, before)
-            if parts is not None:
-                S_out.write_squeezed(k, parts)
-                return _parts(swept)
-        swept = piece.sweep.sweep(self.U, S.read(k), S_out.room(k), self.how, before)
-        S_out.write(k, S_out.room(k))
-        return _parts(swept)
-
-
-def _before(V: Float | None, turn: Float | None) -> Before | None:
-    return None if V is None or turn is None else Before(V.T, turn)
+def _before(V: Float | None, turn: Float | None) -> Previous | None:
+    return None if V is None or turn is None else Previous(V.T, turn)
 
 
 def _formula(V: Any) -> Formula:
@@ -124,36 +100,27 @@ class AscendPiece:
 class PiecewiseSweep:
     """One pass over the columns of a matrix in pieces (see `lowsparse.sweeps.Sweep`)."""
 
-    def __init__(self, M: Any) -> None:
-        self.M, self.name = M, M.backend
+    def __init__(self, M: PiecewiseMatrix, name: str) -> None:
+        self.M, self.name, self.host = M, name, "auto"
 
-    def _asked(self, how: str, method: str, *own: Any, first: Any = (), last: Any = ()) -> Any:
-        """What a method gives for all pieces; `how` has a letter for each part of it: to be added, or joined."""
+    def _asked(self, merging: str, method: str, *own: Any, first: Any = (), last: Any = ()) -> Any:
+        """What a method gives for all pieces; `merging` has a letter for each part of it: to be added, or joined."""
         formulas: list[Formula] = [x.formula if isinstance(x, Entries) else Columns(x) for x in own]
-        merged = self.M.merged(how, Asked(method, first, last), *formulas)
-        return merged if len(how) > 1 else merged[0]
+        merged = self.M.reduce_pieces(merging, Asked(method, first, last), *formulas)
+        return merged if len(merging) > 1 else merged[0]
 
-    def sweep(self, U: Float, S: Entries, S_out: Entries | None, how: Proximal, before: Before | None = None) -> Swept:
+    def sweep(self, U: Float, S: Any, S_out: Any, how: Proximal, before: Previous | None = None) -> Swept:
         """The columns of each piece; f, its gradient and the other sums are those of all."""
         turn = None if before is None else before.turn
         V_before = Columns(None) if before is None else _formula(before.V)
-        if (
-            S_out is not None
-            and how.rule != Rule.FIT
-            and self.name == "outofcore"
-            and isinstance(S.formula, Held)
-            and isinstance(S_out.formula, Held)
-        ):
-            names = S.formula.name, S_out.formula.name
-            merged = self.M.merged("^+++", SweepSqueezed(U, turn, how, *names), V_before)
-        else:
-            out = Columns(None) if S_out is None else S_out.formula
-            writes = () if S_out is None or how.rule == Rule.FIT else (out,)
-            task = SweepPiece(U, turn, how)
-            merged = self.M.merged("^+++", task, S.formula, out, V_before, writes=writes)
+        out = Columns(None) if S_out is None else S_out.formula
+        writes: Any = () if S_out is None or how.rule == Rule.FIT else (out,)
+        task = SweepPiece(U, turn, how)
+        merged = self.M.reduce_pieces("^+++", task, S.formula, out, V_before, writes=writes)
+        V: Any
         V, G, VVt, sums = merged
         smooth_in, smooth_out, l1, dS2, dV2 = sums.tolist()
-        V = cast(Float, Coefficients(self.M, V, U.shape[1])) if isinstance(V, Held) else V.T
+        V = Coefficients(self.M, V, U.shape[1]) if isinstance(V, StoredNumbers) else V.T
         return Swept(V, G, G.T @ G, VVt, smooth_in, smooth_out, l1, math.sqrt(dS2), math.sqrt(dV2))
 
     def regress(self, U: Float, V: Float | None, how: Robust) -> Regressed:
@@ -161,20 +128,20 @@ class PiecewiseSweep:
         found = self._asked("||+", "regress", V, first=(U,), last=(replace(how, of=self.M.nnz),))
         return Regressed(found[0], found[1], Magnitudes(found[2], how.unit))
 
-    def residual(self, U: Float, V: Float) -> Entries:
+    def residual(self, U: Float, V: Float) -> Any:
         """P_Ω(U Vᵀ) - x, when it is asked for."""
-        return Entries(self.M, Fit(U, V, True))
+        return Entries(self.M, Fitted(U, V, True))
 
-    def entries(self, U: Float, V: Float) -> Entries:
+    def entries(self, U: Float, V: Float) -> Any:
         """P_Ω(U Vᵀ), when it is asked for."""
-        return Entries(self.M, Fit(U, V, False))
+        return Entries(self.M, Fitted(U, V, False))
 
-    def product(self, y: Entries, V: Float) -> Float:
+    def product(self, y: Any, V: Float) -> Float:
         """Sp(y) V."""
         total: Float = self._asked("+", "product", y, V)
         return total
 
-    def product_transposed(self, y: Entries, U: Float) -> Float:
+    def product_transposed(self, y: Any, U: Float) -> Float:
         """Sp(y)ᵀ U."""
         total: Float = self._asked("|", "product_transposed", y, last=(U,))
         return total
@@ -191,7 +158,7 @@ class PiecewiseSweep:
         """V, Z, Λ and the product with the new w."""
         four: list[Any] = [*now, *out]
         task = AscendPiece(U, beta, next_beta)
-        V, G, l1, gap2 = self.M.merged(
+        V, G, l1, gap2 = self.M.reduce_pieces(
             "|+++",
             task,
             Columns(C),
@@ -205,7 +172,7 @@ class PiecewiseSweep:
         total: Float = self._asked("|", "grams", first=(U,))
         return total
 
-    def kth_largest(self, y: Entries, k: NDArray[np.int64]) -> Float:
+    def kth_largest(self, y: Any, k: NDArray[np.int64]) -> Float:
         """The k-th largest |y| of each column."""
         total: Float = self._asked("|", "kth_largest", y, k)
         return total

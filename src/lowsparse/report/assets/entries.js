@@ -1,15 +1,15 @@
-// The flagged entries: searched, sorted, and shown page by page.
+// The table of outliers: search, sort, and paging.
 if (byId("entries")) {
-  const columns = data.flagged;
-  const order = ["row", "column", "value", "expected", "sure"];
+  const columns = data.outliers;
+  const order = ["row", "column", "value", "expected", "deviations"];
   const shown = (found) => (found === null ? "–" : String(Number(found.toPrecision(5))));
-  const words = (sure) => (sure >= 10 ? "beyond doubt" : sure >= 6 ? "very sure" : "fairly sure");
-  const figure = (sure) => (sure >= 1000 ? "> 1000" : sure.toPrecision(3));
+  const certainty = (deviations) => (deviations >= 10 ? "certain" : deviations >= 6 ? "very likely" : "likely");
+  const figure = (deviations) => (deviations >= 1000 ? "> 1000" : deviations.toPrecision(3));
   const texts = columns.row.map((row, k) =>
     [row, columns.column[k], shown(columns.value[k]), shown(columns.expected[k])].join("\n").toLowerCase());
   const headers = [...document.querySelectorAll(".entries th button")];
   let found = texts.map((_, k) => k);
-  let sorted = { name: "sure", falling: true };
+  let sorted = { name: "deviations", falling: true };
   let page = 0;
 
   const compare = (name) => (a, b) => {
@@ -27,14 +27,14 @@ if (byId("entries")) {
 
   const line = (k) => {
     const made = document.createElement("tr");
-    const sure = cell("td", figure(columns.sure[k]), { className: "figure" });
-    sure.append(" ", cell("small", words(columns.sure[k])));
+    const deviations = cell("td", figure(columns.deviations[k]), { className: "figure" });
+    deviations.append(" ", cell("small", certainty(columns.deviations[k])));
     made.append(
       cell("td", columns.row[k], { dir: "auto" }),
       cell("td", columns.column[k], { dir: "auto" }),
       cell("td", shown(columns.value[k]), { className: "figure wrong-value" }),
       cell("td", shown(columns.expected[k]), { className: "figure" }),
-      sure,
+      deviations,
     );
     return made;
   };
@@ -76,7 +76,7 @@ if (byId("entries")) {
   headers.forEach((button, k) => {
     button.addEventListener("click", () => {
       const same = sorted.name === order[k];
-      sorted = { name: order[k], falling: same ? !sorted.falling : order[k] === "sure" };
+      sorted = { name: order[k], falling: same ? !sorted.falling : order[k] === "deviations" };
       search();
     });
   });

@@ -96,9 +96,9 @@
       .join(", ");
     const mean = one ? "" : "mean ";
     const values = `given ${mean}${shown(value("given", cursor))}, completed ${mean}${shown(value("completed", cursor))}`;
-    const words = `${named(row)} × ${named(column)}: ${values}${state ? ` (${state})` : ""}`;
-    byId("cell").textContent = words;
-    return words;
+    const text = `${named(row)} × ${named(column)}: ${values}${state ? ` (${state})` : ""}`;
+    byId("cell").textContent = text;
+    return text;
   };
 
   let asked = 0;
@@ -133,7 +133,7 @@
       const column = cursor === null ? 0 : (cursor % heat.columns) + right;
       const inside = (place, cells) => Math.max(0, Math.min(cells - 1, place));
       point(inside(row, heat.rows) * heat.columns + inside(column, heat.columns));
-      say(read());
+      announce(read());
     });
   }
 

@@ -1,4 +1,4 @@
-// What every report does: the theme, enlarging a picture, copying the command, saying things to screen readers.
+// For all reports: the theme, enlarging pictures, copying the command, announcements to screen readers.
 "use strict";
 
 const data = JSON.parse(document.getElementById("data").textContent);
@@ -7,11 +7,11 @@ function byId(id) {
   return document.getElementById(id);
 }
 
-// The region is polite: what is said waits for a pause, and of many things in a row only the last is said.
-let saying = 0;
-function say(words) {
-  clearTimeout(saying);
-  saying = setTimeout(() => { byId("said").textContent = words; }, 300);
+// Announcements wait for a pause; of several in a row only the last is made.
+let timer = 0;
+function announce(text) {
+  clearTimeout(timer);
+  timer = setTimeout(() => { byId("announcement").textContent = text; }, 300);
 }
 
 {
@@ -67,15 +67,15 @@ if (byId("copy")) {
     getSelection().addRange(range);
   };
   byId("copy").addEventListener("click", async () => {
-    let words = "Copied";
+    let text = "Copied";
     try {
       await navigator.clipboard.writeText(byId("command").textContent);
     } catch {
       select();
-      if (!document.execCommand("copy")) words = "Selected";
+      if (!document.execCommand("copy")) text = "Selected";
     }
-    byId("copy").textContent = words;
-    say(words === "Copied" ? "The command is copied" : "The command is selected");
+    byId("copy").textContent = text;
+    announce(text === "Copied" ? "The command is copied" : "The command is selected");
     setTimeout(() => { byId("copy").textContent = "Copy"; }, 2000);
   });
 }

@@ -15,7 +15,7 @@
     return `${minutes}:${(all - 60 * minutes).toFixed(1).padStart(4, "0")}`;
   };
 
-  const told = () => {
+  const description = () => {
     const number = data.numbers[moment];
     const frame = `Frame ${(number + 1).toLocaleString("en")} of ${data.frames.toLocaleString("en")}`;
     return data.fps ? `${frame} · ${time(number)}` : frame;
@@ -29,9 +29,9 @@
       image.alt = `${names[pane]}, frame ${data.numbers[moment] + 1}`;
     });
     scrubber.value = String(moment);
-    scrubber.setAttribute("aria-valuetext", told());
+    scrubber.setAttribute("aria-valuetext", description());
     scrubber.style.setProperty("--done", String(last ? moment / last : 0));
-    byId("where").textContent = told();
+    byId("where").textContent = description();
     byId("now").textContent = `${(100 * data.density[moment]).toFixed(1)} %`;
     const place = `${(100 * data.numbers[moment]) / Math.max(1, data.frames - 1)}%`;
     byId("playhead").setAttribute("x1", place);
@@ -64,7 +64,7 @@
   const toggle = () => {
     if (playing) {
       stop();
-      say(`Paused. ${told()}`);
+      announce(`Paused. ${description()}`);
     } else {
       start();
     }
@@ -77,10 +77,10 @@
 
   const goAndSay = (wanted) => {
     go(wanted);
-    say(told());
+    announce(description());
   };
 
-  // A change of the scrubber is said by itself: it has a text for its value.
+  // Screen readers announce changes of the scrubber by its value text.
   scrubber.addEventListener("input", () => go(Number(scrubber.value)));
   play.addEventListener("click", toggle);
   byId("first").addEventListener("click", () => goAndSay(0));

@@ -1,0 +1,469 @@
+"""Frames of a video, one at a time, in grey or in colour: from video files, cameras, folders of pictures and arrays."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import stat
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..support.checks import check_count
+from ..support.optional import import_optional
+from .pictures import Grey, Picture, Region
+
+__all__ = ["PICTURES", "Frame", "Frames", "NoVideoError", "ffmpeg_path", "frame_label", "import_av", "read_picture"]
+
+PICTURES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+RATE = Fraction(25)  # frames per second of a source that has no rate
+STANDARD_INPUT = "pipe:0"  # FFmpeg's name
+TIMEOUT = 30.0  # seconds to wait for a source on the network
+
+
+class NoVideoError(ValueError):
+    """The source cannot be read as a video."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A picture of a video and its position in it."""
+
+    picture: Picture
+    number: int  # in the source, from 0; damaged frames count too
+    label: int  # number in the name of a picture file, or `frame_id` in an archive; else `number`
+    time: float  # seconds
+
+
+class LazyFrame(NamedTuple):
+    """A frame that is decoded but not yet converted to a `Picture`."""
+
+    label: int
+    time: float | None
+    picture: Callable[[], Picture]
+
+
+class Reader:
+    """A source of frames."""
+
+    length: int | None = None  # number of frames, if known
+    rate = RATE
+
+    def __iter__(self) -> Iterator[LazyFrame | None]:
+        """The frames in order; None is a damaged one."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Remove temporary files."""
+
+
+class Frames:
+    """The frames of a source in order; one is in memory at a time.
+
+    Parameters
+    ----------
+    source
+        A file or an address that PyAV opens (the extra `video`), "-" for the standard input; a folder of pictures, or a
+        pattern such as ``shots/*.png``, in the order of the numbers in the names; or a `.npy` or `.npz` file with
+        an array (T, H, W), or (T, H, W, 3) in colour: in an `.npz` the array `frames`, or the only one. Integers
+        are grey levels up to 255; floating-point numbers may also go from 0 to 1.
+    colour
+        False: grey. True: colour, where there is any.
+    region
+        (x, y, width, height) in pixels: crop the frames.
+    start, stop, every
+        First frame, end (exclusive) and step, counted from 0.
+    shrink
+        Replace blocks of so many pixels in both directions by their mean.
+    replay
+        Keep a source that can be read only once (a pipe, a camera) in a temporary file, as it is encoded, so that
+        it can be iterated again. Use the object as a context manager, which removes the file.
+
+    Each iteration reads the source again. Damaged frames are skipped, and counted in `skipped`. A frame that differs
+    in size from the first is scaled in a video file, and an error among pictures.
+
+    Examples
+    --------
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = Path(folder.name, "clip.npy")
+    >>> np.save(path, np.arange(6 * 4 * 4, dtype=np.uint8).reshape(6, 4, 4))
+    >>> frames = Frames(path, region=(0, 0, 4, 2), every=2)
+    >>> frames.length, [(frame.number, frame.picture.luma[0].tolist()) for frame in frames][1]
+    (3, (2, [32, 33, 34, 35]))
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        source: str | os.PathLike[str],
+        *,
+        colour: bool = True,
+        region: Region | None = None,
+        start: int = 0,
+        stop: int | None = None,
+        every: int = 1,
+        shrink: int = 1,
+        replay: bool = False,
+    ) -> None:
+        self.name = os.fspath(source)
+        self.region = None if region is None else _checked_region(region)
+        self.start, self.stop = check_count("start", start, 0), None if stop is None else check_count("stop", stop)
+        self.every, self.shrink = check_count("every", every), check_count("shrink", shrink)
+        if stop is not None and stop <= start:
+            raise ValueError(f"stop must be more than start: between {start} and {stop} there is no frame")
+        self.skipped = 0  # damaged frames in the latest iteration
+        even = region is None or not (region[0] % 2 or region[1] % 2)  # an odd offset needs chroma in full resolution
+        self._reader = _open(self.name, colour, halved_chroma=even, replay=replay)
+
+    def __enter__(self) -> Frames:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._reader.close()
+
+    @property
+    def length(self) -> int | None:
+        """Number of frames, if the source gives it."""
+        known = self._reader.length
+        end = self.stop if known is None else known if self.stop is None else min(known, self.stop)
+        return None if end is None else max(0, -(-(end - self.start) // self.every))
+
+    @property
+    def rate(self) -> Fraction:
+        """Frames per second."""
+        return self._reader.rate / self.every
+
+    def __iter__(self) -> Iterator[Frame]:
+        self.skipped = 0
+        shape = None
+        for number, lazy in enumerate(self._reader):
+            if self.stop is not None and number >= self.stop:
+                return
+            if number < self.start or (number - self.start) % self.every:
+                continue
+            if lazy is None:
+                self.skipped += 1
+                continue
+            picture = lazy.picture()
+            shape = shape or picture.shape
+            if picture.shape != shape:
+                sizes = " and ".join("{} x {}".format(*one) for one in (shape, picture.shape))
+                raise NoVideoError(f"{self.name} has frames of different sizes: {sizes}")
+            time = float(number / self._reader.rate) if lazy.time is None else lazy.time
+            yield Frame(self._crop_and_shrink(picture), number, lazy.label, time)
+
+    def _crop_and_shrink(self, picture: Picture) -> Picture:
+        if self.region is not None:
+            x, y, width, height = self.region
+            H, W = picture.shape
+            if x + width > W or y + height > H:
+                raise ValueError(f"the region {self.region} is not inside {self.name}, which has {W} x {H} pixels")
+            picture = picture.crop(self.region)
+        if min(picture.shape) < self.shrink:
+            size = "{} x {}".format(*picture.shape)
+            raise ValueError(f"{self.name} is too small: shrinking by {self.shrink} leaves nothing of {size} pixels")
+        return picture.shrunken(self.shrink) if self.shrink > 1 else picture
+
+
+def read_picture(path: str | os.PathLike[str], *, colour: bool = True) -> Picture:
+    """Read a picture file."""
+    lazy = next(iter(_MediaReader(os.fspath(path), colour)), None)
+    if lazy is None:
+        raise NoVideoError(f"{path} is damaged")
+    return lazy.picture()
+
+
+def import_av() -> Any:
+    """PyAV, or an error that names the extra."""
+    return import_optional("av", "video", "video files and pictures")
+
+
+def _checked_region(region: Region) -> Region:
+    good = len(region) == 4 and all(isinstance(value, int | np.integer) for value in region)
+    if not good or min(region[:2]) < 0 or min(region[2:]) < 1:
+        raise ValueError(f"a region is x, y, width, height in pixels, not {region!r}")
+    x, y, width, height = map(int, region)
+    return x, y, width, height
+
+
+def _open(source: str, colour: bool, *, halved_chroma: bool, replay: bool) -> Reader:
+    path = Path(source)
+    if source == "-" or _is_address(source):
+        address = STANDARD_INPUT if source == "-" else source
+        return _MediaReader(address, colour, halved_chroma=halved_chroma, replay=replay)
+    if not path.exists():
+        pictures = _sorted_by_number(map(Path, glob.glob(source))) if glob.has_magic(source) else []
+        if not pictures:
+            pattern = ", nor a file that fits this pattern" if glob.has_magic(source) else ""
+            raise FileNotFoundError(f"there is no video {path}{pattern}: check the path")
+        return _PictureReader(pictures, colour)
+    if path.is_dir():
+        pictures = _sorted_by_number(one for one in path.iterdir() if one.suffix.lower() in PICTURES)
+        if not pictures:
+            raise NoVideoError(f"{path} has no pictures in it ({', '.join(sorted(PICTURES))})")
+        return _PictureReader(pictures, colour)
+    if path.is_file() and not path.stat().st_size:
+        raise NoVideoError(f"{path} cannot be read as a video: it is empty")
+    if path.suffix.lower() in (".npy", ".npz"):
+        return _ArrayReader(path, colour)
+    once = not stat.S_ISREG(path.stat().st_mode)
+    return _MediaReader(source, colour, halved_chroma=halved_chroma, replay=replay and once)
+
+
+# ---------------------------------------------------------------------- arrays
+
+
+class _ArrayReader(Reader):
+    """A `.npy` or `.npz` file, read frame by frame."""
+
+    def __init__(self, path: Path, colour: bool) -> None:
+        self.path, self.colour = path, colour
+        self.member, self.labels = _archive_member(path) if path.suffix.lower() == ".npz" else ("", None)
+        with self._opened() as (_, self.shape, _, self.dtype):
+            pass
+        shape, dtype = self.shape, self.dtype
+        if len(shape) not in (3, 4) or (len(shape) == 4 and shape[3] != 3) or dtype.kind not in "uif":
+            raise NoVideoError(
+                f"{path} holds {shape} numbers of {dtype}: frames are (T, H, W), or (T, H, W, 3) in colour"
+            )
+        if 0 in shape:
+            raise NoVideoError(f"{path} holds no frame")
+        self.length = int(shape[0])
+        if self.labels is not None and self.labels.shape != (self.length,):
+            self.labels = None
+        self.scale = self._scale()
+
+    @contextmanager
+    def _opened(self) -> Iterator[tuple[IO[bytes], tuple[int, ...], bool, np.dtype[Any]]]:
+        """The file at the end of the array's header; shape, Fortran order and type of the array."""
+        try:
+            with zipfile.ZipFile(self.path).open(self.member) if self.member else open(self.path, "rb") as file:
+                read_header = np.lib.format.read_array_header_1_0
+                if np.lib.format.read_magic(file) != (1, 0):
+                    read_header = np.lib.format.read_array_header_2_0
+                yield file, *read_header(file)
+        except NoVideoError:
+            raise
+        except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            raise NoVideoError(f"{self.path} is not an array file with numbers, or it is damaged") from error
+
+    def _arrays(self) -> Iterator[NDArray[Any] | None]:
+        with self._opened() as (file, shape, fortran, dtype):
+            if fortran:  # a frame is not contiguous
+                yield from np.frombuffer(file.read(), dtype).reshape(shape, order="F")
+                return
+            size = int(np.prod(shape[1:])) * dtype.itemsize
+            for _ in range(shape[0]):
+                try:
+                    content = file.read(size)
+                except (zipfile.BadZipFile, zlib.error, EOFError):
+                    content = b""
+                if len(content) < size:  # truncated
+                    yield None
+                    return
+                yield np.frombuffer(content, dtype).reshape(shape[1:])
+
+    def _scale(self) -> float:
+        """255 if the numbers go from 0 to 1, else 1."""
+        if self.dtype == np.uint8:
+            return 1.0
+        ranges = [(float(frame.min()), float(frame.max())) for frame in self._arrays() if frame is not None]
+        low, high = float(np.min([low for low, _ in ranges])), float(np.max([high for _, high in ranges]))
+        if not 0 <= low <= high <= 255:  # also NaN
+            raise NoVideoError(
+                f"{self.path} holds numbers from {low:g} to {high:g}: pixels go from 0 to 255, or from 0 to 1"
+            )
+        return 255.0 if self.dtype.kind == "f" and high <= 1 else 1.0
+
+    def __iter__(self) -> Iterator[LazyFrame | None]:
+        for t, frame in enumerate(self._arrays()):
+            label = t if self.labels is None else int(self.labels[t])
+            yield None if frame is None else LazyFrame(label, None, partial(self._picture, frame))
+
+    def _picture(self, frame: NDArray[Any]) -> Picture:
+        grey: Grey = frame if frame.dtype == np.uint8 else np.rint(self.scale * frame).astype(np.uint8)
+        return Picture.of_rgb(grey, colour=self.colour) if grey.ndim == 3 else Picture(grey)
+
+
+def _archive_member(path: Path) -> tuple[str, NDArray[Any] | None]:
+    """The file in the archive that holds the frames, and the labels of the frames if there are any."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [name.removesuffix(".npy") for name in archive.namelist()]
+            if "frames" not in names and len(names) != 1:
+                raise NoVideoError(f"{path} has no array 'frames'; it has {sorted(names)}")
+            labels = None
+            if "frame_id" in names:
+                with archive.open("frame_id.npy") as file:
+                    labels = np.lib.format.read_array(file, allow_pickle=False)
+        return ("frames" if "frames" in names else names[0]) + ".npy", labels
+    except zipfile.BadZipFile as error:
+        raise NoVideoError(f"{path} is not an .npz file: {error}") from error
+
+
+# ---------------------------------------------------------------------- files and addresses that PyAV opens
+
+
+class _MediaReader(Reader):
+    """A file or an address that PyAV opens; with `replay` it is copied while it is read for the first time."""
+
+    def __init__(self, source: str, colour: bool, *, halved_chroma: bool = True, replay: bool = False) -> None:
+        self.source, self.colour, self.halved_chroma, self.replay = source, colour, halved_chroma, replay
+        self.copy: tempfile.TemporaryDirectory[str] | None = None
+        if not replay and not _is_address(source):  # opening others might use up what can be read only once
+            with self._opened(source):
+                pass
+
+    @contextmanager
+    def _opened(self, source: str) -> Iterator[tuple[Any, Any]]:
+        """The container and its video stream."""
+        av = import_av()
+        name = "the standard input" if self.source == STANDARD_INPUT else self.source
+        try:
+            container = av.open(source, timeout=TIMEOUT) if _is_address(source) else av.open(ffmpeg_path(source))
+        except (av.error.FFmpegError, OSError) as error:
+            raise NoVideoError(f"{name} cannot be read as a video: {error.strerror or error}") from error
+        with container:
+            if not container.streams.video:
+                raise NoVideoError(f"{name} has no pictures in it")
+            stream = container.streams.video[0]
+            stream.thread_type = "AUTO"
+            self.rate = Fraction(stream.average_rate or stream.guessed_rate or RATE)
+            if stream.frames or stream.duration:
+                self.length = stream.frames or round(stream.duration * stream.time_base * self.rate)
+            yield container, stream
+
+    def __iter__(self) -> Iterator[LazyFrame | None]:
+        if self.copy is not None:
+            return self._frames(os.path.join(self.copy.name, "copy.nut"))
+        if self.replay:
+            self.copy = tempfile.TemporaryDirectory(prefix="lowsparse-")
+            return self._frames(self.source, copy=os.path.join(self.copy.name, "copy.nut"))
+        return self._frames(self.source)
+
+    def close(self) -> None:
+        if self.copy is not None:
+            self.copy.cleanup()
+            self.copy = None
+
+    def _frames(self, source: str, copy: str | None = None) -> Iterator[LazyFrame | None]:
+        """Decoded frames; with `copy`, their packets are written to that file."""
+        av = import_av()
+        with self._opened(source) as (container, stream), _packet_writer(copy, stream) as write:
+            packets = container.demux(stream)
+            size = None
+            number = 0
+            while True:
+                try:
+                    packet = next(packets, None)
+                except av.error.FFmpegError:  # truncated
+                    yield None
+                    return
+                if packet is None:
+                    return
+                try:
+                    decoded = packet.decode()
+                except av.error.FFmpegError:
+                    decoded = [None]
+                write(packet)
+                for frame in decoded:
+                    if frame is None or frame.is_corrupt:
+                        yield None
+                    else:
+                        size = size or (frame.width, frame.height)
+                        yield LazyFrame(number, frame.time, partial(self._picture, frame, size))
+                    number += 1
+
+    def _picture(self, frame: Any, size: tuple[int, int]) -> Picture:
+        """RGB is converted as that of an array; a video in YUV keeps its own luma."""
+        if frame.format.is_rgb or frame.format.has_palette:
+            return Picture.of_rgb(frame.reformat(*size, format="rgb24").to_ndarray(), colour=self.colour)
+        if not self.colour or len(frame.format.components) < 3:
+            return Picture(np.asarray(frame.reformat(*size, format="gray").to_ndarray(), dtype=np.uint8))
+        if not self.halved_chroma:
+            planes = frame.reformat(*size, format="yuvj444p").to_ndarray()
+            return Picture(planes[0], planes[1:])
+        luma, *chroma = map(_plane, frame.reformat(*size, format="yuvj420p").planes)
+        return Picture(luma, np.stack(chroma))
+
+
+def ffmpeg_path(path: str) -> str:
+    """A path that FFmpeg does not take for an address, even if it contains a colon."""
+    return f"file:{path}"
+
+
+def _is_address(source: str) -> bool:
+    return "://" in source or source.startswith("pipe:")
+
+
+def _plane(plane: Any) -> Grey:
+    """A copy of a plane without the padding of its lines."""
+    lines = np.frombuffer(plane, np.uint8).reshape(plane.height, plane.line_size)
+    return lines[:, : plane.width].copy()
+
+
+@contextmanager
+def _packet_writer(path: str | None, stream: Any) -> Iterator[Callable[[Any], None]]:
+    """A function that writes packets of a stream to a file; it does nothing if there is no path."""
+    if path is None:
+        yield lambda packet: None
+        return
+    with import_av().open(path, "w", format="nut") as container:
+        out = container.add_stream_from_template(stream)
+
+        def write(packet: Any) -> None:
+            if packet.dts is not None or packet.pts is not None:  # the last one is empty
+                packet.stream = out
+                container.mux(packet)
+
+        yield write
+
+
+# ---------------------------------------------------------------------- picture files
+
+
+class _PictureReader(Reader):
+    """Picture files, each a frame."""
+
+    def __init__(self, paths: list[Path], colour: bool) -> None:
+        import_av()  # raises here, not at the first frame
+        self.paths, self.colour, self.length = paths, colour, len(paths)
+
+    def __iter__(self) -> Iterator[LazyFrame | None]:
+        for t, path in enumerate(self.paths):
+            try:
+                lazy = next(iter(_MediaReader(str(path), self.colour)), None)
+            except NoVideoError:
+                lazy = None
+            yield None if lazy is None else LazyFrame(frame_label(path, t), None, lazy.picture)
+
+
+def frame_label(path: Path, default: int) -> int:
+    """The last number in the name of a file.
+
+    >>> frame_label(Path("cam2-in000123.png"), 0), frame_label(Path("shot.png"), 7)
+    (123, 7)
+    """
+    numbers = re.findall(r"\d+", path.stem)
+    return int(numbers[-1]) if numbers else default
+
+
+def _sorted_by_number(paths: Iterable[Path]) -> list[Path]:
+    """Paths in natural order: frame2 comes before frame10."""
+
+    def key(path: Path) -> list[tuple[int, int | str]]:
+        parts = re.split(r"(\d+)", path.name)
+        return [(1, int(part)) if k % 2 else (0, part) for k, part in enumerate(parts)]
+
+    return sorted(paths, key=key)

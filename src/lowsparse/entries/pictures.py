@@ -1,0 +1,135 @@
+"""Pictures as videos store them, luma and chroma apart: cropped, shrunk, from and to red, green and blue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["NEUTRAL", "REC601", "Grey", "Picture", "Region", "levels"]
+
+Grey = NDArray[np.uint8]
+Region = tuple[int, int, int, int]  # x, y, width, height
+Value = TypeVar("Value", bound=np.generic)
+
+REC601 = np.array([0.299, 0.587, 0.114])  # weights of red, green and blue in the luma
+FIXED = (19595, 38470, 7471)  # the same, times 2¹⁶
+NEUTRAL = 128  # chroma of grey
+TO_CHROMA = 0.5 / (1 - REC601[2]), 0.5 / (1 - REC601[0])  # (blue - luma), (red - luma) to the range of a byte
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Luma and, for a picture in colour, two chroma planes in full or half the resolution; integers from 0 to 255.
+
+    Luma is 0.299 R + 0.587 G + 0.114 B; chroma is 128 plus half of (B - luma) / 0.886 and of (R - luma) / 0.701, as in
+    JPEG. A change of brightness by a factor multiplies luma and (chroma - 128) by it.
+
+    >>> Picture(np.zeros((4, 6), np.uint8))
+    Picture(4 x 6, grey)
+    """
+
+    luma: Grey  # (H, W)
+    chroma: Grey | None = None  # (2, H, W) or (2, ⌈H/2⌉, ⌈W/2⌉)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Height and width."""
+        return self.luma.shape[0], self.luma.shape[1]
+
+    @property
+    def halved(self) -> bool:
+        """Whether the chroma has half the resolution."""
+        return self.chroma is not None and self.chroma.shape[1:] != self.luma.shape
+
+    def __repr__(self) -> str:
+        kind = "grey" if self.chroma is None else "colour, halved" if self.halved else "colour"
+        return "Picture({} x {}, {})".format(*self.shape, kind)
+
+    @classmethod
+    def of_rgb(cls, rgb: Grey, *, colour: bool = True) -> Picture:
+        """A picture from (H, W, 3) integers from 0 to 255.
+
+        >>> picture = Picture.of_rgb(np.full((2, 2, 3), (200, 100, 50), np.uint8))
+        >>> int(picture.luma[0, 0]), picture.chroma[:, 0, 0].tolist(), picture.rgb()[0, 0].tolist()
+        (124, [86, 182], [200, 100, 50])
+        """
+        red, green, blue = (rgb[..., k].astype(np.int32) for k in range(3))
+        exact = FIXED[0] * red + FIXED[1] * green + FIXED[2] * blue
+        luma = ((exact + (1 << 15)) >> 16).astype(np.uint8)
+        if not colour:
+            return cls(luma)
+        parts = [scale * (part - exact / 65536) for part, scale in zip((blue, red), TO_CHROMA, strict=True)]
+        return cls(luma, levels(np.stack(parts) + NEUTRAL))
+
+    def rgb(self) -> Grey:
+        """The picture as (H, W, 3) integers from 0 to 255.
+
+        >>> Picture(np.full((1, 2), 7, np.uint8)).rgb().tolist()
+        [[[7, 7, 7], [7, 7, 7]]]
+        """
+        if self.chroma is None:
+            return np.repeat(self.luma[..., None], 3, axis=2)
+        luma = self.luma.astype(np.float32)
+        blue, red = (
+            luma + (plane.astype(np.float32) - NEUTRAL) / np.float32(scale)
+            for plane, scale in zip(self.upsample(self.chroma), TO_CHROMA, strict=True)
+        )
+        green = (luma - np.float32(REC601[0]) * red - np.float32(REC601[2]) * blue) / np.float32(REC601[1])
+        return levels(np.dstack([red, green, blue]))
+
+    def upsample(self, planes: NDArray[Value]) -> NDArray[Value]:
+        """Planes (..., h, w) of the resolution of the chroma, in that of the luma."""
+        if not self.halved:
+            return planes
+        H, W = self.shape
+        return planes.repeat(2, axis=-2)[..., :H, :].repeat(2, axis=-1)[..., :W]
+
+    def crop(self, region: Region) -> Picture:
+        """The part from (x, y) on, of that width and height; x and y must be even if the chroma is halved.
+
+        >>> Picture(np.arange(12, dtype=np.uint8).reshape(3, 4)).crop((1, 1, 2, 2)).luma.tolist()
+        [[5, 6], [9, 10]]
+        """
+        x, y, width, height = region
+        luma = self.luma[y : y + height, x : x + width]
+        if self.chroma is None:
+            return Picture(luma)
+        if self.halved:
+            x, y, width, height = x // 2, y // 2, -(-width // 2), -(-height // 2)
+        return Picture(luma, self.chroma[:, y : y + height, x : x + width])
+
+    def shrunken(self, by: int) -> Picture:
+        """The picture with blocks of `by` x `by` pixels replaced by their means.
+
+        >>> Picture(np.arange(16, dtype=np.uint8).reshape(4, 4)).shrunken(2).luma.tolist()
+        [[2, 4], [10, 12]]
+        """
+        H, W = (size // by for size in self.shape)
+        luma = _block_means(self.luma, by)
+        if self.chroma is None:
+            return Picture(luma)
+        h, w = (-(-H // 2), -(-W // 2)) if self.halved else (H, W)
+        missing = [max(0, by * size - had) for size, had in zip((h, w), self.chroma.shape[1:], strict=True)]
+        padded = np.pad(self.chroma, [(0, 0), (0, missing[0]), (0, missing[1])], mode="edge")
+        return Picture(luma, np.stack([_block_means(plane, by)[:h, :w] for plane in padded]))
+
+
+def _block_means(plane: Grey, by: int) -> Grey:
+    """Means of blocks of `by` x `by` pixels, rounded to even; an incomplete last row or column is dropped."""
+    if by == 1:
+        return plane
+    H, W = (size // by for size in plane.shape)
+    total = np.zeros((H, W), np.uint32)
+    for y in range(by):
+        for x in range(by):
+            total += plane[y : by * H : by, x : by * W : by]
+    return np.rint(total / np.float64(by * by)).astype(np.uint8)
+
+
+def levels(numbers: ArrayLike) -> Grey:
+    """Numbers rounded to integers from 0 to 255."""
+    rounded: Grey = np.clip(np.rint(numbers), 0, 255).astype(np.uint8)
+    return rounded

@@ -1,0 +1,132 @@
+"""The state of the default method: the L of the current attempt, and what earlier attempts have found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...entries.protocol import PartialMatrix
+from ...linalg.scale import robust_scale
+from ...robust.regression import EFFICIENT, SMALLEST, LineRegression
+from ...sweeps import Float
+from ..base import Problem, State, nothing
+from .shrinking import PathState
+from .views import Views
+
+__all__ = ["SLOW", "LadderState", "parameter_count"]
+
+SLOW = 2  # the attempt that climbs slowly; those with larger numbers grow from a block
+
+
+@dataclass(kw_only=True)
+class LadderState(State):
+    """L = U Vᵀ on `data` (see `Views`), and what earlier attempts have found."""
+
+    scratch: ClassVar[tuple[str, ...]] = ("views",)
+
+    views: Views
+    data: str = "block"
+    untied: bool = False  # values that are suspiciously often repeated are left out;
+    repeated: float = 0.0  # they are this share of the entries
+    U: Float = field(default_factory=nothing)  # a row for each row of the data
+    V: Float = field(default_factory=nothing)  # a row for each column
+    c: float = 0.0  # width of the Cauchy loss
+    noise: float = np.inf  # robust scale of the residuals
+    target: int = 0  # rank
+    attempt: int = 0
+    made: tuple[int, ...] = ()  # attempts so far, this one included
+    block_factor: float = 1.0  # size of the block over the size that is needed
+    passes: int = 0  # at this rank
+    refits: int = 0  # times that poorly explained lines were regressed from scratch
+    refitted: float = np.inf  # lines that the last of these improved
+    shrinks: bool = False  # whether passes shrink coefficients by the noise
+    relaxation: float = 0.0  # how far the next steps go beyond the regressions, relatively: ω - 1
+    change: float = np.inf  # of L by the last pass, relatively
+    typical_change: float = np.inf  # the same without the few rows that change most
+    decay: float = 0.0  # typical_change over the one before
+    recent: tuple[float, ...] = ()  # the noise after the last passes
+    # growth from a part of the data
+    part_rows: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
+    part_columns: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
+    rounds: int = 0  # of growth
+    part_noise: float = np.inf  # the least noise of a part with enough entries
+    max_c: float = np.inf  # bound on c, where a large part was explained this well
+    careful: int = 2  # how many entries a line must have in the part to be added (see `grown`)
+    # joint steps
+    joint_steps: int = 0  # still to be made
+    joint_runs: int = 0  # series of them in this attempt
+    damping: float = 0.0
+    undetermined: float = 0.0  # share of L that is not determined, rows and columns with few entries not counted
+    # the best attempt so far
+    best_U: Float = field(default_factory=nothing)
+    best_V: Float = field(default_factory=nothing)
+    best_noise: float = np.inf
+    best_undetermined: float = 0.0
+    best_max_c: float = np.inf
+    best_given_up: float = 0.0  # share of the lines that it does not explain
+    best_too_high: bool = False  # the rank may be too high: an exact fit with a component for few rows or columns
+    best_fine: bool = False  # it predicts held-out entries, and ignores nothing
+    best_comparison: Float = field(default_factory=lambda: np.zeros(0))  # its residuals where attempts are compared
+    grown: int = 0  # attempts that grew L
+    agreed: bool = False  # another attempt found the same as the best
+    scores: tuple[float, ...] = ()  # of all attempts that have ended
+    held_out: float = np.inf  # robust scale of the residuals of held-out entries at the end
+    next_noise: float = 0.0  # the noise with one rank more, if that is far less
+    # choice of the rank
+    choosing: bool = False
+    held_logs: Float = field(default_factory=nothing)  # log |e| of held-out entries, a row for each rank so far
+    clear_cut: bool = False  # one component less is much worse
+    path: PathState = field(default_factory=PathState)  # of decreasing shrinkage
+
+    @property
+    def problem(self) -> Problem:
+        """The problem that is solved."""
+        return self.views.problem
+
+    @property
+    def unit(self) -> float:
+        """The median magnitude of the entries."""
+        return self.views.unit
+
+    @property
+    def rank(self) -> int:
+        """Of the current L."""
+        return int(self.U.shape[1])
+
+    @property
+    def lines(self) -> tuple[LineRegression, LineRegression]:
+        """The columns and the rows that passes run over."""
+        if self.data == "part":
+            return self.views.part(self.part_rows, self.part_columns, self.untied)
+        data = "untied" if self.untied and self.data == "block" else self.data
+        return self.views.columns(data), self.views.rows(data)
+
+    @property
+    def matrix(self) -> PartialMatrix:
+        """The matrix that passes run over."""
+        return self.lines[0].M
+
+    def update_views(self) -> None:
+        """Use the block of this state: one that was resumed has views of the first block."""
+        if self.views.block_factor != self.block_factor:
+            self.views = self.views.with_block_factor(self.block_factor)
+
+    def is_exact(self) -> bool:
+        """Whether half of the entries are fitted to rounding, or to what `tol` asks for."""
+        return self.noise <= max(0.2 * self.problem.tol, 1e-12) * self.unit
+
+    def width_for(self, e: Float) -> float:
+        """The c for these residuals."""
+        return max(EFFICIENT * robust_scale(e), SMALLEST * self.unit)
+
+    def restart_count(self) -> None:
+        """Count passes, and follow the noise, from here."""
+        self.passes, self.recent, self.relaxation = 0, (), 0.0
+
+
+def parameter_count(M: PartialMatrix, rank: int) -> int:
+    """The number of free parameters of a matrix of this shape and rank."""
+    return rank * (sum(M.shape) - rank)

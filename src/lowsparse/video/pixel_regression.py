@@ -1,0 +1,96 @@
+"""Robust regression of blocks of pixels on coefficients v that are known for every frame.
+
+With x_it value i of a block (four pixels and their colour) in frame t, and one weight for all values in a frame,
+
+    b = argmin Σ_t w_t Σ_i (x_it - b_i · v_t)²,   w_t = 1 / (1 + mean_i (x_it - b_i · v_t)² / c_i²),
+
+so that a pixel that is covered is covered in all colours. This is not the regression of `robust.regression`, whose
+weights belong to single entries: it would take the colour of what covers a pixel for that of the background.
+
+Arrays are values x blocks x samples (x), r x blocks x samples (v) and r x values x blocks (b), in single precision, of
+NumPy or CuPy.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.special import ndtri
+
+from ..linalg.arrays import to_device_of
+from .sampling import Single
+
+__all__ = ["estimate_noise", "initial_estimate", "regress", "typical_sample"]
+
+CANDIDATES, OTHERS = 12, 40  # samples that may be the typical one, and samples they are compared with
+WIDE = np.float32(1.5)  # factor of c for the initial estimate
+DARK = 0.05  # a frame of less brightness has no information
+QUANTILE = 0.3  # of the residuals, for the noise: a pixel may be covered most of the time
+
+
+def regress(x: Single, v: Single, b: Single, c: Single, n_reweight: int) -> Single:
+    """b of x on v by reweighted least squares, from an initial b on."""
+    for _ in range(n_reweight):
+        e = x - np.einsum("rnk,rin->ink", v, b)
+        e /= c[..., None]
+        e *= e
+        w = (1 / (1 + e.mean(axis=0))).astype(np.float32, copy=False)
+        b = _least_squares(x, v, w)
+    return b
+
+
+def _least_squares(x: Single, v: Single, w: Single) -> Single:
+    """b with the least Σ w (x - v b)²."""
+    wv = w * v
+    right = np.einsum("rnk,ink->rin", wv, x)
+    if len(v) == 1:
+        b: Single = right / np.maximum(np.einsum("nk,nk->n", wv[0], v[0]), 1e-12)
+        return b.astype(np.float32, copy=False)
+    left = np.einsum("rnk,snk->nrs", wv, v).astype(np.float64)
+    eye = to_device_of(np.eye(len(v)), v)
+    left += 1e-9 * np.trace(left, axis1=1, axis2=2)[:, None, None] * eye + 1e-30 * eye
+    b = np.linalg.solve(left, right.transpose(2, 0, 1).astype(np.float64))
+    return b.transpose(1, 2, 0).astype(np.float32)
+
+
+def initial_estimate(x: Single, v: Single, c: Single) -> Single:
+    """b from the typical sample for rank 1; for higher ranks by regressions with decreasing c."""
+    if len(v) == 1:
+        bright = np.where(np.abs(v) < DARK, np.float32(DARK), v).astype(np.float32)
+        b = typical_sample(x / bright, WIDE * c)[None]
+        return regress(x, v, b, WIDE * c, 2)
+    b = _least_squares(x, v, np.ones_like(x[0]))
+    for factor in np.geomspace(64.0, 1.0, 10, dtype=np.float32):
+        b = regress(x, v, b, factor * c, 1)
+    return b
+
+
+def typical_sample(x: Single, c: Single) -> Single:
+    """The sample (values x blocks) of each block that agrees best with the others.
+
+    It has the least Σ q / (1 + q), q = mean (Δ/c)². Unlike the median, it finds a background that is seen more often
+    than anything else, but less than half of the time.
+    """
+    samples = x.shape[-1]
+    candidates, others = (np.unique(np.linspace(0, samples - 1, many).astype(int)) for many in (CANDIDATES, OTHERS))
+    scaled = x[..., to_device_of(others, x)] / c[..., None]
+    least = np.full_like(x[0, :, 0], np.inf)
+    best = x[..., 0]
+    for k in candidates.tolist():
+        e = scaled - (x[..., k] / c)[..., None]
+        e *= e
+        q = e.mean(axis=0)
+        loss = (q / (1 + q)).sum(axis=-1)
+        best = np.where(loss < least, x[..., k], best)
+        least = np.minimum(loss, least)
+    return best
+
+
+def estimate_noise(x: Single, v: Single, b: Single) -> Single:
+    """The standard deviation of each value of each block (values x blocks), from a quantile of its residuals."""
+    e = np.abs(x - np.einsum("rnk,rin->ink", v, b))
+    samples = e.shape[-1]
+    k = int(QUANTILE * samples)
+    normal = float(ndtri(0.5 + 0.5 * (k + 0.5) / samples)) * math.sqrt(max(1 - len(v) / samples, 0.1))
+    return (np.partition(e, k, axis=-1)[..., k] / normal).astype(np.float32, copy=False)

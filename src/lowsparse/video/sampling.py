@@ -1,0 +1,194 @@
+"""A random sample of the pixels of a video: a share of each frame, every pixel equally often, in bounded memory.
+
+Two by two neighbouring pixels and their colour are one block. The video is divided into intervals of 1 / share frames;
+in each of them every block is sampled once, in a frame drawn at random.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..entries.pictures import NEUTRAL, Grey, Picture
+
+__all__ = ["MIN_SAMPLES", "TARGET", "PixelSampler", "PixelSamples", "Single", "check_observe", "default_share"]
+
+TARGET = 80  # samples of each pixel, where there is a choice; in a long video up to twice as many
+MIN_SAMPLES = 3
+MAX_BYTES = 400_000_000  # of the samples of a video
+
+Single = NDArray[np.float32]
+Value = TypeVar("Value", bound=np.generic)
+
+
+def default_share(frames: int | None) -> float:
+    """The share of the pixels of each frame that gives 80 samples of each pixel, but at least a tenth.
+
+    >>> default_share(200), default_share(50), default_share(10_000)
+    (0.4, 1.0, 0.1)
+    """
+    return 0.5 if frames is None else min(1.0, max(TARGET / max(frames, 1), 0.1))
+
+
+def check_observe(share: float) -> None:
+    """Raise if this cannot be a share of the pixels."""
+    if not 0 < share <= 1:
+        raise ValueError(f"observe must be a share above 0 and up to 1 (0.1 is 10 %), not {share!r}")
+
+
+class Layout:
+    """Positions of the values of a block in a picture: four of luma; two of halved chroma, or eight of full chroma."""
+
+    def __init__(self, picture: Picture) -> None:
+        self.shape, self.halved, self.colour = picture.shape, picture.halved, picture.chroma is not None
+        H, W = self.shape
+        rows, columns = np.arange(0, H, 2), np.arange(0, W, 2)
+        below, right = np.minimum(rows + 1, H - 1), np.minimum(columns + 1, W - 1)  # an odd border counts twice
+        corners = [(y[:, None] * W + x).ravel() for y in (rows, below) for x in (columns, right)]
+        self.corners = np.stack(corners).astype(np.int32)  # 4 x blocks: pixels of the luma
+        self.blocks = self.corners.shape[1]
+        self.values = 4 if not self.colour else 6 if self.halved else 12
+
+    def extract(self, picture: Picture, blocks: NDArray[np.intp]) -> Grey:
+        """The values (values x blocks) of some blocks."""
+        corners = self.corners[:, blocks]
+        luma = picture.luma.ravel()[corners]
+        if picture.chroma is None:
+            return luma
+        planes = picture.chroma.reshape(2, -1)
+        chroma = planes[:, blocks] if self.halved else planes[:, corners].reshape(8, -1)
+        return np.concatenate([luma, chroma])
+
+    def planes(self, values: NDArray[Value]) -> tuple[NDArray[Value], NDArray[Value] | None]:
+        """Luma (..., H, W) and chroma (..., 2, h, w) of numbers (..., values, blocks)."""
+        H, W = self.shape
+        leading = values.shape[:-2]
+
+        def plane(corners: NDArray[Value]) -> NDArray[Value]:
+            flat = np.empty((*leading, H * W), values.dtype)
+            flat[..., self.corners[::-1]] = corners[..., ::-1, :]  # the upper left corner last: it is never doubled
+            return flat.reshape(*leading, H, W)
+
+        luma = plane(values[..., :4, :])
+        if not self.colour:
+            return luma, None
+        if self.halved:
+            return luma, values[..., 4:, :].reshape(*leading, 2, -(-H // 2), -(-W // 2))
+        return luma, np.stack([plane(values[..., 4:8, :]), plane(values[..., 8:, :])], axis=-3)
+
+
+@dataclass
+class Interval:
+    """Consecutive frames in which every block is sampled once."""
+
+    first: int  # frame
+    offset: NDArray[np.integer[Any]]  # of the sampled frame of each block from the first one
+    values: Grey  # values x blocks
+
+
+@dataclass(frozen=True)
+class PixelSamples:
+    """The samples of every block: one for each interval."""
+
+    layout: Layout
+    intervals: list[Interval]
+
+    def __len__(self) -> int:
+        return len(self.intervals)
+
+    def frames(self, blocks: slice | NDArray[np.intp]) -> NDArray[np.int64]:
+        """The frames (blocks x samples) in which these blocks were sampled."""
+        return np.stack([one.offset[blocks].astype(np.int64) + one.first for one in self.intervals], axis=1)
+
+    def values(self, blocks: slice | NDArray[np.intp]) -> Single:
+        """The sampled values (values x blocks x samples); 128 is subtracted from chroma."""
+        values = np.stack([one.values[:, blocks] for one in self.intervals], axis=-1).astype(np.float32)
+        values[4:] -= NEUTRAL
+        return values
+
+
+class PixelSampler:
+    """Samples the blocks of a video frame by frame: each once in every interval of 1 / share frames.
+
+    If there are more than `most` intervals, or they need more than `max_bytes`, every second one is dropped, and from
+    then on only one in two is sampled; as often as needed. With `latest`, only the latest so many are kept.
+
+    >>> sampler = PixelSampler(0.5, random_state=1)
+    >>> for t in range(6):
+    ...     sampler.add(Picture(np.full((4, 4), 10 * t, np.uint8)))
+    >>> [sorted(set(interval.values.ravel().tolist())) for interval in sampler.samples().intervals]
+    [[0, 10], [20, 30], [40, 50]]
+    """
+
+    def __init__(
+        self,
+        share: float,
+        *,
+        most: int | None = None,
+        latest: int | None = None,
+        random_state: int | np.random.Generator = 0,
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
+        check_observe(share)
+        self.share, self.most, self.latest, self.max_bytes = share, most, latest, max_bytes
+        self.rng = np.random.default_rng(random_state)
+        self.frames = 0  # so far
+        self.entries = 0  # sampled pixels
+        self.layout: Layout | None = None
+        self._intervals: list[Interval] = []
+        self._begun = 0  # intervals
+        self._end = 0  # of the current interval
+        self._exact_end = 0.0  # before rounding
+        self._stride = 1  # one of so many intervals is sampled
+        self._sampling = False  # whether the current one is
+
+    def add(self, picture: Picture) -> None:
+        """Sample the next frame."""
+        if self.layout is None:
+            self.layout = Layout(picture)
+        t = self.frames
+        self.frames += 1
+        if t == self._end:
+            self._begin_interval(self.layout, t)
+        if self._sampling:
+            current = self._intervals[-1]
+            blocks = np.flatnonzero(current.offset == t - current.first)
+            current.values[:, blocks] = self.layout.extract(picture, blocks)
+            self.entries += 4 * blocks.size
+
+    def _begin_interval(self, layout: Layout, t: int) -> None:
+        self._exact_end += 1 / self.share
+        self._end = max(round(self._exact_end), t + 1)
+        frames = self._end - t
+        kind = np.uint8 if frames <= 256 else np.uint32
+        most = self.max_bytes // (layout.blocks * (layout.values + np.dtype(kind).itemsize))
+        if self.latest is not None:
+            self._intervals = self._intervals[-self.latest :]
+        elif len(self._intervals) >= max(MIN_SAMPLES, min(self.most or most, most)):
+            self._intervals = self._intervals[::2]
+            self._stride *= 2
+        self._sampling = self._begun % self._stride == 0
+        self._begun += 1
+        if self._sampling:
+            offset = np.asarray(self.rng.integers(frames, size=layout.blocks, dtype=kind))
+            self._intervals.append(Interval(t, offset, np.zeros((layout.values, layout.blocks), np.uint8)))
+
+    def samples(self, *, at_end: bool = False) -> PixelSamples:
+        """The samples of all complete intervals.
+
+        `at_end` adds the last interval, which the end of the video may have cut short; blocks that were not sampled in
+        it repeat their sample of the interval before.
+        """
+        assert self.layout is not None
+        if self.frames == self._end or not self._sampling:
+            return PixelSamples(self.layout, self._intervals[:])
+        complete, last = self._intervals[:-1], self._intervals[-1]
+        if at_end and complete:
+            previous = complete[-1]
+            missing = last.offset >= self.frames - last.first
+            offset = np.where(missing, previous.offset.astype(np.int64) + previous.first - last.first, last.offset)
+            complete.append(Interval(last.first, offset, np.where(missing, previous.values, last.values)))
+        return PixelSamples(self.layout, complete)

@@ -1,0 +1,202 @@
+"""The background of an endless video: it adapts to the scene, in bounded memory, and every frame is read once.
+
+The first frames are held back until a background can be learnt from them. From then on frames are separated as they
+come, and sampled; from the latest 30 samples of each pixel the background is learnt again every 50 frames, while the
+next ones pass. What stays for half of that time becomes background.
+
+Frames that the background does not explain are held back too. Ten of them in a row are a new scene: all samples are
+dropped, and a background is learnt from the first of them on. Otherwise they are separated as they are, with much in
+front.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+
+from ..entries.frames import Frame
+from ..support.checks import check_count
+from ..sweeps import Float
+from .background import (
+    THRESHOLD,
+    Background,
+    check_separation,
+    fit_background,
+    fit_pixels,
+    noise_level,
+)
+from .foreground import Separated
+from .sampling import MIN_SAMPLES, PixelSampler, PixelSamples, check_observe
+
+__all__ = ["SHARE", "Follower", "follow"]
+
+SHARE = 0.1  # of the pixels of each frame that is sampled
+LATEST = 30  # samples of each pixel that are kept
+FIRST = 60  # frames from which a new scene is learnt,
+FIRST_SHARE = 0.5  # and the share of their pixels that is sampled
+REFRESH = 50  # frames after which the background is learnt again
+UNEXPLAINED = 0.5  # times the usual share of pixels that are explained: a frame with less is not explained
+NEW_SCENE = 10  # frames in a row that are not explained make a new scene
+FORGETTING = 0.02  # factor of the exponential mean of the share that is explained
+
+Placed = tuple[Frame, Float, float]  # a frame, its v, and the share of its pixels that are explained
+
+
+class Follower:
+    """Takes frames one by one, and returns them separated, in order, some of them later.
+
+    Parameters
+    ----------
+    rank, threshold, clean, backend
+        As for a background that is learnt once: see `learn` and `Background.separate`.
+    observe
+        Share of the pixels of each frame to sample; the background depends on the latest 30 / observe frames.
+    random_state
+        Seed of the sample.
+    """
+
+    def __init__(
+        self,
+        *,
+        rank: int = 1,
+        observe: float = SHARE,
+        threshold: float = THRESHOLD,
+        clean: int = 1,
+        random_state: int = 0,
+        backend: str = "auto",
+    ) -> None:
+        check_observe(observe)
+        check_count("rank", rank)
+        check_separation(threshold, clean)
+        self.rank, self.observe, self.threshold, self.clean, self.backend = rank, observe, threshold, clean, backend
+        self.rng = np.random.default_rng(random_state)
+        self.scenes: list[int] = []  # numbers of their first frames
+        self._background: Background | None = None
+        self._threads = ThreadPoolExecutor(1)
+        self._begin_scene([])
+
+    @property
+    def background(self) -> Background:
+        """The background of the latest frame that was separated."""
+        if self._background is None:
+            raise RuntimeError("no background is known yet: take more frames, or finish")
+        return self._background
+
+    def _begin_scene(self, frames: list[Frame]) -> None:
+        self._sampler = PixelSampler(FIRST_SHARE, latest=LATEST, random_state=self.rng)
+        self._first: list[Frame] = []  # of the scene, until its background is known
+        self._unexplained: list[Frame] = []
+        self._v: list[Float] = []  # of the frames from `_oldest` on; empty until the background is known
+        self._oldest = 0
+        self._usual = 1.0  # share of the pixels that are explained
+        self._next: Future[Background] | None = None
+        self._due = FIRST + REFRESH  # frames of the scene after which it is learnt again
+        for frame in frames:
+            self._hold_back(frame)
+
+    def take(self, frame: Frame) -> Iterator[Separated]:
+        """Take the next frame; returns those that can be separated now."""
+        if not self._v:
+            self._hold_back(frame)
+            if len(self._first) == FIRST:
+                yield from self._learn_scene()
+            return
+        self._refresh()
+        placed = self._place([frame])[0]
+        if placed[2] < UNEXPLAINED * self._usual:
+            self._unexplained.append(frame)
+            if len(self._unexplained) == NEW_SCENE:
+                self._begin_scene(self._unexplained)
+            return
+        yield from self._separate([*self._place(self._unexplained), placed])
+        self._unexplained = []
+
+    def finish(self) -> Iterator[Separated]:
+        """The frames that are still held back."""
+        if not self._v and (self._background is None or len(self._first) >= max(MIN_SAMPLES, 2 * self.rank)):
+            yield from self._learn_scene()  # raises if they are too few
+        yield from self._separate(self._place([*self._first, *self._unexplained]))
+        self._threads.shutdown()
+
+    def follow(self, frames: Iterable[Frame]) -> Iterator[Separated]:
+        """Take all of these frames, and finish."""
+        for frame in frames:
+            yield from self.take(frame)
+        yield from self.finish()
+
+    def _hold_back(self, frame: Frame) -> None:
+        self._first.append(frame)
+        self._sampler.add(frame.picture)
+
+    def _learn_scene(self) -> Iterator[Separated]:
+        """Learn the background from the first frames of a scene, and separate them."""
+        self._use(fit_background(self._sampler, self.rank, self.backend))
+        self.scenes.append(self._first[0].number)
+        self._sampler.share = self.observe
+        placed = self._place(self._first)
+        self._first = []
+        self._v = [v for _, v, _ in placed]
+        self._usual = float(np.median([explained for *_, explained in placed]))
+        for one in placed:
+            yield self._separate_one(*one)
+
+    def _use(self, background: Background) -> None:
+        self._background = background
+        self._separate_one = background.separator(self.threshold, self.clean)
+
+    def _place(self, frames: list[Frame]) -> list[Placed]:
+        if not frames:
+            return []
+        placed = self.background.place([frame.picture for frame in frames])
+        return [(frame, v, float(explained)) for frame, v, explained in zip(frames, *placed, strict=True)]
+
+    def _separate(self, placed: list[Placed]) -> Iterator[Separated]:
+        """Separate frames, and sample them if they belong to a scene that is known."""
+        for frame, v, explained in placed:
+            if self._v:
+                self._sampler.add(frame.picture)
+                self._v.append(v)
+                self._usual += FORGETTING * (explained - self._usual)
+            yield self._separate_one(frame, v, explained)
+
+    def _refresh(self) -> None:
+        """When it is time, use the background that was learnt meanwhile, and start learning the next one."""
+        if self._sampler.frames < self._due:
+            return
+        self._due += REFRESH
+        if self._next is not None:
+            self._use(self._next.result())
+        current, samples = self.background, self._sampler.samples()
+        oldest = samples.intervals[0].first
+        del self._v[: oldest - self._oldest]
+        self._oldest = oldest
+        recent = PixelSamples(samples.layout, [replace(one, first=one.first - oldest) for one in samples.intervals])
+        level = noise_level(current.noise, current.chroma_noise)
+        v = np.asarray(self._v, np.float32)
+        self._next = self._threads.submit(fit_pixels, recent, v, level, current.result, self._sampler.entries)
+
+
+def follow(
+    frames: Iterable[Frame],
+    *,
+    rank: int = 1,
+    observe: float = SHARE,
+    threshold: float = THRESHOLD,
+    clean: int = 1,
+    random_state: int = 0,
+) -> Iterator[Separated]:
+    """Separate the frames of a video that need not end.
+
+    >>> from lowsparse.datasets import moving_blocks
+    >>> from lowsparse.entries.pictures import Picture
+    >>> clip = moving_blocks(120, 40, 48, random_state=2)
+    >>> frames = (Frame(Picture(one), t, t, t / 25) for t, one in enumerate(clip.frames))
+    >>> right = [float(np.mean(one.mask == clip.moving[one.frame.number])) for one in follow(frames)]
+    >>> len(right), float(np.mean(right)) > 0.97
+    (120, True)
+    """
+    follower = Follower(rank=rank, observe=observe, threshold=threshold, clean=clean, random_state=random_state)
+    return follower.follow(frames)
