@@ -206,3 +206,13 @@ def test_a_rank_that_is_chosen_for_another_method_takes_part_in_the_limits(stop)
 def test_a_stream_runs_on_the_processor_and_says_so():
     with pytest.raises(ValueError, match="cuda"):
         ls.StreamingRobustPCA(2, backend="cuda").partial_fit(np.ones((20, 5)))
+
+
+def test_the_path_of_a_table_is_solved(noisy, tmp_path):
+    X = noisy.M.to_dense()
+    lines = [",".join("" if np.isnan(x) else repr(float(x)) for x in row) for row in X]
+    path = tmp_path / "table.csv"
+    path.write_text("\n".join([",".join(f"c{j}" for j in range(X.shape[1])), *lines]))
+    assert choose_place(path).where is Place.MEMORY
+    found, expected = ls.solve(path, 2, backend="numpy", max_iter=5), ls.solve(X, 2, backend="numpy", max_iter=5)
+    np.testing.assert_array_equal(found.L.to_dense(), expected.L.to_dense())

@@ -17,6 +17,7 @@ from conftest import (
     dense_gradient,
     dense_V,
     on_grid,
+    opened,
     orthonormal,
     relative,
     robust_problem,
@@ -57,7 +58,7 @@ def test_f_and_its_gradient_are_the_papers(backend, lambda2):
     assert_close(at.grad, dense_gradient(U, V, Y, C, lambda2), 1e-11)
     # and those of the waist, where nothing is an outlier
     S = np.zeros_like(M.values)
-    swept = M.open_sweep(backend).sweep(U, S, S.copy(), Proximal(Rule.MANPG, gamma=np.inf, lambda2=lambda2))
+    swept = opened(M, backend).sweep(U, S, S.copy(), Proximal(Rule.MANPG, gamma=np.inf, lambda2=lambda2))
     assert_close(at.grad, swept.G, 1e-11)
     assert at.value == pytest.approx(swept.smooth_in, rel=1e-12)
 
