@@ -464,7 +464,7 @@ def test_the_core_refuses_arrays_that_do_not_fit(native, tiny, change):
     arguments = {"U": U, "S": S, "S_out": np.empty_like(S)}
     arguments |= {name: make(U if name == "U" else S) for name, make in change.items()}
     with pytest.raises((ValueError, TypeError, RuntimeError)):
-        opened(M, native).sweep(**arguments, how=Proximal(Rule.AMANPG, gamma=0.3))
+        opened(M, native).sweep(**arguments, options=Proximal(Rule.AMANPG, gamma=0.3))
 
 
 def with_flag(array, **flags):

@@ -171,7 +171,7 @@ def _joining(
 def beyond(M: ObservedMatrix, turned: ObservedMatrix, part: Part, noise: float, unit: float, backend: str) -> float:
     """How well a part explains other lines, as far as they are in its rows or columns: the median of |e|."""
     rank = part.U.shape[1]
-    how = Robust(c=max(EFFICIENT * noise, EXPLAINED * unit), first_c=6 * unit, turns=TURNS)
+    options = Robust(c=max(EFFICIENT * noise, EXPLAINED * unit), first_c=6 * unit, turns=TURNS)
     left = []
     for A, known, across, F in ((M, part.columns, part.rows, part.U), (turned, part.rows, part.columns, part.V)):
         there = A.take_rows(across)
@@ -181,7 +181,7 @@ def beyond(M: ObservedMatrix, turned: ObservedMatrix, part: Part, noise: float, 
         others = there.take_columns(which[:: -(-which.size // SOME) or 1])
         if others is not None:
             sweep, Q = others.open_sweep(backend), basis(F)[0]
-            left.append(np.abs(sweep.residual(Q, sweep.regress(Q, None, how).V)))
+            left.append(np.abs(sweep.residual(Q, sweep.regress(Q, None, options).V)))
     return float(np.median(np.concatenate(left))) if left else np.inf
 
 

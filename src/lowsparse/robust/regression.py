@@ -74,11 +74,11 @@ class LineRegression:
         if not self.learning:
             shrink, largest = 0.0, WILD * _usual_length(like) or np.inf
         bound = WITHIN * max(c, EXPLAINED * self.unit)
-        how = Robust(c=c, turns=turns, bound=bound, unit=self.unit, shrink=shrink, largest=largest)
+        options = Robust(c=c, turns=turns, bound=bound, unit=self.unit, shrink=shrink, largest=largest)
         prior = Prior.of(like, noise, self.M.nnz / (len(B) * len(C))) if noise > 0 else None
         if prior is None:
-            return self.sweep.regress(B, C, how)
-        return prior.regress(self.sweep, B, C, how)
+            return self.sweep.regress(B, C, options)
+        return prior.regress(self.sweep, B, C, options)
 
     def fit_from_zero(self, B: Float, c: float, turns: int) -> Float:
         """Regress on B without a guess: c comes down from the size of the data."""
@@ -253,21 +253,23 @@ class Placement:
         """
         sweep = M.open_sweep(backend)
         c = max(self.c, EXPLAINED * self.unit)
-        how = Robust(c=c, turns=5, largest=self.largest, ridge=self.ridge)
+        options = Robust(c=c, turns=5, largest=self.largest, ridge=self.ridge)
         if self.ridge:
-            return sweep.regress(self.B, self._annealed(sweep, how), how).V
+            return sweep.regress(self.B, self._annealed(sweep, options), options).V
         fits = []
         for start in (None, sweep.regress(self.B, None, Robust(c=1.0, kind=Kind.SQUARED)).V):
-            near = sweep.regress(self.B, start, replace(how, first_c=max(6 * self.unit, c), turns=15)).V
-            V = sweep.regress(self.B, near, how).V
+            near = sweep.regress(self.B, start, replace(options, first_c=max(6 * self.unit, c), turns=15)).V
+            V = sweep.regress(self.B, near, options).V
             fits.append((V, _by_column(M, np.log1p((sweep.residual(self.B, V) / c) ** 2))))
         (V, loss), (other, loss_other) = fits
         return np.where((loss_other < loss)[:, None], other, V)
 
-    def _annealed(self, sweep: Sweep, how: Robust) -> Float | None:
+    def _annealed(self, sweep: Sweep, options: Robust) -> Float | None:
         V = None
-        for c in np.geomspace(max(6 * self.unit, how.c), how.c, ANNEALING):
-            V = sweep.regress(self.B, V, replace(how, c=float(c), turns=1, ridge=self.ridge * (c / how.c) ** 2)).V
+        for c in np.geomspace(max(6 * self.unit, options.c), options.c, ANNEALING):
+            V = sweep.regress(
+                self.B, V, replace(options, c=float(c), turns=1, ridge=self.ridge * (c / options.c) ** 2)
+            ).V
         return V
 
 

@@ -113,7 +113,7 @@ class Swept:
     smooth_out: float  # f(U, S_out); AMANPG only
     l1: float  # ‖S_out‖₁
     dS: float  # ‖S_out − S‖
-    dV: float  # ‖V − turn V'‖ for what was ``before``; else 0
+    dV: float  # ‖V − turn V'‖ for what was ``previous``; else 0
 
     def retracted(self, U: Float, step: float) -> Float | None:
         """(U + step G) R⁻¹ with RᵀR = I + step² GᵀG, if that is to be had before GᵀG is; not after the next sweep."""
@@ -240,12 +240,12 @@ class Sweep(Protocol):
     host: str  # the backend for parts of the data that are in the memory of the processor
 
     def sweep(
-        self, U: Float, S: NDArray[Any], S_out: NDArray[Any] | None, how: Proximal, before: Previous | None = None
+        self, U: Float, S: NDArray[Any], S_out: NDArray[Any] | None, options: Proximal, before: Previous | None = None
     ) -> Swept:
-        """Solve each column for v, shrink S into ``S_out``, and sum up the gradient, as ``how`` says."""
+        """Solve each column for v, shrink S into ``S_out``, and sum up the gradient, as ``options`` says."""
         ...
 
-    def regress(self, U: Float, V: Float | None, how: Robust) -> Regressed:
+    def regress(self, U: Float, V: Float | None, options: Robust) -> Regressed:
         """Regress each column on U, orthonormal, robustly; the first weights are those of V (n x r; None: zeros)."""
         ...
 

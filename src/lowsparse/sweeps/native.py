@@ -81,10 +81,10 @@ def expand(bits: NDArray[np.uint64], found: NDArray[Any], numbers: NDArray[Any])
     _core.expand(bits, found, numbers, num_threads())
 
 
-def _told(how: Proximal, before: Previous | None) -> tuple[Float | None, Float | None, float, float, float, int]:
+def _told(options: Proximal, before: Previous | None) -> tuple[Float | None, Float | None, float, float, float, int]:
     """What the core is told of a sweep: V of an earlier one and its turn, the numbers and the rule."""
     V_before, turn = (None, None) if before is None else (_whole(before.V.T), _whole(before.turn.T))
-    return V_before, turn, how.gamma, how.t_S, how.lambda2, int(how.rule)
+    return V_before, turn, options.gamma, options.t_S, options.lambda2, int(options.rule)
 
 
 def _swept(V: Float, G: Float, GtG: Float, VVt: Float, sums: tuple[float, ...]) -> Swept:
@@ -102,30 +102,30 @@ class ColumnSweep:
         self.core = _core.ColumnSweep(M.shape[0], M.indptr, M.rows, M.values, instruction_set())
 
     def sweep(
-        self, U: Float, S: NDArray[Any], S_out: NDArray[Any] | None, how: Proximal, before: Previous | None = None
+        self, U: Float, S: NDArray[Any], S_out: NDArray[Any] | None, options: Proximal, before: Previous | None = None
     ) -> Swept:
         """Solve, shrink, solve again and sum up the gradient, in one pass over the memory."""
-        return _swept(*self.core.sweep(_whole(U), S, S_out, *_told(how, before), self.threads))
+        return _swept(*self.core.sweep(_whole(U), S, S_out, *_told(options, before), self.threads))
 
-    def regress(self, U: Float, V: Float | None, how: Robust) -> Regressed:
+    def regress(self, U: Float, V: Float | None, options: Robust) -> Regressed:
         """Regress each column on U robustly; all the turns of a column while it is in cache."""
         fitted, inside, counts = self.core.regress(
             _whole(U),
             None if V is None else _whole(V),
-            int(how.kind),
-            how.c if how.first_c is None else how.first_c,
-            how.c,
-            how.p,
-            how.turns,
-            how.shrink,
-            how.ridge,
-            how.largest,
-            how.bound,
-            how.unit,
-            how.of,
+            int(options.kind),
+            options.c if options.first_c is None else options.first_c,
+            options.c,
+            options.p,
+            options.turns,
+            options.shrink,
+            options.ridge,
+            options.largest,
+            options.bound,
+            options.unit,
+            options.of,
             self.threads,
         )
-        return Regressed(fitted, inside, Magnitudes(counts, how.unit))
+        return Regressed(fitted, inside, Magnitudes(counts, options.unit))
 
     def residual(self, U: Float, V: Float) -> Float:
         """P_Ω(U Vᵀ) - x."""

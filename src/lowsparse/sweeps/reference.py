@@ -113,10 +113,10 @@ class ColumnSweep:
         self.M = M
 
     def sweep(
-        self, U: Float, S: NDArray[Any], S_out: NDArray[Any] | None, how: Proximal, before: Previous | None = None
+        self, U: Float, S: NDArray[Any], S_out: NDArray[Any] | None, options: Proximal, before: Previous | None = None
     ) -> Swept:
         """Solve, shrink, solve again and sum up the gradient; the mathematics of Algorithms 1 and 2, block by block."""
-        rule, gamma, t_S, l2 = how.rule, how.gamma, how.t_S, how.lambda2
+        rule, gamma, t_S, l2 = options.rule, options.gamma, options.t_S, options.lambda2
         if S_out is None and rule != Rule.FIT:
             raise ValueError("S_out is needed by every rule but FIT")
         M = self.M
@@ -163,31 +163,31 @@ class ColumnSweep:
         dV = 0.0 if before is None else float(np.linalg.norm(V.T - before.turn @ before.V))
         return Swept(V.T, G, G.T @ G, VVt, smooth_in, smooth_out, l1, float(np.sqrt(dS2)), dV)
 
-    def regress(self, U: Float, V: Float | None, how: Robust) -> Regressed:
+    def regress(self, U: Float, V: Float | None, options: Robust) -> Regressed:
         """Regress each column on U robustly, block by block."""
         n, r = self.M.shape[1], U.shape[1]
         before = self.residual(U, np.zeros((n, r)) if V is None else V)
         fitted, inside = np.zeros((n, r)), np.zeros(n, np.int64)
-        first_c = how.c if how.first_c is None or how.turns == 1 else how.first_c
+        first_c = options.c if options.first_c is None or options.turns == 1 else options.first_c
         for block in blocks(self.M, entries_at_once=2_000_000 // r):
             x = self.M.values[block.entries].astype(np.float64)
             B = U[block.rows]
             e = before[block.entries]
-            for c in np.geomspace(first_c, how.c, how.turns):
-                inside[block.columns] = block.indicator @ (np.abs(e) <= how.bound)
-                w = Loss(how.kind, c, how.p).weight(e)
+            for c in np.geomspace(first_c, options.c, options.turns):
+                inside[block.columns] = block.indicator @ (np.abs(e) <= options.bound)
+                w = Loss(options.kind, c, options.p).weight(e)
                 weighted = B * w[:, None]
                 gram = np.stack([B[a:b].T @ weighted[a:b] for a, b in pairwise(block.indicator.indptr)])
                 weight = block.indicator @ w
                 lack = np.clip(2 - weight / r, 0, 1)
-                ridge = how.ridge * weight / np.maximum(np.diff(block.indicator.indptr), 1)
-                ridge += (1e-10 + how.shrink * lack**3) * r / len(U)
+                ridge = options.ridge * weight / np.maximum(np.diff(block.indicator.indptr), 1)
+                ridge += (1e-10 + options.shrink * lack**3) * r / len(U)
                 gram += ridge[:, None, None] * np.eye(r)
                 v = cholesky_solve(cholesky(gram), block.indicator @ (weighted * x[:, None]))
-                v[(np.sum(v**2, axis=1) > how.largest**2) & (weight < enough(r))] = 0.0
+                v[(np.sum(v**2, axis=1) > options.largest**2) & (weight < enough(r))] = 0.0
                 e = np.einsum("kr,kr->k", B, v[block.owner]) - x
             fitted[block.columns] = v
-        return Regressed(fitted, inside, Magnitudes.of(before, how.unit))
+        return Regressed(fitted, inside, Magnitudes.of(before, options.unit))
 
     def residual(self, U: Float, V: Float) -> Float:
         """P_Ω(U Vᵀ) - x, block by block."""
@@ -350,9 +350,9 @@ def _climb(A: Compressed, begin: Float, unit: float) -> tuple[Float, Float, floa
         V = np.column_stack([V, np.zeros(n)]) @ R.T
         before: list[float] = []
         for since in range(PASSES[1]):
-            how = Robust(c=c, turns=2 if since < 3 else 1, shrink=SHRINK)
-            Q, R = np.linalg.qr(by_column.regress(U, V, how).V)
-            U, R = np.linalg.qr(by_row.regress(Q, U @ R.T, how).V)
+            options = Robust(c=c, turns=2 if since < 3 else 1, shrink=SHRINK)
+            Q, R = np.linalg.qr(by_column.regress(U, V, options).V)
+            U, R = np.linalg.qr(by_row.regress(Q, U @ R.T, options).V)
             V = Q @ R.T
             e = by_column.residual(U, V)
             low, most = (np.partition(np.abs(e), int(q * e.size))[int(q * e.size)] for q in (LOW, MOST))

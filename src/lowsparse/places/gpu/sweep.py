@@ -261,10 +261,10 @@ class ColumnSweep:
     # ------------------------------------------------------------------ the proximal sweep
 
     def sweep(
-        self, U: Float, S: NDArray[Any], S_out: NDArray[Any] | None, how: Proximal, before: Previous | None = None
+        self, U: Float, S: NDArray[Any], S_out: NDArray[Any] | None, options: Proximal, before: Previous | None = None
     ) -> Swept:
         """Solve, shrink, solve again; then the gradient row by row."""
-        rule, gamma, t_S, lambda2 = how.rule, how.gamma, how.t_S, how.lambda2
+        rule, gamma, t_S, lambda2 = options.rule, options.gamma, options.t_S, options.lambda2
         if S_out is None and rule != Rule.FIT:
             raise ValueError("S_out is needed by every rule but FIT")
         r = U.shape[1]
@@ -353,41 +353,41 @@ class ColumnSweep:
 
     # ------------------------------------------------------------------ regression
 
-    def regress(self, U: Float, V: Float | None, how: Robust) -> Regressed:
+    def regress(self, U: Float, V: Float | None, options: Robust) -> Regressed:
         """Regress each column on U robustly; all the turns of a column while its rows are at hand."""
         cupy, M, r = self.cupy, self.M, U.shape[1]
         n = M.shape[1]
         U, guess = self._whole(U), NULL if V is None else self._whole(V)
         fitted = cupy.empty((n, r))
         counted = cupy.zeros(n + 512, np.int64)  # inside, and the 1024 counts
-        sampling = (1 << max(0, ((how.of or M.nnz) // COUNTED).bit_length() - 1)) - 1
-        first_c = how.c if how.first_c is None or how.turns == 1 else how.first_c
+        sampling = (1 << max(0, ((options.of or M.nnz) // COUNTED).bit_length() - 1)) - 1
+        first_c = options.c if options.first_c is None or options.turns == 1 else options.first_c
         numbers = (
             np.int32(sampling),
-            np.int32(how.kind),
+            np.int32(options.kind),
             float(first_c),
-            float((how.c / first_c) ** (1 / max(how.turns - 1, 1))),
-            float(how.c),
-            float(how.p),
-            np.int32(how.turns),
-            float(how.shrink),
-            float(how.ridge),
-            float(how.largest),
-            float(how.bound),
-            1.0 / how.unit,
+            float((options.c / first_c) ** (1 / max(options.turns - 1, 1))),
+            float(options.c),
+            float(options.p),
+            np.int32(options.turns),
+            float(options.shrink),
+            float(options.ridge),
+            float(options.largest),
+            float(options.bound),
+            1.0 / options.unit,
         )
         args = (M.indptr, M.rows, M.values, np.int64(len(U)), U, guess, fitted, counted, counted[n:], *numbers)
         if r <= SMALL:
             sums = packed(r) + r + 2
-            for go in self.columns.map_pieces("regress", r, sums=sums, keeps=r, once=how.turns == 1):
-                for turns in go.steps(how.turns):
+            for go in self.columns.map_pieces("regress", r, sums=sums, keeps=r, once=options.turns == 1):
+                for turns in go.steps(options.turns):
                     go(*args, *turns, *go.scratch)
         else:
             for go in self.columns.over_general("regress_general", r, self.columns.type):
                 partial = self._left(go, packed(r) + r + 2)
-                for turns in go.steps(how.turns):
+                for turns in go.steps(options.turns):
                     go(*args, *turns, partial, go.scratch[1])
-        return LateRegressed(fitted, counted, how.unit)
+        return LateRegressed(fitted, counted, options.unit)
 
     # ------------------------------------------------------------------ residuals and products
 

@@ -61,12 +61,12 @@ class SweepPiece:
 
     U: Float
     turn: Float | None
-    how: Proximal
+    options: Proximal
 
     def __call__(
         self, piece: Piece, S: NDArray[Any], S_out: NDArray[Any] | None, V_before: Float | None
     ) -> tuple[Any, ...]:
-        return _parts(piece.sweep.sweep(self.U, S, S_out, self.how, _before(V_before, self.turn)))
+        return _parts(piece.sweep.sweep(self.U, S, S_out, self.options, _before(V_before, self.turn)))
 
 
 def _before(V: Float | None, turn: Float | None) -> Previous | None:
@@ -109,13 +109,13 @@ class PiecewiseSweep:
         merged = self.M.reduce_pieces(merging, Asked(method, first, last), *formulas)
         return merged if len(merging) > 1 else merged[0]
 
-    def sweep(self, U: Float, S: Any, S_out: Any, how: Proximal, before: Previous | None = None) -> Swept:
+    def sweep(self, U: Float, S: Any, S_out: Any, options: Proximal, before: Previous | None = None) -> Swept:
         """The columns of each piece; f, its gradient and the other sums are those of all."""
         turn = None if before is None else before.turn
         V_before = Columns(None) if before is None else _formula(before.V)
         out = Columns(None) if S_out is None else S_out.formula
-        writes: Any = () if S_out is None or how.rule == Rule.FIT else (out,)
-        task = SweepPiece(U, turn, how)
+        writes: Any = () if S_out is None or options.rule == Rule.FIT else (out,)
+        task = SweepPiece(U, turn, options)
         merged = self.M.reduce_pieces("^+++", task, S.formula, out, V_before, writes=writes)
         V: Any
         V, G, VVt, sums = merged
@@ -123,10 +123,10 @@ class PiecewiseSweep:
         V = Coefficients(self.M, V, U.shape[1]) if isinstance(V, StoredNumbers) else V.T
         return Swept(V, G, G.T @ G, VVt, smooth_in, smooth_out, l1, math.sqrt(dS2), math.sqrt(dV2))
 
-    def regress(self, U: Float, V: Float | None, how: Robust) -> Regressed:
+    def regress(self, U: Float, V: Float | None, options: Robust) -> Regressed:
         """Each column."""
-        found = self._asked("||+", "regress", V, first=(U,), last=(replace(how, of=self.M.nnz),))
-        return Regressed(found[0], found[1], Magnitudes(found[2], how.unit))
+        found = self._asked("||+", "regress", V, first=(U,), last=(replace(options, of=self.M.nnz),))
+        return Regressed(found[0], found[1], Magnitudes(found[2], options.unit))
 
     def residual(self, U: Float, V: Float) -> Any:
         """P_Ω(U Vᵀ) - x, when it is asked for."""
