@@ -186,7 +186,7 @@ def test_a_process_that_is_killed_goes_on_from_its_checkpoint(request, stored, t
     code = f"""
 import sys
 import lowsparse as ls
-sys.modules["lowsparse.solve"].CHECKPOINT_SECONDS = 0.0
+sys.modules["lowsparse.loop"].CHECKPOINT_SECONDS = 0.0
 stored = ls.StoredMatrix({str(stored.folder)!r}, memory={stored.memory})
 client = None
 if {scheduler!r}:

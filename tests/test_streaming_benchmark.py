@@ -5,7 +5,7 @@ import importlib
 import numpy as np
 import pytest
 
-from test_benchmarks import ROOT, run
+from test_benchmarks import ROOT, rows_of, run
 
 pytestmark = pytest.mark.slow
 
@@ -14,7 +14,7 @@ def test_streams(tmp_path):
     chosen = ("--streams", "exact", "change", "--contestants", "ours", "grasta")
     done = run("streaming", "--quick", *chosen, "--out", tmp_path)
     assert done.returncode == 0, done.stderr
-    rows = (tmp_path / "streaming.csv").take_rows()
+    rows = rows_of(tmp_path / "streaming.csv")
     assert [(row["stream"], row["contestant"]) for row in rows] == [
         (stream, name) for stream in ("exact", "change") for name in ("ours", "grasta")
     ]
