@@ -56,7 +56,9 @@ def solve(
     ----------
     M
         An `ObservedMatrix` or anything one can be made from: a dense array with NaN where nothing is known, a masked
-        array, a scipy.sparse matrix (its stored entries are the observed ones), a data frame, the path of a file.
+        array, a scipy.sparse matrix (its stored entries are the observed ones), a data frame, or the path of a file.
+        Tables in files are read as by `lowsparse.tables.read_table`: a first column of text, or one that counts the
+        rows, holds their labels.
     rank
         Of L, from 1 to min(m, n); or "auto": ranks are tried one after the other, as long as entries kept aside are
         predicted better, and for data with noise a path of decreasing shrinkage too. None for the convex methods, which
