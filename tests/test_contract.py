@@ -180,6 +180,10 @@ def test_the_place_is_chosen_by_backend_size_and_data(monkeypatch, noisy, tmp_pa
     assert choose_place(M, "dask").where is Place.CLUSTER
     np.save(tmp_path / "x.npy", M.to_dense())
     assert choose_place(tmp_path / "x.npy").where is Place.DISK
+    for backend, where in (("outofcore", Place.DISK), ("dask", Place.CLUSTER), ("numpy", Place.MEMORY)):
+        monkeypatch.setenv("LOWSPARSE_BACKEND", backend)
+        assert choose_place(M).where is where
+    monkeypatch.delenv("LOWSPARSE_BACKEND")
     fake_gpu.install(monkeypatch)
     assert choose_place(M, "cuda").where is Place.GPU
     assert choose_place(M, "cuda", memory=SMALL).where is Place.GPU_STREAM
@@ -201,6 +205,15 @@ def test_a_rank_that_is_chosen_for_another_method_takes_part_in_the_limits(stop)
     assert result.status.value == ("max_time" if stop == "max_time" else "stopped_by_callback")
     assert len(seen) <= 1
     assert "while the default method was choosing the rank" in result.message
+
+
+def test_a_rank_that_was_being_chosen_on_a_gpu_comes_back_as_it_was_given(monkeypatch, noisy):
+    fake_gpu.install(monkeypatch)
+    result = ls.solve(noisy.M, "auto", method="amanpgc", backend="cuda", callback=lambda progress: True)
+    assert result.status.value == "stopped_by_callback"
+    assert isinstance(result.L.U, np.ndarray)
+    assert result.M.shape == noisy.M.shape
+    assert not result.M.on_gpu
 
 
 def test_a_stream_runs_on_the_processor_and_says_so():

@@ -117,7 +117,8 @@ def solve(
         climb = replace(request, solver=Ladder(shrink=False), max_iter=500, tol=1e-8, checkpoint=None, resume=None)
         chosen = _solve(data, climb, data is not M)
         if chosen.status in (Status.MAX_TIME, Status.STOPPED_BY_CALLBACK):
-            return replace(chosen, message=f"while the default method was choosing the rank: {chosen.message}")
+            chosen = replace(chosen, message=f"while the default method was choosing the rank: {chosen.message}")
+            return chosen if is_on_gpu(M) else chosen.to_host()
         left = None if max_time is None else max(max_time - chosen.seconds, 1e-9)
         request = replace(request, rank=chosen.L.rank, max_rank=None, max_time=left)
     result = _solve(data, request, data is not M)

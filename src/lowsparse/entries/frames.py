@@ -9,6 +9,7 @@ import stat
 import tempfile
 import zipfile
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -54,17 +55,17 @@ class LazyFrame(NamedTuple):
     picture: Callable[[], Picture]
 
 
-class Reader:
+class Reader(ABC):
     """A source of frames."""
 
     length: int | None = None  # number of frames, if known
     rate = RATE
 
+    @abstractmethod
     def __iter__(self) -> Iterator[LazyFrame | None]:
         """The frames in order; None is a damaged one."""
-        raise NotImplementedError
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  # most readers have none
         """Remove temporary files."""
 
 

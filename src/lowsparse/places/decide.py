@@ -231,17 +231,15 @@ def _choose_in_pieces(source: InPieces, backend: str) -> Place:
 
 
 def _choose_in_memory(M: ObservedMatrix, backend: str, memory: int | str | None, runs_anywhere: bool) -> Place:
-    asked = os.environ.get("LOWSPARSE_BACKEND", "") if backend == "auto" else ""
-    if backend == "auto" and asked == "cuda":
-        backend = "cuda"
+    if backend == "auto":
+        backend = os.environ.get("LOWSPARSE_BACKEND") or "auto"
     if backend in ("outofcore", "dask"):
         return Place.DISK if backend == "outofcore" else Place.CLUSTER
     if backend == "cuda":
         return Place.GPU if memory is None or WORK * M.nnz <= bytes_of(memory) else Place.GPU_STREAM
     if memory is not None:
         raise ValueError(f"memory is for backend='outofcore', 'dask' and 'cuda', not {backend!r}")
-    left_open = backend == "auto" and not asked and runs_anywhere
-    return Place.GPU if left_open and worth_a_gpu(M.nnz) else Place.MEMORY
+    return Place.GPU if backend == "auto" and runs_anywhere and worth_a_gpu(M.nnz) else Place.MEMORY
 
 
 def _choose_unread(source: Any, backend: str) -> Place:

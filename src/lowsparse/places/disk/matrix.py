@@ -23,10 +23,9 @@ from ...entries.observed import ObservedMatrix
 from ...linalg.arrays import host
 from ...linalg.lowrank import LowRank
 from ...support.sizes import MEMORY, bytes_of
-from ...sweeps import Sweep
 from ..pieces.coefficients import room, with_mapped_coefficients
 from ..pieces.formulas import Entries, Piece
-from ..pieces.matrix import InPieces, SequentialPieces, as_entries
+from ..pieces.matrix import InPieces, LoadedPiece, SequentialPieces, as_entries
 from .build import OnProgress, append_columns, transpose
 from .scratch import Scratch, TemporaryFolder
 from .sources import make
@@ -40,15 +39,13 @@ PYTHON = 10**8  # bytes that Python and its libraries take anyhow, about
 LARGEST_SKETCH = 60  # bytes for each entry that is taken out of it to learn from
 
 
-class StoredPiece:
+class StoredPiece(LoadedPiece):
     """Some columns, which are in memory while a pass is at them."""
 
     def __init__(self, matrix: StoredMatrix, number: int, first: int, end: int) -> None:
         self._matrix, self.number, self.columns = matrix, number, slice(first, end)
         self.entries = slice(*(int(matrix.side.indptr[j]) for j in (first, end)))
         self.writes: frozenset[str] = frozenset()  # what is kept of it that is written, not read, by the pass
-        self._loaded: ObservedMatrix | None = None
-        self._sweep: Sweep | None = None
 
     @contextmanager
     def loaded(self) -> Iterator[None]:
@@ -70,22 +67,6 @@ class StoredPiece:
                     yield
         finally:
             self._loaded = self._sweep = None
-
-    @property
-    def M(self) -> ObservedMatrix:  # noqa: N802
-        """These columns, with the values that the matrix has."""
-        assert self._loaded is not None
-        return self._loaded
-
-    @property
-    def sweep(self) -> Sweep:
-        """The passes over it."""
-        self._sweep = self._sweep or self.M.open_sweep()
-        return self._sweep
-
-    def scratch(self, name: str) -> Scratch:
-        """Where numbers are that were kept for later."""
-        return self._matrix.kept[name]
 
     def held(self, name: str) -> NDArray[Any]:
         """Numbers that were kept for later."""

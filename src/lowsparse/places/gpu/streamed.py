@@ -23,12 +23,11 @@ from ...entries.observed import ObservedMatrix
 from ...entries.protocol import Recovered
 from ...linalg.arrays import host, on_device
 from ...linalg.lowrank import LowRank
-from ...sweeps import Sweep
 from ..disk.matrix import StoredMatrix
 from ..disk.scratch import Scratch
 from ..disk.store import ranges, read_ahead
 from ..pieces.formulas import Formula, StoredNumbers
-from ..pieces.matrix import SequentialPieces
+from ..pieces.matrix import LoadedPiece, SequentialPieces
 from .launch import explain_out_of_memory, need_cupy
 from .matrix import DeviceMatrix, Positions
 
@@ -38,7 +37,7 @@ WORK = 128  # bytes on the GPU for each entry of a piece: two pieces, one sorted
 LOCKED = 2**25  # bytes of an array from which on it has pages of its own, which can be locked
 
 
-class StreamedPiece:
+class StreamedPiece(LoadedPiece):
     """Some columns, which are on the GPU while a pass is at them."""
 
     def __init__(self, matrix: StreamedMatrix, number: int, first: int, end: int) -> None:
@@ -47,8 +46,6 @@ class StreamedPiece:
         self.entries = slice(*(int(matrix.indptr[j]) for j in (first, end)))
         self.writes: frozenset[str] = frozenset()  # what is kept of it that is written, not read, by the pass
         self._rooms: dict[str, Any] = {}  # for that
-        self._loaded: DeviceMatrix | None = None
-        self._sweep: Sweep | None = None
 
     @cached_property
     def _positions(self) -> Positions:
@@ -61,26 +58,14 @@ class StreamedPiece:
         """While a pass is at it: the data, which are on the GPU, with the values that the matrix has instead."""
         known = self._positions
         positions = Positions(known.start, rows, known.starts, known.across, known.made)
-        self._loaded = DeviceMatrix(positions, values, (known.across, known.starts.size - 1))
+        self._loaded = data = DeviceMatrix(positions, values, (known.across, known.starts.size - 1))
         try:
             for formula in self._matrix.given:
                 new = formula.restrict(self.columns).evaluate(self)
-                self._loaded, self._sweep = self._loaded.with_values(new.astype(self._matrix.dtype, copy=False)), None
+                self._loaded, self._sweep = data.with_values(new.astype(self._matrix.dtype, copy=False)), None
             yield
         finally:
             self._loaded, self._sweep, self._rooms = None, None, {}
-
-    @property
-    def M(self) -> Any:  # noqa: N802
-        """These columns, with the values that the matrix has."""
-        assert self._loaded is not None
-        return self._loaded
-
-    @property
-    def sweep(self) -> Sweep:
-        """The passes over it."""
-        self._sweep = self._sweep or self.M.open_sweep()
-        return self._sweep
 
     def held(self, name: str) -> Any:
         """Numbers that were kept for later; or room for those that the pass writes."""

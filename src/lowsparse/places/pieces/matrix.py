@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 from ...entries.observed import ObservedMatrix
 from ...entries.protocol import MatrixSummary, PartialMatrix, Recovered
 from ...linalg.lowrank import LowRank
+from ...sweeps import Sweep
 from .formulas import AlongColumns, AlongRows, Entries, Formula, Piece, PiecewiseMatrix, Rows, StoredNumbers, Values
 from .merge import merge, tree
 from .outliers import StoredOutliers
 from .sweep import PiecewiseSweep
 
-__all__ = ["InPieces", "SequentialPieces", "as_entries"]
+__all__ = ["InPieces", "LoadedPiece", "SequentialPieces", "as_entries"]
 
 
 class InPieces(MatrixSummary, PiecewiseMatrix, ABC):
@@ -144,6 +145,25 @@ class InPieces(MatrixSummary, PiecewiseMatrix, ABC):
             "a matrix in pieces cannot be pickled, nor the result of a solve of it: keep the folder of the matrix, and "
             "write the result to files (S.to_parquet, S.to_zarr, L.to_zarr)"
         )
+
+
+class LoadedPiece:
+    """Some columns, which are there while a pass is at them."""
+
+    _loaded: Any = None  # a matrix in memory or on a GPU
+    _sweep: Sweep | None = None
+
+    @property
+    def M(self) -> Any:  # noqa: N802
+        """These columns, with the values that the matrix has."""
+        assert self._loaded is not None
+        return self._loaded
+
+    @property
+    def sweep(self) -> Sweep:
+        """The passes over it."""
+        self._sweep = self._sweep or self.M.open_sweep()
+        return self._sweep
 
 
 class SequentialPieces(InPieces, ABC):
