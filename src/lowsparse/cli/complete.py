@@ -300,9 +300,9 @@ class MemoryTable:
         if by_column and all(name is None or name.isdecimal() for name in names):
             names = [None if name is None else int(name) for name in names]
         row, col, value = names
-        beside = None if value is not None and by_column else job.labels
+        kept = None if value is not None and by_column else job.labels
         try:
-            self.table = read_table(job.file, row=row, col=col, value=value, keep=beside)
+            self.table = read_table(job.file, row=row, col=col, value=value, keep=kept)
         except NoNumbersError as error:
             advice = f"; if the column holds labels or dates, give --label {shlex.quote(error.column)}"
             fail(error.line + (advice if value is None else ""))

@@ -136,7 +136,7 @@ Past = list[tuple[Pass | Saved, tuple[Formula, ...]]]
 def save(piece: WorkerPiece, to: Saved) -> None:
     """Write what was kept of a piece to its file."""
     numbers: dict[str, Any] = {name: piece.held(name) for name in to.writes}
-    with replacing(to.path(piece.number)) as beside, open(beside, "wb") as file:
+    with replacing(to.path(piece.number)) as temporary, open(temporary, "wb") as file:
         np.savez(file, **numbers)
 
 
@@ -338,7 +338,7 @@ class ClusterMatrix(InPieces):
 
     def with_stored_values(self, values: Any) -> ClusterMatrix:
         """Other values at the same positions, written to the disk that the workers see."""
-        there = ClusterMatrix(self.stored.beside(self, as_entries(values)), self.client)
+        there = ClusterMatrix(self.stored.written_with(self, as_entries(values)), self.client)
         weakref.finalize(there, _keep_alive, self)  # with which a cluster of our own would go
         return there
 

@@ -1,4 +1,4 @@
-"""Compressed columns on disk from entries in any order, in bounded memory.
+"""Compressed columns on disk from entries in any order and from dense arrays, in bounded memory.
 
 Entries are first dealt into buckets of consecutive columns, files of their own, each small enough to be sorted in
 memory; then bucket after bucket is sorted and appended. Every entry is written twice and read twice, in long runs.
@@ -27,6 +27,7 @@ WORK = 6  # times its bytes: what sorting a bucket takes
 BLOCK = 4_000_000  # entries that have a checksum together, about
 PER_ENTRY = 256  # bytes of memory for each entry of a chunk that is turned: a quarter of it, beside what else there is
 MOST_BUCKETS = 512  # files open at a time
+AT_ONCE = 24  # bytes for each number of a slab: itself, and what is picked from it
 
 
 class DuplicateError(ValueError):
@@ -160,9 +161,6 @@ def transpose(folder: Path, side: str, memory: int, on_progress: OnProgress) -> 
         source=have.source,
         on_progress=lambda done, of: on_progress("sorting", done, of),
     )
-
-
-AT_ONCE = 24  # bytes for each number of a slab: itself, and what is picked from it
 
 
 def dense(X: Any, stamp: str, folder: Path, memory: int, on_progress: OnProgress) -> None:

@@ -244,9 +244,9 @@ class StoredMatrix(SequentialPieces):
 
     def with_stored_values(self, values: Any) -> StoredMatrix:
         """Other values at the same positions, written to disk: a store of its own that goes with its last user."""
-        return self.beside(self, as_entries(values))
+        return self.written_with(self, as_entries(values))
 
-    def beside(self, M: InPieces, values: Entries) -> StoredMatrix:
+    def written_with(self, M: InPieces, values: Entries) -> StoredMatrix:
         """The positions of M with these values, on disk in a folder within this one's; M has the same positions."""
         folder = TemporaryFolder(".values-", self.folder, within=self.owner)
         try:

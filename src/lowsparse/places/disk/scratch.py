@@ -148,6 +148,6 @@ class TemporaryFolder:
     False
     """
 
-    def __init__(self, prefix: str, beside: Path | None = None, *, within: TemporaryFolder | None = None) -> None:
-        self.path, self.within = Path(tempfile.mkdtemp(prefix=prefix, dir=beside)), within
+    def __init__(self, prefix: str, folder: Path | None = None, *, within: TemporaryFolder | None = None) -> None:
+        self.path, self.within = Path(tempfile.mkdtemp(prefix=prefix, dir=folder)), within
         self.remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)

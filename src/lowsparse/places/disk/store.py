@@ -77,16 +77,16 @@ class Writer:
 
     def __init__(self, path: Path, rows: int, dtype: Any, source: str = "") -> None:
         self.path, self.height, self.dtype, self.source = path, rows, np.dtype(dtype), source
-        self.beside = path.with_name(f".{path.name}.part-{secrets.token_hex(4)}")
+        self.temporary = path.with_name(f".{path.name}.part-{secrets.token_hex(4)}")
         self.counts: list[NDArray[np.int64]] = []
         self.blocks: list[tuple[int, int, int]] = []
         self.columns = self.entries = 0
         self._files: list[BinaryIO] = []
 
     def __enter__(self) -> Self:
-        self.beside.mkdir(parents=True)
+        self.temporary.mkdir(parents=True)
         for name in ENDINGS[1:]:
-            self._files.append(open(self.beside / f"{name}.npy", "wb"))
+            self._files.append(open(self.temporary / f"{name}.npy", "wb"))
             self._files[-1].write(bytes(HEADER))
         return self
 
@@ -110,7 +110,7 @@ class Writer:
             file.write(_header(kind, self.entries))
             file.close()
         counts = np.concatenate([np.zeros(1, np.int64), *self.counts])
-        with open(self.beside / "indptr.npy", "wb") as file:
+        with open(self.temporary / "indptr.npy", "wb") as file:
             file.write(_header(np.dtype(np.int64), counts.size))
             file.write(np.cumsum(counts).data)
         manifest = {
@@ -121,9 +121,9 @@ class Writer:
             "source": self.source,
             "blocks": self.blocks,
         }
-        (self.beside / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+        (self.temporary / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
         remove_side(self.path)
-        os.replace(self.beside, self.path)
+        os.replace(self.temporary, self.path)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -134,7 +134,7 @@ class Writer:
         finally:
             for file in self._files:
                 file.close()
-            shutil.rmtree(self.beside, ignore_errors=True)
+            shutil.rmtree(self.temporary, ignore_errors=True)
 
 
 def remove_side(path: Path) -> None:

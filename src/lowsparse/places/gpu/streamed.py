@@ -204,7 +204,7 @@ class StreamedMatrix(SequentialPieces):
             return self.origin
         if isinstance(self.origin, ObservedMatrix):
             return self.origin.with_values(np.asarray(self.values))
-        return self.origin.beside(self, self.values)
+        return self.origin.written_with(self, self.values)
 
     def recovered(self, L: LowRank, flagged: Any, values: Any) -> Recovered:
         """Where the origin is: in memory, or in pieces."""
