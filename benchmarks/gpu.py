@@ -31,7 +31,7 @@ from lowsparse.sweeps import Previous, Proximal, Robust, Rule
 
 LARGE = (100_000, 100_000, 5, 0.1, 0.1)
 AT_ONCE = 2 * 10**8  # cells that are drawn together
-TURNS = Robust(c=0.01, first_c=5.0, turns=5)
+TURNS = Robust(c=0.01, first_c=5.0, n_reweight=5)
 BUSY = """
 extern "C" __global__ void busy(long long cycles) {
     for (const long long began = clock64(); clock64() - began < cycles;);

@@ -192,7 +192,7 @@ class Imputer(Entrant):
     largest: float = np.inf  # cells of a table that is not hopeless
 
     def choose(self, X: Float, ratings: bool, seconds: float) -> tuple[Any, int]:
-        """The setting that predicts best what is kept aside, and how many were tried within these seconds."""
+        """The setting that predicts best what is held out, and how many were tried within these seconds."""
         settings = self.rating_settings if ratings and self.rating_settings else self.settings
         if len(settings) == 1:
             return settings[0], 1

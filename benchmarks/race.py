@@ -34,7 +34,7 @@ import lowsparse as ls
 from lowsparse import plots
 from lowsparse.cli.text import table
 from lowsparse.places.decide import available
-from lowsparse.reproduce.synthetic import fresh
+from lowsparse.reproduce.experiment import fresh
 from lowsparse.support.files import write_csv
 from lowsparse.sweeps.native import num_threads
 

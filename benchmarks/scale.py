@@ -38,7 +38,7 @@ import lowsparse as ls
 from lowsparse.cli.text import table
 from lowsparse.places import StoredMatrix
 from lowsparse.places.decide import choose_place
-from lowsparse.places.disk.store import Side, Writer
+from lowsparse.places.disk.store import Side, write_side
 from lowsparse.solvers.start import left_singular_vectors
 from lowsparse.support.sizes import bytes_of
 from lowsparse.support.threads import one_blas_thread
@@ -55,14 +55,14 @@ THRESHOLD = 5.0  # of S, which is then zero at most entries, as in a solve after
 def make(folder: Path, entries: int, seed: int = 0) -> None:
     """A matrix with about so many entries, unless it is there."""
     side = max(50, round((entries / DENSITY) ** 0.5))
-    source = f"made up: {side} x {side}, seed {seed}"
+    source = f"synthetic: {side} x {side}, seed {seed}"
     if (folder / "columns" / "manifest.json").exists() and Side.open(folder / "columns").source == source:
         return
     rng = np.random.default_rng(seed)
     U = rng.standard_normal((side, RANK))
     per_column = max(RANK + 1, round(DENSITY * side))
     width = max(1, AT_ONCE // per_column)
-    with Writer(folder / "columns", side, np.float64, source) as writer:
+    with write_side(folder / "columns", side, np.float64, source) as writer:
         for first in range(0, side, width):
             columns = min(width, side - first)
             # ascending rows with gaps at random: every column has as many

@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 
 import lowsparse as ls
 from lowsparse.cli.text import table
-from lowsparse.robust.regression import EFFICIENT, Placement
+from lowsparse.robust.regression import EFFICIENT, SubspaceRegression
 from lowsparse.solvers.tracking import Rules, Tracker
 from lowsparse.streaming import Stream
 from lowsparse.support.files import write_csv
@@ -138,11 +138,11 @@ def error(data: Data, U: Float) -> float:
     if not data.video:
         Q = np.linalg.qr(data.truth)[0]
         return math.asin(min(1.0, float(np.linalg.norm(Q - U @ (U.T @ Q), 2))))
-    placement = Placement(U, EFFICIENT * GREY_NOISE, float(np.nanmedian(np.abs(data.X))))
+    regression = SubspaceRegression(U, EFFICIENT * GREY_NOISE, float(np.nanmedian(np.abs(data.X))))
     total, hidden = 0.0, 0
     for first in range(0, len(data.X), data.batch):
         X, truth = data.X[first : first + data.batch], data.truth[first : first + data.batch]
-        V = placement.coefficients(ls.ObservedMatrix.from_dense(X.T))
+        V = regression.coefficients(ls.ObservedMatrix.from_dense(X.T))
         unseen = np.isnan(X)
         total += float(np.abs(V @ U.T - truth)[unseen].sum())
         hidden += int(np.count_nonzero(unseen))

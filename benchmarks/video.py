@@ -6,7 +6,7 @@ Time: the whole process, from vtest.avi to films and report, and a process that 
 it with libx264 as it is set by default; in turns, the medians count, and the memory is the most a process held.
 Masks: the best F1 over all thresholds, from 10 % of the pixels, and of the distance to the median of all frames at each
 pixel, as it is or smoothed by a median filter like ours, whichever is better. Scenes are the `.npz` files with masks
-(`gt`, `gt_frame_id`), and made-up ones whose masks are known.
+(`gt`, `gt_frame_id`), and synthetic ones whose masks are known.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def scenes(data: Path, folder: Path) -> Iterator[Path]:
         clip = ls.datasets.moving_blocks(150, 96, 128, random_state=seed)
         shown = np.arange(10, 150, 20)
         gt = 255 * clip.moving[shown].astype(np.uint8)
-        path = folder / f"made-up-{seed}.npz"
+        path = folder / f"synthetic-{seed}.npz"
         np.savez(path, frames=clip.frames, frame_id=np.arange(150), gt=gt, gt_frame_id=shown)
         yield path
 

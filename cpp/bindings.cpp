@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "climb.hpp"
+#include "interpreter.hpp"
 #include "kernels.hpp"
 #include "nonzeros.hpp"
 #include "parallel.hpp"
@@ -102,24 +104,43 @@ double total(const std::vector<double>& values) {
     return sum;
 }
 
+// Kernels take starts and rows as they are: those of the columns from `begin` to `end` must lie in the matrix.
+void check_compressed(int64_t m, const Input64& indptr, const Input32& rows, int64_t begin, int64_t end) {
+    const int64_t nnz = int64_t(rows.shape(0)), first = indptr.data()[begin], last = indptr.data()[end];
+    bool good = first >= 0 && last <= nnz;
+    for (int64_t j = begin; j < end; ++j) good = good && indptr.data()[j] <= indptr.data()[j + 1];
+    uint32_t outside = 0;  // its highest bit is set by a row below 0, or above m - 1
+    for (int64_t k = first; good && k < last; ++k) {
+        const uint32_t row = uint32_t(rows.data()[k]);
+        outside |= row | (uint32_t(m - 1) - row);
+    }
+    if (!good || outside >> 31) throw std::invalid_argument("indptr must ascend, and rows must lie in the matrix");
+}
+
+void check_size(int64_t m, int64_t n) {
+    const int64_t most = std::numeric_limits<int32_t>::max();
+    if (m < 1 || n < 1 || m > most || n > most) throw std::invalid_argument("a matrix has 1 to 2**31 - 1 rows and columns");
+}
+
 Loss loss_of(int kind, double c, double p) {
     if (kind < 0 || kind > int(LossKind::power) || !(c > 0) || !(p > 0)) throw std::invalid_argument("no such loss");
     return {LossKind(kind), c, p};
 }
 
+// No more threads than blocks, and one at least.
+int useful_threads(int threads, int64_t blocks) {
+    if (threads < 1) throw std::invalid_argument("threads must be at least 1");
+    return int(std::max<int64_t>(1, std::min<int64_t>(threads, blocks)));
+}
+
 Array new_array(size_t rows, size_t cols) {
-    double* data = new double[rows * cols + 1];
+    double* data = new double[rows * cols];
     return Array(data, {rows, cols}, nb::capsule(data, [](void* p) noexcept { delete[] static_cast<double*>(p); }));
 }
 
 Counts new_counts(size_t count) {
-    int64_t* data = new int64_t[count + 1];
+    int64_t* data = new int64_t[count];
     return Counts(data, {count}, nb::capsule(data, [](void* p) noexcept { delete[] static_cast<int64_t*>(p); }));
-}
-
-bool signalled() {
-    const nb::gil_scoped_acquire gil;
-    return PyErr_CheckSignals() != 0;
 }
 
 class ColumnSweep {
@@ -174,7 +195,7 @@ class ColumnSweep {
 
     void run(const std::vector<Phase>& phases, int threads, Stop& stop) const {
         {
-            const nb::gil_scoped_release released;
+            const Interpreter::Without unlocked;
             run_phases(phases, threads, stop);
         }
         if (stop.was_interrupted) throw nb::python_error();
@@ -194,7 +215,7 @@ class ColumnSweep {
     }
 
     void check_columns(const Matrix& V, int64_t r) const {
-        if (int64_t(V.shape(0)) != columns_.n || int64_t(V.shape(1)) != r)
+        if (int64_t(V.shape(0)) != columns_.n || int64_t(V.shape(1)) != r || r < 1)
             throw std::invalid_argument("V has the wrong shape");
     }
     template <class T>
@@ -213,6 +234,7 @@ class ColumnSweep {
     SweepArgs sweep_args(const Matrix& U, const std::optional<Matrix>& V_before, const std::optional<Matrix>& turn,
                          double gamma, double t_S, double lambda2, int rule) const {
         check_rows(U);
+        if (rule < 0 || rule > int(Rule::amanpg)) throw std::invalid_argument("no such rule");
         const int64_t r = int64_t(U.shape(1));
         SweepArgs args{columns_, int(r),  kernels_.padded(int(r)), nullptr, nullptr, nullptr, nullptr,
                        nullptr,  nullptr, gamma,                   t_S,     lambda2, Rule(rule)};
@@ -239,7 +261,7 @@ class ColumnSweep {
         args.V = V.data();
 
         const int64_t count = int64_t(bounds.size()) - 1;
-        threads = int(std::min<int64_t>(threads, count));
+        threads = useful_threads(threads, count);
         // A block's part of memory: its gradient, then its V V^T.
         const int64_t length = kernels_.row_length(int(r)), gradient = moves ? (m + 1) * padded : 0;
         const int64_t part = whole_lines(gradient + r * length);
@@ -252,7 +274,7 @@ class ColumnSweep {
         std::vector<double> weights(static_cast<size_t>(r * r));  // lambda2 V V^T
         std::fill(VVt.data(), VVt.data() + r * r, 0.0);
         std::fill(GtG.data(), GtG.data() + r * r, 0.0);
-        Stop stop(signalled);
+        Stop stop(Interpreter::signalled);
         const auto work = [&](int worker, int64_t b, int64_t begin, int64_t end) {
             kernels_.sweep(args, begin, end, parts + b * part, parts + b * part + gradient, sums[size_t(b)],
                            scratch + worker * memory);
@@ -296,6 +318,8 @@ class ColumnSweep {
         if (indptr.shape(0) < 1 || rows.shape(0) != values.shape(0) ||
             indptr.data()[indptr.shape(0) - 1] != int64_t(rows.shape(0)))
             throw std::invalid_argument("indptr, rows and values do not fit together");
+        check_size(m, int64_t(indptr.shape(0)) - 1);
+        check_compressed(m, indptr, rows, 0, int64_t(indptr.shape(0)) - 1);
         columns_ = {m, int64_t(indptr.shape(0)) - 1, int64_t(rows.shape(0)), indptr.data(), rows.data(), values.data(),
                     single};
     }
@@ -347,11 +371,11 @@ class ColumnSweep {
         const Phase copy = padded_copy(U, padded, &args.U);
         const auto bounds = pieces();
         const int64_t count = int64_t(bounds.size()) - 1;
-        threads = int(std::min<int64_t>(threads, count));
+        threads = useful_threads(threads, count);
         const int64_t memory = whole_lines(kernels_.regress_memory(int(r)));
         double* scratch = workers_.at_least(size_t(memory * threads));
         std::vector<std::vector<int64_t>> counts(static_cast<size_t>(threads), std::vector<int64_t>(magnitude_bins, 0));
-        Stop stop(signalled);
+        Stop stop(Interpreter::signalled);
         const Phase columns{count, [&](int worker, int64_t b) {
                                 kernels_.regress(args, bounds[size_t(b)], bounds[size_t(b) + 1],
                                                  counts[size_t(worker)].data(), scratch + worker * memory);
@@ -367,11 +391,11 @@ class ColumnSweep {
     // work(piece, begin, end) over all columns, by pieces
     template <class Work>
     void each_piece(const std::vector<Phase>& before, const std::vector<int64_t>& bounds, int threads, Work work) const {
-        Stop stop(signalled);
+        Stop stop(Interpreter::signalled);
         std::vector<Phase> phases = before;
         phases.push_back({int64_t(bounds.size()) - 1,
                           [&](int, int64_t b) { work(b, bounds[size_t(b)], bounds[size_t(b) + 1]); }});
-        run(phases, int(std::min<int64_t>(threads, int64_t(bounds.size()) - 1)), stop);
+        run(phases, useful_threads(threads, int64_t(bounds.size()) - 1), stop);
     }
 
     // The sum over all columns of what work(block, begin, end, part) adds to a part of m rows: m x width.
@@ -382,7 +406,7 @@ class ColumnSweep {
         const int64_t part = whole_lines((m + 1) * padded);
         double* parts = partial_.at_least(size_t(count * part));
         Array sum = new_array(size_t(m), size_t(width));
-        Stop stop(signalled);
+        Stop stop(Interpreter::signalled);
         std::vector<Phase> phases = before;
         phases.push_back(over_columns(bounds, parts, part, stop, [&](int, int64_t b, int64_t begin, int64_t end) {
             work(b, begin, end, parts + b * part);
@@ -391,7 +415,7 @@ class ColumnSweep {
             for (int64_t i = first; i < last; ++i)
                 for (int64_t a = 0; a < width; ++a) sum.data()[i * width + a] = parts[i * padded + a];
         }));
-        run(phases, int(std::min<int64_t>(threads, count)), stop);
+        run(phases, useful_threads(threads, count), stop);
         return sum;
     }
 
@@ -519,9 +543,9 @@ class ColumnSweep {
         for (int64_t j = 0; j < n; ++j) longest = std::max(longest, columns_.indptr[j + 1] - columns_.indptr[j]);
         const auto bounds = pieces();
         const int64_t count = int64_t(bounds.size()) - 1, memory = whole_lines(kernels_.subset_memory(int(r), longest));
-        threads = int(std::min<int64_t>(threads, count));
+        threads = useful_threads(threads, count);
         double* scratch = workers_.at_least(size_t(memory * threads));
-        Stop stop(signalled);
+        Stop stop(Interpreter::signalled);
         run({{count, [&](int worker, int64_t b) {
                   kernels_.subsets(args, bounds[size_t(b)], bounds[size_t(b) + 1], scratch + worker * memory);
               }}},
@@ -554,7 +578,7 @@ class ColumnSweep {
         Counts ranks = new_counts(size_t(count));
         std::fill_n(U.data(), m * rank, 0.0);
         std::fill_n(V.data(), n * rank, 0.0);
-        Stop stop(signalled);
+        Stop stop(Interpreter::signalled);
         std::vector<int64_t> order(static_cast<size_t>(count));  // the largest first: they take longest
         std::iota(order.begin(), order.end(), int64_t(0));
         const auto size = [&](int64_t b) { return columns_.indptr[of_columns[b + 1]] - columns_.indptr[of_columns[b]]; };
@@ -570,7 +594,7 @@ class ColumnSweep {
             noise.data()[b] = block.noise;
             ranks.data()[b] = block.U.k;
         };
-        run({{count, one}}, int(std::min<int64_t>(threads, count)), stop);
+        run({{count, one}}, useful_threads(threads, count), stop);
         return nb::make_tuple(U, V, noise, ranks);
     }
 
@@ -620,12 +644,14 @@ nb::tuple track(Input64 indptr, Input32 rows, Entries values, Input64 order, Mat
     const int64_t count = int64_t(order.shape(0)), height = track_length(m);
     const bool single = values.dtype() == nb::dtype<float>();
     if (!single && values.dtype() != nb::dtype<double>()) throw std::invalid_argument("values must be float");
-    if (int64_t(gamma.shape(0)) != m || int64_t(w.shape(0)) != r || n < 0 || rows.shape(0) != values.shape(0))
+    check_size(m, n);
+    if (int64_t(gamma.shape(0)) != m || int64_t(w.shape(0)) != r || r < 1 || rows.shape(0) != values.shape(0))
         throw std::invalid_argument("the arrays do not fit together");
     int64_t longest = 0;
     for (int64_t k = 0; k < count; ++k) {
         const int64_t j = order.data()[k];
         if (j < 0 || j >= n) throw std::invalid_argument("order names columns that do not exist");
+        check_compressed(m, indptr, rows, j, j + 1);
         longest = std::max(longest, indptr.data()[j + 1] - indptr.data()[j]);
     }
     const TrackArgs args{{m, n, int64_t(rows.shape(0)), indptr.data(), rows.data(), values.data(), single},
@@ -644,11 +670,11 @@ nb::tuple track(Input64 indptr, Input32 rows, Entries values, Input64 order, Mat
     constexpr int64_t at_once = 50;  // columns between two looks at Ctrl-C
     for (int64_t first = 0; first < count; first += at_once) {
         {
-            const nb::gil_scoped_release released;
+            const Interpreter::Without unlocked;
             kernels.track(args, order.data() + first, std::min(at_once, count - first), state, W.data() + first * r,
                           longest, memory);
         }
-        if (signalled()) throw nb::python_error();
+        if (PyErr_CheckSignals() != 0) throw nb::python_error();
     }
     for (int64_t i = 0; i < m; ++i) {
         for (int64_t a = 0; a < r; ++a) U.data()[i * r + a] = state.U[a * height + i];
@@ -673,7 +699,7 @@ int64_t squeeze_numbers(Entries x, BitsOut bits, EntriesOut found, const std::st
     if (x.dtype() != found.dtype() || int64_t(bits.shape(0)) != (n + 63) / 64)
         throw std::invalid_argument("the arrays do not fit together");
     const Kernels& kernels = kernels_for(isa);
-    Stop stop(signalled);
+    Stop stop(Interpreter::signalled);
     int64_t many = 0;
     const auto squeezed = [&](auto word) {
         using Word = decltype(word);
@@ -681,10 +707,10 @@ int64_t squeeze_numbers(Entries x, BitsOut bits, EntriesOut found, const std::st
             kernels.nonzero_bits(numbers, sizeof(Word) == sizeof(float), count, out);
         };
         many = squeeze(static_cast<const Word*>(x.data()), n, bits.data(), static_cast<Word*>(found.data()),
-                       int64_t(found.shape(0)), look, threads, stop);
+                       int64_t(found.shape(0)), look, useful_threads(threads, n / nonzeros_at_once + 1), stop);
     };
     {
-        const nb::gil_scoped_release released;
+        const Interpreter::Without unlocked;
         by_length(x, squeezed);
     }
     if (stop.was_interrupted) throw nb::python_error();
@@ -695,15 +721,16 @@ void expand_numbers(Bits bits, Entries found, EntriesOut x, int threads) {
     const int64_t n = int64_t(x.shape(0));
     if (x.dtype() != found.dtype() || int64_t(bits.shape(0)) != (n + 63) / 64)
         throw std::invalid_argument("the arrays do not fit together");
-    Stop stop(signalled);
+    if (n % 64 && bits.data()[n / 64] >> (n % 64)) throw std::invalid_argument("a bit is set for a number that is not there");
+    Stop stop(Interpreter::signalled);
     bool fits = true;
     const auto expanded = [&](auto word) {
         using Word = decltype(word);
         fits = expand(bits.data(), static_cast<const Word*>(found.data()), int64_t(found.shape(0)), n,
-                      static_cast<Word*>(x.data()), threads, stop);
+                      static_cast<Word*>(x.data()), useful_threads(threads, n / nonzeros_at_once + 1), stop);
     };
     {
-        const nb::gil_scoped_release released;
+        const Interpreter::Without unlocked;
         by_length(x, expanded);
     }
     if (stop.was_interrupted) throw nb::python_error();
@@ -714,6 +741,10 @@ void expand_numbers(Bits bits, Entries found, EntriesOut x, int threads) {
 
 NB_MODULE(_core, module) {
     module.doc() = "The compiled core of lowsparse; lowsparse.sweeps.native is its user.";
+    // A thread that still solves, or a library that keeps modules alive (CuPy), holds objects until the process is gone.
+    // That is no news for a user; the tests ask for the list.
+    nb::set_leak_warnings(std::getenv("LOWSPARSE_LIST_LEAKS") != nullptr);
+    Interpreter::note_main_thread();
     module.def("instruction_sets", &instruction_sets, "Those this processor can run, best first.");
     module.def("track", &track, nb::arg("indptr"), nb::arg("rows"), nb::arg("values"), nb::arg("order"), nb::arg("U"),
                nb::arg("gamma"), nb::arg("w"), nb::arg("mu"), nb::arg("level"), nb::arg("scale"), nb::arg("rho"),

@@ -1,4 +1,4 @@
-// From the rank and the type of the entries to the instance of a kernel: one per rank up to 16, one above.
+// From the rank and the type of the entries to the instance of a kernel: one per small rank, one above.
 #pragma once
 #include "kernels.hpp"
 #include "panel.hpp"
@@ -9,7 +9,11 @@
 namespace lowsparse {
 namespace LOWSPARSE_ISA {
 
+#if defined(LOWSPARSE_LARGEST_SMALL)
+constexpr int largest_small = LOWSPARSE_LARGEST_SMALL;
+#else
 constexpr int largest_small = 16;
+#endif
 
 // body(a number of the type of the entries)
 template <class Body>

@@ -22,7 +22,7 @@ struct SmallSystem {
     double inverse[R];              // 1 / D, or 0 for a dropped direction
 
     // a: the packed Gram matrix G; A = keep G + ridge I
-    LS_INLINE void factor(double* a, double keep, double ridge) {
+    LS_OUTLINE void factor(double* a, double keep, double ridge) {
         LS_UNROLL for (int k = 0; k < R; ++k) {
             LS_UNROLL for (int j = k; j < R; ++j) a[at(k, j)] *= keep;
             a[at(k, k)] += ridge;
@@ -38,7 +38,7 @@ struct SmallSystem {
         }
     }
     // v = A^-1 b; gives back v . b
-    LS_INLINE double solve(const double* b, double* v) const {
+    LS_OUTLINE double solve(const double* b, double* v) const {
         double x[R];
         LS_UNROLL for (int k = 0; k < R; ++k) x[k] = b[k];
         LS_UNROLL for (int k = 0; k < R; ++k)

@@ -7,14 +7,17 @@
 #define LS_UNROLL _Pragma("unroll")
 #define LS_ALWAYS __attribute__((always_inline))
 #define LS_INLINE inline LS_ALWAYS
+#define LS_OUTLINE __attribute__((noinline))
 #elif defined(__GNUC__)
 #define LS_UNROLL _Pragma("GCC unroll 16")
 #define LS_ALWAYS __attribute__((always_inline))
 #define LS_INLINE inline LS_ALWAYS
+#define LS_OUTLINE __attribute__((noinline))
 #else
 #define LS_UNROLL
 #define LS_ALWAYS
 #define LS_INLINE __forceinline
+#define LS_OUTLINE __declspec(noinline)
 #endif
 
 #if defined(__GNUC__)

@@ -138,11 +138,14 @@ struct SmallPanel {
             add_products<0, last>(s, p, as_it_is);
         });
         LS_UNROLL for (int t = 0; t < size; ++t) normal[t] = s[t];
-        add_tiles<last>(buffer + (first - base) * stride, end - first, [](int64_t) LS_ALWAYS { return as_it_is; });
+        if constexpr (last < R) add_rest(buffer + (first - base) * stride, end - first);
+    }
+    LS_OUTLINE void add_rest(const Pack* piece, int64_t groups) {
+        add_tiles<first_tile_end()>(piece, groups, [](int64_t) LS_ALWAYS { return as_it_is; });
     }
 
     // Adds the products of groups that are there already, weighted.
-    LS_INLINE void add_weighted(int64_t first, int64_t end, const double* weights) {
+    LS_OUTLINE void add_weighted(int64_t first, int64_t end, const double* weights) {
         add_tiles<0>(buffer + first * stride, end - first, [=](int64_t g) LS_ALWAYS {
             const Pack w = load_as<Pack>(weights + lanes * (first + g));
             return [=](Pack component) LS_ALWAYS { return w * component; };

@@ -4,6 +4,10 @@
 #include <cstdint>
 #include <memory>
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace lowsparse {
 
 // Memory that starts on a cache line, kept between calls and grown when needed.
@@ -18,7 +22,12 @@ class Scratch {
             memory_.reset(new double[doubles + 8]);
             size_ = doubles;
         }
-        return reinterpret_cast<double*>((reinterpret_cast<uintptr_t>(memory_.get()) + 63) / 64 * 64);
+        double* first = reinterpret_cast<double*>((reinterpret_cast<uintptr_t>(memory_.get()) + 63) / 64 * 64);
+#if defined(__SANITIZE_ADDRESS__)  // what was not asked for is not to be touched
+        __asan_poison_memory_region(memory_.get(), sizeof(double) * (size_ + 8));
+        __asan_unpoison_memory_region(first, sizeof(double) * doubles);
+#endif
+        return first;
     }
 };
 

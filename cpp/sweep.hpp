@@ -47,7 +47,7 @@ struct Column {
         count = columns.indptr[j + 1] - first;
         full = count / lanes;
         start = {columns.rows + first, static_cast<const T*>(columns.values) + first, S ? S + first : S,
-                 S_out ? S_out + first : S_out};
+                 S_out ? S_out + first : const_cast<T*>(S ? S + first : S)};  // without S_out nothing is written
     }
     void fill_last(int32_t empty_row) {
         for (int i = 0; i < lanes; ++i) {
@@ -62,16 +62,26 @@ struct Column {
     LS_INLINE Group<T> group(int64_t g) {
         if (g >= full) return {last_rows, last_x, last_s, last_out};
         const int64_t k = lanes * g;
-        if constexpr (outliers) return {start.rows + k, start.x + k, start.s + k, start.out ? start.out + k : nullptr};
+        if constexpr (outliers) return {start.rows + k, start.x + k, start.s + k, start.out + k};
         return {start.rows + k, start.x + k, nullptr, nullptr};
     }
     // body(group, its place in the panel) for the groups first .. end-1; the panel starts at group `base`.
     template <class Body>
     LS_INLINE void over(int64_t first, int64_t end, int64_t base, Body body) {
-        const int64_t whole = end < full ? end : full;
+        // one loop for both, so that the body is compiled once: first the groups that are full, then the last one
         int64_t g = first;
-        for (; g < whole; ++g) body(group(g), g - base);
-        if (g < end) body(group(g), g - base);
+        for (int64_t stop = end < full ? end : full; g < end; stop = end) {
+            Group<T> current = group(g);
+            for (; g < stop; ++g) {
+                body(current, g - base);
+                current.rows += lanes;
+                current.x += lanes;
+                if constexpr (outliers) {
+                    current.s += lanes;
+                    current.out += lanes;
+                }
+            }
+        }
     }
     // The entries are read in bursts, a column's share of each array in turn, which the hardware does not foresee.
     LS_INLINE static void prefetch(const Group<T>& group) {

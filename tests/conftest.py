@@ -172,7 +172,7 @@ class FromHost:
                     if isinstance(a, np.ndarray) and a.flags.writeable:
                         a[...] = b.get()
             if dataclasses.is_dataclass(found):
-                kinds = ls.sweeps.Swept, ls.sweeps.Regressed  # of which there are late ones
+                kinds = ls.sweeps.SweepResult, ls.sweeps.Regression  # of which there are late ones
                 kind = next((kind for kind in kinds if isinstance(found, kind)), type(found))
                 return kind(**{f.name: _back(getattr(found, f.name)) for f in dataclasses.fields(kind)})
             return _back(found)

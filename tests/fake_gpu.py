@@ -11,10 +11,10 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from lowsparse.entries.observed import ObservedMatrix
-from lowsparse.places.gpu import launch
+from lowsparse.places.gpu import launch, lines
 from lowsparse.places.gpu import matrix as device
 from lowsparse.places.gpu import sweep as cuda
-from lowsparse.sweeps import Ascent, Gradient, Multiplier, Previous, Regressed, Swept, reference
+from lowsparse.sweeps import Ascent, Gradient, Multiplier, Previous, Regression, SweepResult, reference
 
 FREE = 10**15  # bytes
 
@@ -282,11 +282,11 @@ def _down(part):
 def _up(found):
     """What the sweep on a GPU leaves there."""
     match found:
-        case Swept():
+        case SweepResult():
             same = {"GtG": found.G.T @ found.G, "VVt": found.VVt}
-            return Swept(**{**vars(found), "V": ndarray(found.V), "G": ndarray(found.G), **same})
-        case Regressed():
-            return Regressed(ndarray(found.V), found.inside, found.before)
+            return SweepResult(**{**vars(found), "V": ndarray(found.V), "G": ndarray(found.G), **same})
+        case Regression():
+            return Regression(ndarray(found.V), found.inside, found.magnitudes)
         case Gradient():
             return Gradient(found.value, ndarray(found.U), ndarray(found.V))
         case Ascent():
@@ -302,9 +302,9 @@ def install(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", made)
     monkeypatch.setattr(launch, "reason_unavailable", lambda: None)
     monkeypatch.setattr(launch, "find_spec", lambda name: made.__spec__)
-    for where in (launch, device, cuda):
+    for where in (launch, device, lines, cuda):
         monkeypatch.setattr(where, "kernel", kernel)
-    monkeypatch.setattr(launch, "_tall_room", launch._tall_room.__wrapped__)  # nothing of it is remembered
+    monkeypatch.setattr(launch, "_tall_kernel", launch._tall_kernel.__wrapped__)  # nothing of it is remembered
     monkeypatch.setattr(device, "ColumnSweep", ColumnSweep)
     monkeypatch.setattr(ColumnSweep, "swept", 0)
     return made

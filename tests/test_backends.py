@@ -109,7 +109,7 @@ def test_paths_are_solved_from_disk(noisy, stored, tmp_path):
         compare(inside, found)
     with pytest.raises(ValueError, match="read from disk: leave the backend out"):
         ls.solve(tmp_path / "x.npy", 2, backend="native")
-    with pytest.raises(FileNotFoundError, match="there is no file or folder nowhere: check the path"):
+    with pytest.raises(FileNotFoundError, match="no file or folder nowhere"):
         ls.solve("nowhere", 2)
 
 
@@ -129,13 +129,13 @@ def test_arrays_in_chunks_are_solved_from_disk_or_on_the_cluster(noisy, client):
 
 
 def test_what_does_not_run_in_pieces_says_so(stored, client):
-    with pytest.raises(ValueError, match="grasta needs the data in memory; on disk and on a cluster run amanpg"):
+    with pytest.raises(ValueError, match=r"grasta needs the data in memory; .*amanpg"):
         ls.solve(stored, 2, method="grasta")
     with pytest.raises(ValueError, match="memory is for backend='outofcore'"):
         ls.solve([[1.0, 2.0], [3.0, 4.0]], 1, memory="1GB")
     with pytest.raises(ValueError, match="a client is for backend='dask', not 'native'"):
         ls.solve(stored, 2, backend="native", client=client)
-    with pytest.raises(TypeError, match="it is on disk, and this needs memory: take some columns"):
+    with pytest.raises(TypeError, match=r"on disk.*take some columns"):
         ls.holdout(stored)
     with pytest.raises(TypeError, match=r"client must be a dask\.distributed\.Client"):
         ls.solve(stored, 2, client="tcp://127.0.0.1:9")
@@ -245,6 +245,8 @@ def test_outliers_are_had_by_places_and_columns_and_in_files(noisy, somewhere, b
     table = pq.read_table(tmp_path / "s.parquet")
     assert np.array_equal(dense[table["row"], table["column"]], table["value"])
     assert table.num_rows == S.nnz
+    with pytest.raises(FileExistsError, match=r"s\.parquet exists: remove it, or give another path"):
+        S.to_parquet(tmp_path / "s.parquet")
 
 
 @pytest.mark.parametrize("method", ["auto", "amanpgc"])
@@ -306,9 +308,11 @@ def test_a_low_rank_matrix_is_written_in_blocks(tmp_path, monkeypatch):
     array = zarr.open_array(str(tmp_path / "l.zarr"), mode="r")
     assert array.chunks == (70, 7)
     assert np.array_equal(array[:], np.hstack([L.columns(slice(k, k + 7)) for k in range(0, 50, 7)]).astype(np.float32))
-    with pytest.raises(FileExistsError, match="remove it, or give another path"):
-        L.to_zarr(tmp_path / "l.zarr")
     L.to_parquet(tmp_path / "l.parquet")
+    for write in (L.to_zarr, L.to_parquet):
+        for name in ("l.zarr", "l.parquet"):
+            with pytest.raises(FileExistsError, match=f"{name} exists: remove it, or give another path"):
+                write(tmp_path / name)
     table = pq.read_table(tmp_path / "l.parquet")
     assert table.num_rows == 70 * 50
     np.testing.assert_allclose(table["value"], L.at(np.asarray(table["row"]), np.asarray(table["column"])), rtol=1e-12)
@@ -354,12 +358,6 @@ if __name__ == "__main__":
     assert all(state.startswith("Z") for state in alive.stdout.split())  # of our own session, nothing runs
 
 
-def test_workers_must_see_the_matrix(stored, client, monkeypatch):
-    monkeypatch.setattr(client, "run", lambda *_: {"tcp://far:1": False, "tcp://near:1": True})
-    with pytest.raises(ValueError, match=r"1 workers do not see .* the first is tcp://far:1: put the matrix on a disk"):
-        ls.solve(stored, 2, client=client)
-
-
 @pytest.mark.parametrize("anew", [[0], [0, 1]])
 def test_pieces_that_were_read_anew_catch_up(noisy, stored, client, anew):
     from lowsparse.places.cluster import ClusterMatrix
@@ -377,13 +375,13 @@ def test_pieces_that_were_read_anew_catch_up(noisy, stored, client, anew):
 @pytest.mark.parametrize("remembered", [0, 1 << 28])
 def test_a_worker_that_dies_is_replaced_and_the_answer_is_the_same(noisy, stored, method, remembered, monkeypatch):
     distributed = pytest.importorskip("distributed", reason="needs the extra `dask`")
-    monkeypatch.setattr("lowsparse.places.cluster.REMEMBERED", remembered)
+    monkeypatch.setattr("lowsparse.places.cluster.MAX_HISTORY", remembered)
     how = {"method": method, "max_iter": 25, "tol": 0}
     with (
         distributed.LocalCluster(n_workers=3, threads_per_worker=1, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
     ):
-        processes = client.run(os.getpid)
+        processes, there = client.run(os.getpid), set(stored.folder.glob(".held-*"))
 
         def kill_one(progress):
             if progress.iteration == 16:
@@ -394,4 +392,4 @@ def test_a_worker_that_dies_is_replaced_and_the_answer_is_the_same(noisy, stored
         compare(ls.solve(noisy.M, 2, **how), found)
         del found
         gc.collect()
-        assert not list(stored.folder.glob(".kept-*"))
+        assert set(stored.folder.glob(".held-*")) <= there

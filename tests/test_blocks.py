@@ -37,7 +37,7 @@ def test_entries_are_numbers_as_numpy_has_them(noisy, stored):
     assert np.array_equal(np.asarray(np.flatnonzero(e > 2)), np.flatnonzero(x > 2))
     where = np.flatnonzero(e > 2)
     assert np.array_equal(np.asarray(e[where].astype(np.float32)), x[x > 2].astype(np.float32))
-    assert np.array_equal(where.by_row, np.bincount(noisy.M.rows[x > 2], minlength=300))
+    assert np.array_equal(where.line_counts[0], np.bincount(noisy.M.rows[x > 2], minlength=300))
 
 
 def test_the_median_is_exact_whatever_the_numbers(tmp_path):
@@ -47,7 +47,7 @@ def test_the_median_is_exact_whatever_the_numbers(tmp_path):
     for x in (np.full(M.nnz, -2.5), rng.standard_cauchy(M.nnz) ** 5, np.round(rng.standard_normal(M.nnz), 1)):
         held = stored.hold(stored.values)
         for piece in stored.pieces:
-            stored.kept[held.formula.name].write(piece.number, x[piece.entries])
+            stored.held[held.formula.name].write(piece.number, x[piece.entries])
         assert float(np.median(held)) == float(np.median(x))
 
 
@@ -56,9 +56,9 @@ def test_what_was_held_is_given_up_with_its_last_user(stored):
     name = held.formula.name
     more = np.abs(held)
     del held
-    assert name in stored.kept
+    assert name in stored.held
     del more
-    assert name not in stored.kept
+    assert name not in stored.held
 
 
 @pytest.mark.parametrize("on_cluster", [False, True])
@@ -69,7 +69,7 @@ def test_columns_are_taken_as_numpy_takes_them(noisy, stored, request, on_cluste
         assert_equal(M.take_columns(which).to_dense(), expected.to_dense())
     with pytest.raises(IndexError, match="250"):
         M.take_columns([250])
-    with pytest.raises(TypeError, match=r"a formula of its own values, such as 2 \* M\.values, and no ndarray"):
+    with pytest.raises(TypeError, match=r"2 \* M\.values, and no ndarray"):
         M.with_values(np.ones(M.nnz))
 
 
@@ -129,7 +129,7 @@ def test_a_matrix_on_disk_is_pickled_by_its_folder(noisy, stored):
     assert np.array_equal(np.asarray(again.values), np.asarray(stored.T.values))
     fleeting = ls.solve(noisy.M, 2, backend="outofcore", max_iter=2)
     for what in (fleeting, fleeting.M, stored.with_values(2 * stored.values)):
-        with pytest.raises(TypeError, match="keep the folder of the matrix, and write the result to files"):
+        with pytest.raises(TypeError, match="keep the folder"):
             pickle.dumps(what)
 
 
@@ -190,7 +190,7 @@ def test_zarr_by_its_path(noisy, tmp_path):
     array[0, 0] = 77.0  # what was made is not that any more
     assert 77.0 in np.asarray(StoredMatrix.build(tmp_path / "g.zarr", tmp_path / "b", memory=SMALL).values)
     zarr.open_array(str(tmp_path / "g.zarr" / "y"), mode="w", shape=(3, 2), chunks=(3, 2), dtype="f8")
-    with pytest.raises(ValueError, match=r"a group of 2 arrays \(x, y\): give the path of one"):
+    with pytest.raises(ValueError, match=r"2 arrays \(x, y\)"):
         StoredMatrix.build(tmp_path / "g.zarr", tmp_path / "c")
     assert len(group) == 2
 
@@ -234,10 +234,10 @@ def test_records_in_any_order_and_several_files(noisy, tmp_path):
     assert np.array_equal(np.load(tmp_path / "s" / "columns-labels.npy"), names)
     pq.write_table(pa.table({"user": [1007], "item": ["item 0003"], "stars": [1.0]}), tmp_path / "records" / "more.pq")
     pq.write_table(pa.table({"user": [1007], "item": ["item 0003"], "stars": [2.0]}), tmp_path / "records" / "last.pq")
-    with pytest.raises(ValueError, match="several records have user 1007 and item item 0003: aggregate first"):
+    with pytest.raises(ValueError, match="user 1007 and item item 0003: aggregate"):
         StoredMatrix.build(tmp_path / "records", tmp_path / "t", row="user", col="item", value="stars", memory=SMALL)
     assert not (tmp_path / "t" / "columns").exists()
-    with pytest.raises(ValueError, match="no column 'film'; it has user, item, stars"):
+    with pytest.raises(ValueError, match=r"no column 'film'.*stars"):
         StoredMatrix.build(tmp_path / "records", tmp_path / "t", row="user", col="film", value="stars")
 
 
@@ -275,8 +275,8 @@ def test_an_array_in_memory_is_written_anew_each_time(noisy, tmp_path):
 
 def test_sorting_in_many_buckets(tmp_path):
     rng = np.random.default_rng(8)
-    A = sparse.random_array((500, 400), density=0.1, rng=rng, format="coo")
-    i, j = (np.asarray(k, np.int32) for k in A.coords)
+    A = sparse.coo_array(np.where(rng.random((500, 400)) < 0.1, rng.random((500, 400)), 0.0))
+    i, j = (np.asarray(k, np.int32) for k in (A.row, A.col))
     chunks = [(i[k::5], j[k::5], A.data[k::5]) for k in range(5)]
     sort_into(tmp_path / "columns", A.shape, np.bincount(j, minlength=400), chunks, np.float64, memory=50_000)
     side = Side.open(tmp_path / "columns")
@@ -310,9 +310,9 @@ def test_what_a_matrix_in_memory_is_made_of_is_a_source(noisy, tmp_path):
 def test_what_is_no_part_of_a_matrix_is_not_removed(noisy, tmp_path):
     (tmp_path / "s" / "columns").mkdir(parents=True)
     (tmp_path / "s" / "columns" / "mine.txt").write_text("not to be lost")
-    with pytest.raises(FileExistsError, match=r"columns holds mine\.txt, no part of a matrix on disk"):
+    with pytest.raises(FileExistsError, match=r"holds mine\.txt"):
         StoredMatrix.build(noisy.M, tmp_path / "s")
-    with pytest.raises(NotADirectoryError, match=r"a matrix on disk is a folder, and .*mine\.txt cannot be one"):
+    with pytest.raises(NotADirectoryError, match=r"is a folder, and .*mine\.txt"):
         StoredMatrix.build(noisy.M, tmp_path / "s" / "columns" / "mine.txt")
     assert (tmp_path / "s" / "columns" / "mine.txt").read_text() == "not to be lost"
 
@@ -328,7 +328,7 @@ def test_a_damaged_block_is_named(noisy, tmp_path, client):
     stored = StoredMatrix.build(noisy.M, tmp_path, memory=SMALL)
     stored.side.verify()
     damaged(stored, "values.npy", lambda content: content.__setitem__(-5, content[-5] ^ 1))
-    with pytest.raises(CorruptStoreError, match="0 to 249 is not what was written; remove it, and make it anew"):
+    with pytest.raises(CorruptStoreError, match="0 to 249 is not what was written; remove it"):
         ls.solve(StoredMatrix(tmp_path), 2)
     where = f"{tmp_path / 'columns'} is damaged: the block of the columns 0 to 249"
     for ask in (lambda M: M.values.max(), lambda M: M.take_columns(np.array([3])), lambda M: next(M.values.parts())):
@@ -345,7 +345,7 @@ def test_a_store_that_is_cut_off_or_not_complete_is_not_taken(noisy, tmp_path):
         StoredMatrix(tmp_path)
     manifest = tmp_path / "columns" / "manifest.json"
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": 99}))
-    with pytest.raises(CorruptStoreError, match="format 99; this version of lowsparse reads format 1"):
+    with pytest.raises(CorruptStoreError, match=r"format 99; .* reads format 1"):
         StoredMatrix(tmp_path)
     manifest.unlink()
     with pytest.raises(CorruptStoreError, match="no matrix on disk"):
@@ -384,11 +384,11 @@ def test_an_interrupted_reading_leaves_what_cannot_be_taken_for_whole(noisy, tmp
 
 def test_what_cannot_be_a_source_says_what_can(tmp_path):
     for source, line in [
-        (3.0, "float is nothing a matrix on disk can be made of"),
-        ([], "list is nothing a matrix on disk can be made of"),
+        (3.0, "cannot be built from float"),
+        ([], "cannot be built from list"),
         (tmp_path, "there is no .parquet file in the folder"),
         (tmp_path / "no", "there is no file or folder .*no: check the path"),
-        (np.ones((2, 2, 2)), "ndarray is nothing"),
+        (np.ones((2, 2, 2)), "cannot be built from ndarray"),
         (np.ones((2, 2), complex), "only real data can be solved"),
         (np.array([["a", "b"]]), "convert it to real numbers first"),
         (["x.npy"], r"x\.npy is no \.npz file"),
@@ -402,7 +402,7 @@ def test_what_cannot_be_a_source_says_what_can(tmp_path):
     np.save(tmp_path / "x.npy", np.array([[1.0, np.inf]]))
     with pytest.raises(ValueError, match="among the columns 0 to 1"):
         StoredMatrix.build(tmp_path / "x.npy", tmp_path / "s")
-    with pytest.raises(ValueError, match="holds no records: leave row, col and value out"):
+    with pytest.raises(ValueError, match="leave row, col and value out"):
         StoredMatrix.build(tmp_path / "x.npy", tmp_path / "s", row="a", col="b", value="c")
 
 

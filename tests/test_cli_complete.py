@@ -3,10 +3,12 @@
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+import zipfile
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 
@@ -252,16 +254,13 @@ def test_columns_of_text_come_back_where_they_were(tmp_path):
     body = [f'{k},"Bonn, am Rhein",{2 * k},2024-01-{k:02d},{3 * k}' for k in range(1, 25)]
     body[3] = '4,"Bonn, am Rhein",,2024-01-04,12'
     path.write_text("\n".join(["id,town,a,day,b", *body]) + "\n")
-    line = fails(path)
-    assert "'Bonn, am Rhein' in row 1 of the data, column 'town', is not a number" in line
-    assert line.endswith("give --label town")
-    assert "column 'day' holds" in fails(path, "--label", "town")
-    facts = completed(path, "--label", "town", "--label", "day")
-    after = Path(facts["completed"]).read_text().replace('"', "").splitlines()
-    assert after[0] == "id,town,a,day,b"
-    assert after[1] == "1,Bonn, am Rhein,2,2024-01-01,3"
+    facts = completed(path)
+    after = Path(facts["completed"]).read_text().splitlines()
+    assert after[:4] == ["id,town,a,day,b", *body[:3]]
+    assert after[5:] == body[4:]
     assert facts["shape"] == [24, 2]
-    again = read_table(facts["completed"], keep=["town", "day"])
+    assert completed(path, "--label", "b", "--force")["shape"] == [24, 1]
+    again = read_table(facts["completed"])
     assert again.kept[1][2].to_pylist()[3] == "2024-01-04"
 
 
@@ -386,6 +385,100 @@ def test_a_table_without_holes_may_be_records(tmp_path):
     assert "If these are records, give --row, --col and --value." in out
 
 
+def noisy(folder, shape=(150, 8), seed=3):
+    """A table of nothing but noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal(shape)
+    X[rng.random(shape) < 0.1] = nan
+    return stored(folder, X, ".csv")
+
+
+def test_the_last_line_is_a_verdict(tmp_path):
+    _, X, _ = spoilt()
+    code, out, _ = complete(stored(tmp_path, X, ".csv"))
+    assert code == 0
+    assert out.splitlines()[-1].startswith("verdict: good (the error on held-out values is ")
+    code, out, _ = complete(noisy(tmp_path), "--force")
+    assert code == 0
+    assert out.splitlines()[-1].startswith(
+        "verdict: doubtful (nothing predicts the values, as in noise: missing values"
+    )
+    page = (tmp_path / "table-completed-report.html").read_text()
+    assert "Doubtful: nothing predicts" in page
+    reliability = page[page.index("Reliability") :]
+    assert 'unseen">Good' not in reliability[: reliability.index("</ul>")]
+    half = np.where(np.random.default_rng(4).random(X.shape) < 0.45, 1e4 * np.random.default_rng(5).random(X.shape), X)
+    facts = completed(stored(tmp_path, half, ".csv"), "--force")
+    assert facts["verdict"] != "good", facts
+
+
+def test_one_value_among_the_outliers_may_mean_missing(tmp_path):
+    _, X, _ = spoilt(wrong=0)
+    coded = np.where(np.isnan(X), -9999.0, X)
+    path = stored(tmp_path, coded, ".csv")
+    code, out, _ = complete(path)
+    assert code == 0
+    assert re.search(
+        r"verdict: doubtful \((\d+) of (\d+) outliers are -9999; if .*, give --missing -9999\)$", out.strip()
+    )
+    facts = completed(path, "--missing", "?,-9999", "--force")
+    assert (facts["filled"], facts["verdict"]) == (np.count_nonzero(np.isnan(X)), "good")
+    assert "-9999" not in Path(facts["completed"]).read_text()
+
+
+def test_what_was_guessed_is_said(tmp_path):
+    path = tmp_path / "t.csv"
+    _, X, _ = spoilt()
+    rows = [",".join([f"{x:.6f}" if x == x else "?" for x in row] + ["grün"]) for row in X]
+    path.write_bytes("\n".join(rows).encode("latin-1"))
+    code, out, _ = complete(path)
+    assert code == 0
+    assert "60 rows x 12 columns" in out
+    told = " ".join(out.split())
+    assert "Not in UTF-8: read as cp1252, and written so. The first line holds numbers, and is taken as data" in told
+    assert "Copied unchanged, as text or dates or by --label: 12." in told
+    after = (tmp_path / "t-completed.csv").read_bytes().decode("latin-1").splitlines()
+    assert len(after) == 60
+    for before, new in zip(rows, after, strict=True):
+        assert all(a in (b, "?") for a, b in zip(before.split(","), new.split(","), strict=True))
+    assert completed(path, "--header", "--force")["shape"] == [59, 12]
+
+
+# ---------------------------------------------------------------------- stdin, stdout, other files
+
+
+def test_from_stdin_to_stdout(tmp_path, monkeypatch):
+    path = stored(tmp_path, spoilt()[1], ".csv")
+    facts = completed(path)
+    words, env = [sys.executable, "-m", "lowsparse", "complete", "-"], {**os.environ, "PYTHONPATH": PATH}
+    done = subprocess.run(words, input=path.read_bytes(), env=env, capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == Path(facts["completed"]).read_bytes()
+    assert b"stdin: 60 rows x 12 columns" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith(b"verdict: good")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"k,a\nx,1\ny,2\nz,oops\n")))
+    assert "stdin: line 4: 'oops' in column 'a' is not a number; if it stands for" in fails("-")
+    assert "--json prints to stdout" in fails(path, "--out", "-", "--json", code=2)
+
+
+def test_zip_and_excel_files_are_completed(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    _, X, _ = spoilt()
+    table = read_table(stored(tmp_path, X, ".csv"))
+    with zipfile.ZipFile(tmp_path / "packed.zip", "w") as archive:
+        archive.write(tmp_path / "table.csv", "table.csv")
+    facts = completed(tmp_path / "packed.zip")
+    assert Path(facts["completed"]).name == "packed-completed.csv"
+    write_table(tmp_path / "book.xlsx", table.M, table)
+    facts = completed(tmp_path / "book.xlsx")
+    assert Path(facts["outliers"]).name == "book-completed-outliers.xlsx"
+    assert openpyxl.load_workbook(facts["outliers"]).active.max_row == facts["flagged"] + 1
+    found = read_table(facts["completed"]).M.to_dense()
+    np.testing.assert_allclose(found[~np.isnan(X)], X[~np.isnan(X)], rtol=1e-15)  # openpyxl writes 16 digits
+    assert not np.isnan(found).any()
+    assert "is not that of a table" in fails(tmp_path / "book.xlsx", "--out", tmp_path / "packed.zip", "--force")
+
+
 # ---------------------------------------------------------------------- what is wrong
 
 
@@ -397,11 +490,12 @@ def test_a_table_without_holes_may_be_records(tmp_path):
             ("--row", "user", "--col", "movie", "--value", "stars"),
             "no column 'movie'; its",
         ),
-        ("user,film,stars\nann,7,4\nbob,7,good\n", RECORDS, "'good' in row 2 of the data, column 'stars'"),
+        ("user,film,stars\nann,7,4\nbob,7,good\n", RECORDS, "line 3: 'good' in column 'stars' is not a number"),
+        ("k,a\nx,1\ny,2\nz,ca. 3\n", (), "line 4: 'ca. 3' in column 'a' is not a number; if it stands"),
         ("user,film,stars\nann,7,4\nann,7,5\n", RECORDS, "repeat a pair of labels, the first row 'ann', column 7"),
         ("user,film,stars\nann,7,\nbob,7,\n", RECORDS, "none of 2 records has a value"),
         ("user,film,stars\n", RECORDS, "has no record"),
-        ("a,b\n1,2\n3,4,5\n", (), "a line has 3 cells where 2 are expected"),
+        ("a,b\n1,2\n3,4,5\n", (), "line 3: 3 cells where 2 are expected"),
         ("k,a\nx,\ny,\n", (), "no entry is observed"),
         ("", (), "is empty"),
         ("k,a,b\nx,1,2\ny,3,1e308\nz,1,2\nu,2,3\n", (), "1e+308 in row 'y', column 'b' is too large to compute with"),
@@ -419,11 +513,12 @@ def test_a_bad_table_is_one_line(content, options, words, tmp_path):
     [
         (("--rank", "0"), "--rank must be auto or a whole number of 1 or more, not 0"),
         (("--rank", "two"), "--rank must be auto"),
-        (("--seed", "-1"), "--seed must be 0 or more"),
+        (("--seed", "-1"), "Invalid value for '--seed'"),
         (("--col", "a"), "records need --row, --col and --value"),
         (("--row", "a", "--value", "b"), "records need --row, --col and --value"),
         (("--all",), "--all is for records"),
         ((*RECORDS, "--label", "x"), "--label is for wide tables"),
+        ((*RECORDS, "--memory", "1GB"), "--memory and --cluster are for records in .parquet"),
     ],
 )
 def test_bad_usage(options, words, tmp_path):
@@ -437,8 +532,8 @@ def test_files_that_are_none(tmp_path):
     assert f"there is no file {tmp_path / 'no.csv'}" in fails(tmp_path / "no.csv")
     (tmp_path / "folder.csv").mkdir()
     assert "is a folder" in fails(tmp_path / "folder.csv")
-    (tmp_path / "t.xlsx").write_text("")
-    assert "known are .arrow, .csv" in fails(tmp_path / "t.xlsx")
+    (tmp_path / "t.doc").write_text("")
+    assert "known are .arrow, .csv" in fails(tmp_path / "t.doc")
     (tmp_path / "t.csv").write_text("a,b\n1,2\n3,4\n")
     assert "known are .arrow, .csv" in fails(tmp_path / "t.csv", "--out", tmp_path / "out.doc")
     assert "holds no labels" in fails(stored(tmp_path, spoilt()[1], ".parquet"), "--out", tmp_path / "out.mtx")
@@ -464,11 +559,12 @@ def test_on_40_columns_words_are_wrapped_and_paths_are_whole(tmp_path, monkeypat
     out = tmp_path / "a name of some words.csv"
     code, said, _ = complete(stored(tmp_path, X, ".csv"), "--out", out)
     assert code == 0
-    words, written = said.split("\n\n")
+    words, written, verdict = said.split("\n\n")
     assert "No value at all in 1 row:" in words
     assert all(len(line) <= 40 for line in words.splitlines()[1:])  # the first tells the path of the table
     assert [line.split(maxsplit=1)[0] for line in written.splitlines()] == ["completed", "outliers", "report"]
     assert f"completed  {out}" in written.splitlines()
+    assert len(verdict.splitlines()) == 1
 
 
 def test_the_report_tells_the_command(tmp_path):
@@ -628,7 +724,7 @@ def test_matrix_market_files_that_are_cut_or_changed_are_errors(data, tmp_path):
     path = tmp_path / "t.mtx"
     kind = data.draw(st.sampled_from(["general", "symmetric", "skew-symmetric"]))
     rng = np.random.default_rng(1)
-    A = sp.random_array((9, 9), density=0.5, rng=rng)
+    A = sp.csr_array(np.where(rng.random((9, 9)) < 0.5, rng.random((9, 9)), 0.0))
     A = A if kind == "general" else A + A.T if kind == "symmetric" else A - A.T
     held = A.toarray() if data.draw(st.booleans()) else A
     scipy.io.mmwrite(path, held, symmetry=kind)

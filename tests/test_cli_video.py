@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from importlib import resources
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from lowsparse.cli.output import repeat_command
 from lowsparse.cli.signals import set_on_signal
 from lowsparse.entries.frames import read_picture
 from lowsparse.entries.pictures import Picture
+from lowsparse.support.addresses import hide_passwords
 from lowsparse.video import Frames, metrics
 from lowsparse.video.film import write_picture
 
@@ -140,7 +142,7 @@ def test_what_of_it_is_read(folder, here, command):
     part = ["--region", "9,7,41,32", "--start", "4", "--stop", "34", "--every", "2", "--shrink", "2", "--grey"]
     facts = json.loads(command("video", folder / "colour.mp4", *part, "--observe", "0.5", "--json")[1])
     assert (facts["frames"], facts["width"], facts["height"], facts["colour"]) == (15, 20, 16, False)
-    assert (facts["rate"], facts["observe"], facts["looks"]) == (5, pytest.approx(0.5, abs=0.05), 8)
+    assert (facts["rate"], facts["observe"], facts["samples_per_pixel"]) == (5, pytest.approx(0.5, abs=0.05), 8)
     page = Path("colour-lowsparse", "report.html").read_text("utf-8")
     assert "(9, 7, 41, 32)" in page
 
@@ -185,13 +187,13 @@ def test_words_on_40_columns(folder, here, command, monkeypatch):
     assert all(len(line) <= 40 for line in words.splitlines())
 
 
-def test_the_report_tells_the_command(folder, here, command):
+def test_the_report_shows_the_command(folder, here, command):
     words = ["video", str(folder / "colour.mp4"), "--observe", "0.3", "-q", "--out", "a b"]
     command(*words)
-    told = command_told(Path("a b", "report.html"))
-    assert told == ["lowsparse", *words, "--force"]
-    assert command(*told[1:])[0] == 0
-    assert command_told(Path("a b", "report.html")) == told
+    shown = command_told(Path("a b", "report.html"))
+    assert shown == ["lowsparse", *words, "--force"]
+    assert command(*shown[1:])[0] == 0
+    assert command_told(Path("a b", "report.html")) == shown
 
 
 @pytest.mark.slow
@@ -238,7 +240,60 @@ def test_a_name_is_no_markup(folder, here, command):
 
 def test_passwords_stay_out_of_what_is_written():
     assert video.name_of("rtsp://me:secret@10.0.0.7:554/") == "10.0.0.7"
-    assert repeat_command(["video", "rtsp://me:secret@cam/live?x=1"]) == "lowsparse video 'rtsp://cam/live?x=1' --force"
+    assert video.name_of("rtsp://me:sec/ret@10.0.0.7/") == "10.0.0.7"
+    assert repeat_command(["video", "rtsp://me:s ecret@cam/live?x=1"]) == (
+        "lowsparse video 'rtsp://***@cam/live?***' --force"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("rtsp://me:secret@cam:554/live", "rtsp://***@cam:554/live"),
+        ("RTSPS://me:s@cr:et@cam/live", "RTSPS://***@cam/live"),
+        ("rtsp://me:secret/cret@cam/live", "rtsp://***@cam/live"),
+        ("rtsp://secret@cam", "rtsp://***@cam"),
+        ("(rtsp://cam/live?user=me&password=secret): refused", "(rtsp://cam/live?***): refused"),
+        ("'https:/cam/a.mp4#secret', and more", "'https:/cam/a.mp4#***', and more"),
+        ("rtsp://cam:554/live/2 and C:/films/a@b.avi?", "rtsp://cam:554/live/2 and C:/films/a@b.avi?"),
+        ("https://example.org/@me/film.mp4", "https://example.org/@me/film.mp4"),
+    ],
+)
+def test_passwords_are_hidden(text, shown):
+    assert hide_passwords(text) == hide_passwords(shown) == shown
+
+
+CAMERA = "rtsp://me:secret@127.0.0.1:9/live?token=secret"  # nobody listens there
+
+
+def test_no_error_shows_a_password(here, command, monkeypatch):
+    calls = [
+        lambda: list(Frames(CAMERA)),
+        lambda: ls.solve(CAMERA, 1),
+        lambda: ls.solve(CAMERA, 1, backend="numpy"),
+        lambda: ls.video.separate_video(CAMERA, here / "out", stream=True),
+    ]
+    for call in calls:
+        with pytest.raises((ValueError, OSError)) as raised:
+            call()
+        assert "secret" not in "".join(traceback.format_exception(raised.value))
+    monkeypatch.setenv("LOWSPARSE_DEBUG", "1")
+    for words in (["video", CAMERA], ["video", CAMERA, "--json"], ["video", "a.npy", "--truth", CAMERA], [CAMERA]):
+        code, out, errors = command(*words)
+        assert code
+        assert "127.0.0.1" in errors
+        assert "secret" not in out + errors
+    assert names(here) == []
+
+
+def test_no_result_shows_a_password(folder, here, command, monkeypatch):
+    opened = av.open
+    film = folder / "colour.mp4"
+    monkeypatch.setattr(av, "open", lambda name, *a, **k: opened(str(film) if name == CAMERA else name, *a, **k))
+    code, out, errors = command("video", CAMERA, "--json")
+    assert code == 0, errors
+    assert json.loads(out)["source"] == "rtsp://***@127.0.0.1:9/live?***"
+    assert "secret" not in out + errors + Path("live-lowsparse", "report.html").read_text("utf-8")
 
 
 # ---------------------------------------------------------------------- what goes wrong
@@ -247,7 +302,7 @@ def test_passwords_stay_out_of_what_is_written():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--rank", "0"], ["--rank", "1 or more"]),
+        (["--rank", "0"], ["Invalid value for '--rank'"]),
         (["--rank", "x"], ["--rank"]),
         (["--observe", "10"], ["--observe", "up to 1"]),
         (["--observe", "nan"], ["--observe"]),
@@ -376,7 +431,7 @@ def test_the_source_is_not_overwritten(folder, here, command):
 # ---------------------------------------------------------------------- damage
 
 
-def test_damaged_frames_are_counted_and_told(scene, here, command):
+def test_damaged_frames_are_counted_and_reported(scene, here, command):
     path = encode(here / "film.avi", scene[0], codec="png")
     content = bytearray(path.read_bytes())
     starts = [k for k in range(len(content)) if content.startswith(b"\x89PNG", k)]
@@ -519,7 +574,7 @@ def test_a_second_signal_stops_a_stream_that_is_ending(number):
 # ---------------------------------------------------------------------- the truth
 
 
-def test_scores_are_told_everywhere(folder, scene, here, command):
+def test_scores_are_shown_everywhere(folder, scene, here, command):
     (here / "truth").mkdir()
     for t in (10, 20, 30):
         write_picture(here / "truth" / f"gt{t:06d}.png", Picture(255 * scene[1][t].astype(np.uint8)))

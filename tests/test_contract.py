@@ -169,7 +169,7 @@ def test_a_method_that_cannot_run_there_is_refused_before_anything_is_placed(mon
     from lowsparse.places.decide import Placement
 
     monkeypatch.setattr(Placement, "place", lambda self: pytest.fail("the data were placed"))
-    with pytest.raises(ValueError, match="hq needs the data in memory; on disk and on a cluster run amanpg, "):
+    with pytest.raises(ValueError, match=r"hq needs the data in memory; .*amanpg, "):
         ls.solve(noisy.M, 2, method="hq", backend="outofcore")
 
 

@@ -21,7 +21,7 @@ from lowsparse.entries.pictures import Picture
 from lowsparse.linalg.grassmann import retract
 from lowsparse.places import decide as placing
 from lowsparse.places.decide import available
-from lowsparse.places.gpu import launch
+from lowsparse.places.gpu import launch, lines, matrix
 from lowsparse.places.gpu import sweep as cuda
 from lowsparse.places.gpu.launch import reason_unavailable
 from lowsparse.places.gpu.matrix import DeviceMatrix, Positions
@@ -118,16 +118,16 @@ def on_numpy(monkeypatch):
 @pytest.mark.parametrize("seed", range(5))
 def test_every_entry_is_in_the_work_of_one_group(on_numpy, seed):
     rng = np.random.default_rng(seed)
-    limits = [cuda.SHORT, cuda.SHORT + 1, 1000, 1001, cuda.PIECE[0], cuda.PIECE[0] + 1]
+    limits = [lines.SHORT, lines.SHORT + 1, 1000, 1001, lines.PIECE[0], lines.PIECE[0] + 1]
     counts = np.concatenate([limits, *(rng.integers(0, top, 40) for top in (5, 100, 2000, 60_000))])
     rng.shuffle(counts)
     starts = np.concatenate(([0], np.cumsum(counts)))
     places = Positions(starts, np.zeros(starts[-1], np.int32), starts, 1)
     seen = np.zeros(starts[-1], int)
     found = np.zeros(counts.size, int)
-    for work in cuda.launches(places, kept=1000):
-        lines = np.arange(counts.size) if isinstance(work.lines, np.intp) else work.lines
-        for k, line in enumerate(lines):
+    for work in lines.group_lines(places, kept=1000):
+        own = np.arange(counts.size) if isinstance(work.lines, np.intp) else work.lines
+        for k, line in enumerate(own):
             first = work.firsts[k] if work.cut else starts[line]
             last = min(first + work.length, starts[line + 1]) if work.cut else starts[line + 1]
             assert last - first <= work.longest
@@ -140,17 +140,17 @@ def test_every_entry_is_in_the_work_of_one_group(on_numpy, seed):
 def test_short_lines_are_for_warps_and_long_ones_are_cut(on_numpy):
     counts = np.array([5] * 1000 + [500_000])
     starts = np.concatenate(([0], np.cumsum(counts)))
-    short, long = cuda.launches(Positions(starts, starts, starts, 1), kept=1000)
-    assert (short.threads, short.many, short.cut) == (32, 1000, False)
+    short, long = lines.group_lines(Positions(starts, starts, starts, 1), kept=1000)
+    assert (short.threads, short.count, short.cut) == (32, 1000, False)
     assert long.cut
-    assert long.many >= 30
+    assert long.count >= 30
 
 
 def test_lines_of_about_the_length_for_a_warp_go_at_once(on_numpy):
-    counts = np.array([60, cuda.SHORT + 50, 0, 80])
+    counts = np.array([60, lines.SHORT + 50, 0, 80])
     starts = np.concatenate(([0], np.cumsum(counts)))
-    (only,) = cuda.launches(Positions(starts, starts, starts, 1), kept=1000)
-    assert (only.threads, only.many, only.longest, only.cut) == (32, 4, cuda.SHORT + 50, False)
+    (only,) = lines.group_lines(Positions(starts, starts, starts, 1), kept=1000)
+    assert (only.threads, only.count, only.longest, only.cut) == (32, 4, lines.SHORT + 50, False)
     assert isinstance(only.lines, np.intp)  # there is no list
 
 
@@ -185,7 +185,8 @@ def noted(monkeypatch):
     notes = []
     made = fake_gpu.install(monkeypatch)
     monkeypatch.setattr(cuda, "need_cupy", lambda: made)
-    monkeypatch.setattr(cuda, "kernel", lambda name: Launched(name, notes))
+    for module in (cuda, lines):
+        monkeypatch.setattr(module, "kernel", lambda name: Launched(name, notes))
     return lambda M: ColumnSweep(DeviceMatrix.from_host(M)), notes
 
 
@@ -194,7 +195,7 @@ def test_above_rank_10_long_columns_go_in_pieces_step_by_step(noted):
     r, counts = 12, [5, 5000, 0, 2048, 2049]
     rows = np.concatenate([np.arange(count, dtype=np.int32) for count in counts])
     M = ls.ObservedMatrix(np.cumsum([0, *counts]), rows, np.ones(rows.size), (5000, len(counts)))
-    opened_there(M).regress(np.ones((5000, r)), None, Robust(c=1.0, turns=3))
+    opened_there(M).regress(np.ones((5000, r)), None, Robust(c=1.0, n_reweight=3))
     launched = [(name, grid, block, *map(int, args[-4:-2])) for name, grid, block, args in notes]
     assert launched == [
         ("regress_general<double,64,false>", 2, 64, 0, 3),
@@ -224,7 +225,7 @@ def test_what_is_no_longer_used_is_gone_at_once(fake_gpu_module):
     assert turned.T is M
     assert M.T is turned
     sweep = ColumnSweep(M)
-    assert sweep.room("sums", 7).size == 7
+    assert sweep.buffer("sums", 7).size == 7
     assert sweep.rows.M is turned
     values, gone = M.to_host().to_dense(), [weakref.ref(M), weakref.ref(sweep)]
     gc.disable()
@@ -352,6 +353,55 @@ def test_the_pixels_of_a_video_are_regressed_there(fake_gpu_module, monkeypatch,
 # ---------------------------------------------------------------------- on a GPU
 
 
+SCRATCH = {"tall_gram": (4, 5)}  # arguments in which the blocks of a kernel leave something for each other
+
+
+@pytest.fixture
+def both(gpu, monkeypatch):
+    """Each kernel that has a fake runs beside it and must write the same; the names of those that ran."""
+    ran, real_kernel = set(), launch.kernel
+
+    def kernel(expression):
+        name, real = expression.partition("<")[0], real_kernel(expression)
+        if name not in fake_gpu.KERNELS:
+            return real
+
+        def run(grid, block, args, shared_mem=0):
+            copies = [part.get() if isinstance(part, gpu.ndarray) else part for part in args]
+            real(grid, block, args, shared_mem=shared_mem)
+            fake_gpu.KERNELS[name](*copies)
+            for k, (part, copy) in enumerate(zip(args, copies, strict=True)):
+                if isinstance(part, gpu.ndarray) and k not in SCRATCH.get(name, ()):
+                    found = part.get()
+                    if name == "magnitudes" and k == 3:  # one column for each block
+                        found, copy = (np.array([A[0].max(), A[1].sum()]) for A in (found, copy))
+                    np.testing.assert_allclose(found, copy, rtol=1e-12, atol=1e-12, err_msg=f"{name}, argument {k}")
+            ran.add(name)
+
+        return run
+
+    for where in (launch, lines, matrix, cuda):
+        monkeypatch.setattr(where, "kernel", kernel)
+    monkeypatch.setattr(launch, "_tall_kernel", launch._tall_kernel.__wrapped__)
+    return ran
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_the_fake_kernels_write_what_the_real_ones_do(both, gpu, dtype):
+    M = DeviceMatrix.from_host(robust_problem(900, 400, rank=2, density=0.7, dtype=dtype).M)
+    M.T.take_columns(np.array([5, 2, 9])).to_host()
+    M.take_rows(np.arange(0, 900, 7)).to_host()
+    M.columns_of_entries()
+    M.magnitudes(clip=1.0)
+    launch.beyond(M.values, 1.0)
+    A, H = (gpu.asarray(orthonormal(5000, 3, seed=seed)) for seed in (1, 2))
+    launch.tall_gram(A)
+    launch.tall_times(A, np.arange(6.0).reshape(3, 2))
+    launch.tall_times(A, np.arange(6.0).reshape(3, 2), H, 0.5)
+    assert both == set(fake_gpu.KERNELS)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_finds_what_it_finds_on_the_processor(gpu, method):
@@ -464,7 +514,7 @@ def test_columns_in_pieces_have_the_same_bits_every_time(gpu, rank):
     def bits():
         sweep = M.open_sweep()
         swept = sweep.sweep(U, S, S_out, Proximal(Rule.AMANPG, gamma=0.7, lambda2=1e-6))
-        fitted = sweep.regress(U, None, Robust(c=0.5, turns=3))
+        fitted = sweep.regress(U, None, Robust(c=0.5, n_reweight=3))
         arrays = [part.tobytes() for part in (swept.V, swept.G, S_out, fitted.V, sweep.grams(U))]
         return [*arrays, swept.smooth_in, swept.smooth_out, swept.l1]
 
@@ -562,7 +612,7 @@ def test_a_regression_is_waited_for_when_its_counts_are_asked_for(gpu):
     there, here = (A.open_sweep().regress(U, None, Robust(c=1.0, bound=1.0)) for A in (DeviceMatrix.from_host(M), M))
     assert "inside" not in vars(there)
     np.testing.assert_array_equal(there.inside, here.inside)
-    np.testing.assert_array_equal(there.before.counts, here.before.counts)
+    np.testing.assert_array_equal(there.magnitudes.counts, here.magnitudes.counts)
     with pytest.raises(AttributeError):
         there.elsewhere  # noqa: B018
 

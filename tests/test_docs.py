@@ -1,14 +1,13 @@
 """What the pages of docs/ show is so: their Python runs, their commands exist, their links lead somewhere."""
 
-import io
 import re
 import shlex
-from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
 import typer
 
+from code_in_pages import code_blocks, printed_by
 from lowsparse.cli.app import app
 from lowsparse.cli.failure import EXIT_CODES
 
@@ -19,27 +18,20 @@ if not DOCS.is_dir():
 
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 HEAVY = ("gallery.md",)  # seconds for each picture
-ELSEWHERE = ("add-a-method.md", "which-estimator.md")  # test_readme.py runs them, and looks at what they print
+ELSEWHERE = ("add-a-backend.md", "add-a-method.md", "which-estimator.md")  # test_readme.py runs them
 COMMANDS = typer.main.get_command(app).commands
-
-
-def blocks(page, language):
-    """What stands between fences, with its line, and what follows until the next."""
-    text = page.read_text(encoding="utf-8")
-    fenced = re.compile(rf"^```{language}\n(.*?)^```$(.*?)(?=^```|\Z)", flags=re.MULTILINE | re.DOTALL)
-    return [(text.count("\n", 0, found.start()) + 1, found[1], found[2]) for found in fenced.finditer(text)]
 
 
 PYTHON = [
     pytest.param(page, code, after, id=f"{page.name}:{line}", marks=[pytest.mark.slow] if page.name in HEAVY else [])
     for page in PAGES[1:]
     if page.name not in ELSEWHERE
-    for line, code, after in blocks(page, "python")
+    for line, code, after in code_blocks(page)
 ]
 SHELL = [
     pytest.param(line, id=f"{page.name}:{number + 1 + k}")
     for page in PAGES
-    for number, code, _ in blocks(page, "sh")
+    for number, code, _ in code_blocks(page, "sh")
     for k, line in enumerate(code.splitlines())
 ]
 
@@ -48,13 +40,10 @@ SHELL = [
 def test_python_runs_and_draws_its_picture(page, code, after, tmp_path, monkeypatch):
     pyplot = pytest.importorskip("matplotlib.pyplot")
     monkeypatch.chdir(tmp_path)
-    printed = io.StringIO()
     try:
-        with redirect_stdout(printed):
-            exec(compile(code, page.name, "exec"), {})
+        assert printed_by(code, page.name).strip()
     finally:
         pyplot.close("all")
-    assert printed.getvalue().strip()
     for name in re.findall(r'savefig\("([^"]+)"\)', code):
         assert (tmp_path / name).stat().st_size > 5000
         assert f"](images/{name})" in after
@@ -101,7 +90,7 @@ def test_every_command_has_a_page_with_options_that_exist(name):
     assert f"]({name}.md)" in (DOCS / "index.md").read_text(encoding="utf-8")
     assert f"](docs/{name}.md)" in PAGES[0].read_text(encoding="utf-8")
     assert "xit code" in page
-    known = {option for each in COMMANDS[name].params for option in each.opts} | {"--help"}
+    known = {option for each in COMMANDS[name].params for option in (*each.opts, *each.secondary_opts)} | {"--help"}
     inline = re.findall(r"`[^`]*`", re.sub(r"^```.*?^```$", "", page, flags=re.MULTILINE | re.DOTALL))
     assert set(re.findall(r"--[a-z][a-z-]*", " ".join(inline))) <= known
 

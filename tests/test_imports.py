@@ -1,7 +1,12 @@
 """Optional libraries are imported when what needs them is asked for, and one that is not there is named then."""
 
+import ast
+import re
+from pathlib import Path
+
 import numpy as np
 
+import lowsparse as ls
 from conftest import python
 
 OPTIONAL = (
@@ -60,3 +65,21 @@ for ask in (lambda: ls.RobustPCA, lambda: read_table({str(tmp_path / "t.csv")!r}
     estimators, tables = python(code).stdout.splitlines()
     assert estimators == "the estimators need scikit-learn: python -m pip install 'lowsparse[sklearn]'"
     assert tables == "labelled tables need pyarrow: python -m pip install 'lowsparse[tables]'"
+
+
+def test_the_stub_of_the_compiled_core_is_true(native):
+    from lowsparse import _core
+
+    stub = ast.parse((Path(ls.__file__).parent / "_core.pyi").read_text(encoding="utf-8"))
+    for scope, there in ((stub, _core), *((node, getattr(_core, node.name)) for node in classes(stub))):
+        declared = {node.name: node for node in scope.body if isinstance(node, ast.FunctionDef)}
+        members = {name for name, member in vars(there).items() if hasattr(member, "__nb_signature__")}
+        assert members - {"__init__"} == set(declared) - {"__init__"}
+        for name, node in declared.items():
+            (signature,) = re.findall(r"\((.*)\)", getattr(there, name).__nb_signature__[0][0])
+            names = re.findall(r"(?:^|, )(\w+)(?=[:,]|$)", re.sub(r"\[[^\]]*\]", "", signature))
+            assert [argument.arg for argument in node.args.args] == names, name
+
+
+def classes(module):
+    return [node for node in module.body if isinstance(node, ast.ClassDef)]

@@ -235,7 +235,7 @@ def test_nothing_is_said_to_be_confirmed_that_was_not():
     small, large = (ls.solve(problem(m, m, 1, 0.9, 0.1, seed=88)[0], 1) for m in (20, 60))
     assert small.converged
     assert (small.message, small.held_out) == ("an exact fit", None)
-    assert large.message == "an exact fit, confirmed by entries kept aside"
+    assert large.message == "an exact fit, confirmed by held-out entries"
 
 
 def test_every_method_has_diagnostics():
@@ -281,7 +281,7 @@ def test_a_sketch_is_a_part_of_the_data():
     seen = sketch.M.to_dense()
     held = np.full_like(seen, np.nan)
     held[sketch.held.rows, sketch.held.columns] = sketch.held.values
-    assert np.isnan(seen[~np.isnan(held)]).all()  # what is kept aside is not seen
+    assert np.isnan(seen[~np.isnan(held)]).all()  # held-out entries are not seen
     np.testing.assert_array_equal(np.where(np.isnan(held), seen, held), block)
     np.testing.assert_array_equal(sketch.strip.to_dense(), X[:, sketch.columns])
 
@@ -290,7 +290,7 @@ def test_a_sketch_of_few_entries_has_them_all():
     M = robust_problem(20, 15, rank=2).M
     sketch = draw(M, 2, np.random.default_rng(1))
     assert sketch.M.nnz == M.nnz
-    assert sketch.held_values.size == 0
+    assert sketch.held.values.size == 0
 
 
 def test_basis_is_a_factorisation():

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from lowsparse.entries.by_column import tiles
+from lowsparse.entries.compressed import tiles
 from lowsparse.entries.observed import ObservedMatrix
 
 nan = np.nan
@@ -419,7 +419,7 @@ def test_dense_errors(X, mask, error, message):
 
 @pytest.mark.skipif(np.finfo(np.longdouble).max == np.finfo(np.float64).max, reason="no wider float here")
 def test_long_doubles_beyond_float64_are_refused():
-    with pytest.raises(ValueError, match="1 observed values are not finite, the first is inf at row 0, column 1"):
+    with pytest.raises(ValueError, match="not finite, the first is inf at row 0, column 1"):
         ObservedMatrix.from_dense(np.array([[1, np.longdouble(10) ** 400]]))
 
 
@@ -484,9 +484,7 @@ def test_from_any():
 
 @pytest.mark.parametrize("X", [None, 3, "abc", [1.0, 2.0], np.ones((1, 1, 1)), {"a": 1}, ([0, 1], [0, 1], [5, 6])])
 def test_from_any_says_what_it_takes(X):
-    with pytest.raises(
-        TypeError, match=rf"this {type(X).__name__} is not .* ObservedMatrix, a scipy.sparse .*from_coo"
-    ):
+    with pytest.raises(TypeError, match=f"this {type(X).__name__} is not .*from_coo"):
         ObservedMatrix.from_any(X)
 
 

@@ -15,7 +15,12 @@ import pytest
 import lowsparse as ls
 from conftest import assert_close, python
 from lowsparse.notebook import diagnosis_remarks
-from lowsparse.report import Filmstrip, Run, TableView, deviations, heat_map, table_report, video_report
+from lowsparse.report import heat
+from lowsparse.report.film import Filmstrip
+from lowsparse.report.heat import heat_map
+from lowsparse.report.page import Run
+from lowsparse.report.player import video_report
+from lowsparse.report.table import TableView, _worst, deviations, table_report
 from lowsparse.support.charts import area
 from lowsparse.support.html import element
 
@@ -116,7 +121,7 @@ def solved():
 def table_run(path, result, *, run=None, rows=None, columns=None, **options):
     rows = rows or [f"Sensor {k}" for k in range(result.M.shape[0])]
     columns = columns or [f"hour {k}" for k in range(result.M.shape[1])]
-    table = TableView.of(result, row_labels=rows, column_labels=columns, **options)
+    table = TableView(result, row_labels=rows, column_labels=columns, **options)
     run = run or Run(
         title="speeds.csv",
         facts=[("240", "holes were filled")],
@@ -249,12 +254,12 @@ def test_what_cannot_be_shown_is_refused(tmp_path, solved):
         video_report(path, run, film, density=[0.1, 0.2, 0.3, 30.0])
     with pytest.raises(ValueError, match="fps must be positive"):
         video_report(path, run, film, density=np.zeros(4), fps=0)
-    with pytest.raises(ValueError, match="in their order"):
+    with pytest.raises(ValueError, match="added in order"):
         film.add(2, *3 * [clip()[2]])
     with pytest.raises(ValueError, match="of uint8, not"):
         film.add(5, *3 * [np.zeros((4, 4))])
-    with pytest.raises(ValueError, match="row_labels has 3 names, but the table has 40 rows"):
-        TableView.of(solved[2], row_labels="abc")
+    with pytest.raises(ValueError, match=r"row_labels has 3 .* 40 rows"):
+        TableView(solved[2], row_labels="abc")
     assert not path.exists()
 
 
@@ -342,14 +347,11 @@ def test_heat_map_of_blocks_is_the_mean_of_their_entries():
     L = ls.LowRank(rng.standard_normal((m, 2)), rng.standard_normal((2, n)))
     X = L.to_dense() + rng.standard_normal((m, n))
     X[rng.random((m, n)) < 0.6] = np.nan
-    X[[3, 250]] = np.nan
-    X[10, :] = np.nan
-    X[10, 7:300] = 4.0
+    X[[3, 10, 250]] = np.nan
     X[:, 640] = np.nan
-    X[300:400, 640] = 3.0
     M = ls.ObservedMatrix.from_dense(X)
     flagged = np.sort(rng.choice(M.nnz, 3000, replace=False))
-    found = heat_map(M, L, flagged, empty_rows=[3, 10, 250], empty_columns=[640])
+    found = heat_map(M, L, flagged)
 
     wrong = np.zeros((m, n), bool)
     wrong[M.rows[flagged], M.columns_of_entries()[flagged]] = True
@@ -378,8 +380,6 @@ def test_heat_map_of_blocks_is_the_mean_of_their_entries():
 
 
 def test_of_many_entries_the_fit_stands_in(monkeypatch, solved):
-    from lowsparse.report import heat
-
     result = solved[2]
     exact = heat_map(result.M, result.L, result.flagged)
     monkeypatch.setattr(heat, "EXACT", 10)
@@ -404,7 +404,7 @@ def test_values_in_the_page_are_those_of_the_table(tmp_path, solved):
 
 def test_flagged_entries_and_worst_lines(solved):
     X, wrong, result = solved
-    table = TableView.of(result)
+    table = TableView(result)
     listed = {(int(i), int(j)) for i, j in zip(table.outliers["row"], table.outliers["column"], strict=True)}
     assert listed == set(zip(*map(np.ndarray.tolist, np.nonzero(wrong)), strict=True))
     assert table.worst_rows[0].label == "5"
@@ -414,8 +414,6 @@ def test_flagged_entries_and_worst_lines(solved):
 
 
 def test_one_wrong_of_one_is_not_the_worst():
-    from lowsparse.report.table import _worst
-
     lines = _worst(list("abcd"), np.array([1, 30, 0, 5]), np.array([1, 100, 50, 500]))
     assert [line.label for line in lines] == ["b", "a", "d"]
 
@@ -427,12 +425,12 @@ def test_units_of_the_columns_come_back(solved):
     plain = ls.solve(X, rank=3, random_state=4)
     given = ls.ObservedMatrix.from_dense(shift + scale * X)
     fit = ls.LowRank(np.column_stack([plain.L.U, np.ones(X.shape[0])]), np.vstack([scale * plain.L.V, shift]))
-    table = TableView.of(plain, given=given, fit=fit, by_column=True)
+    table = TableView(plain, given=given, fit=fit, by_column=True)
     i, j = (np.array(table.outliers[name], dtype=int) for name in ("row", "column"))
     assert_close(table.outliers["value"], shift[j] + scale[j] * X[i, j], 1e-12)
     assert_close(table.outliers["expected"], shift[j] + scale[j] * plain.L.at(i, j), 1e-12)
     assert_close(table.heat.completed[i, j], table.outliers["expected"], 1e-12)
-    assert table.outliers["deviations"] == TableView.of(plain).outliers["deviations"]
+    assert table.outliers["deviations"] == TableView(plain).outliers["deviations"]
 
 
 def test_deviations_are_about_the_standard_error():

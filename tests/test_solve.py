@@ -436,7 +436,7 @@ def test_a_damaged_checkpoint_is_refused(tmp_path, damage):
     at, M = tmp_path / "solve.npz", robust_problem().M
     ls.solve(M, 3, method="amanpgc", max_iter=5, checkpoint=at)
     damage(at)
-    with pytest.raises(ValueError, match=r"is not a checkpoint of lowsparse, or is damaged|has format"):
+    with pytest.raises(ValueError, match=r"not a checkpoint|has format"):
         ls.solve(M, 3, method="amanpgc", resume=at)
 
 
@@ -598,7 +598,7 @@ with warnings.catch_warnings(record=True) as caught:
     r = ls.solve(M, 3, tol=1e-9)
 (warning,) = caught
 assert warning.category is RuntimeWarning and "running on NumPy, which is much slower" in str(warning.message)
-assert "compiled core is not there" in str(warning.message)
+assert "installed without its compiled core" in str(warning.message) and "C++17 compiler" in str(warning.message)
 assert r.backend == "numpy" and r.converged
 with warnings.catch_warnings():
     warnings.simplefilter("error")
@@ -708,7 +708,7 @@ def test_of_full_rank_the_data_are_the_low_rank_part(name, shape):
 @pytest.mark.parametrize("c", [1e100, 1e-100, 1e160, 1e-170, 1e300, 1e-300])
 def test_sizes_near_the_ends_of_the_numbers_are_refused(c):
     problem = robust_problem()
-    with pytest.raises(ValueError, match=r"the largest magnitude in the data is .* divide the data by it first"):
+    with pytest.raises(ValueError, match=r"largest magnitude .* divide"):
         ls.solve(problem.M.with_values(c * problem.M.values), 3)
 
 

@@ -23,7 +23,7 @@ SMALL = 2**20  # bytes, in which `noisy` is in several pieces
 
 @pytest.fixture
 def there(monkeypatch):
-    monkeypatch.setattr(streamed, "LOCKED", 0)
+    monkeypatch.setattr(streamed, "MIN_LOCKED", 0)
     return fake_gpu.install(monkeypatch)
 
 
@@ -99,8 +99,8 @@ def test_it_goes_on_from_a_checkpoint_to_the_same_bits(there, noisy, tmp_path, m
 
 def test_an_estimator_passes_the_memory_on(there, noisy, monkeypatch):
     pytest.importorskip("sklearn")
-    X, seen, cut = noisy.M.to_dense(), [], StreamedMatrix._cut
-    monkeypatch.setattr(StreamedMatrix, "_cut", lambda self: seen.append(self.memory) or cut(self))
+    X, seen, cut = noisy.M.to_dense(), [], StreamedMatrix._split
+    monkeypatch.setattr(StreamedMatrix, "_split", lambda self: seen.append(self.memory) or cut(self))
     found, expected = (ls.RobustPCA(2, **how).fit(X) for how in ({"backend": "cuda", "memory": SMALL}, {}))
     assert set(seen) == {SMALL}
     np.testing.assert_allclose(abs(found.components_), abs(expected.components_), atol=1e-8)
@@ -144,7 +144,7 @@ def test_memory_is_locked_while_it_is_used(there, noisy):
 
 
 def test_small_arrays_share_their_pages_and_are_not_locked(there, noisy, monkeypatch):
-    monkeypatch.setattr(streamed, "LOCKED", noisy.M.values.nbytes)
+    monkeypatch.setattr(streamed, "MIN_LOCKED", noisy.M.values.nbytes)
     M = StreamedMatrix(noisy.M, SMALL)
     assert there.locked == {noisy.M.values.ctypes.data}
     assert len(M.pieces) > 1
@@ -189,7 +189,7 @@ def test_values_by_a_formula_of_a_formula(there, noisy, stored, on_disk):
 def test_what_cannot_be_says_so(there, noisy):
     with pytest.raises(ValueError, match="pcp does not run on a GPU"):
         ls.solve(noisy.M, None, method="pcp", backend="cuda", memory=SMALL)
-    with pytest.raises(ValueError, match="memory is for data that are not on a GPU yet"):
+    with pytest.raises(ValueError, match="memory is for data"):
         ls.solve(DeviceMatrix.from_host(noisy.M), 2, memory=SMALL)
 
 
@@ -199,9 +199,7 @@ def test_too_little_memory_names_the_way_out(there, noisy, monkeypatch):
 
     monkeypatch.setattr(fake_gpu.ColumnSweep, "__getattr__", full)
     monkeypatch.setattr(there.cuda.runtime, "memGetInfo", lambda: (9 * 10**9, 10**10))
-    with pytest.raises(
-        MemoryError, match=r"the solve needs about .* GB .* 9 of 10 GB are free: with backend='cuda', memory='4GB'"
-    ):
+    with pytest.raises(MemoryError, match=r"needs about .* 9 of 10 GB are free.*memory='4GB'"):
         ls.solve(noisy.M, 2, method="amanpgc", backend="cuda")
 
 
@@ -233,7 +231,7 @@ def test_a_sweep_in_pieces_is_the_sweep_of_all(gpu, noisy, rank):
     M, inside = noisy.M, noisy.M.open_sweep()
     pieces = StreamedMatrix(M, SMALL).open_sweep()
     U = np.linalg.qr(np.random.default_rng(4).standard_normal((300, rank)))[0]
-    fits = [sweep.regress(U, None, Robust(c=0.1, first_c=5.0, turns=5, unit=1.0)) for sweep in (pieces, inside)]
+    fits = [sweep.regress(U, None, Robust(c=0.1, first_c=5.0, n_reweight=5, unit=1.0)) for sweep in (pieces, inside)]
     np.testing.assert_allclose(fits[0].V, fits[1].V, atol=1e-9)
     zeros, out = pieces.M.hold(np.zeros_like(pieces.M.values)), pieces.M.hold(np.zeros_like(pieces.M.values))
     for t_S in (1.0, 0.5):  # S is computed again for the gradient, or read

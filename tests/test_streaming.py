@@ -28,7 +28,7 @@ def angle(U, truth):
     return math.asin(min(1.0, np.linalg.norm(Q - U @ (U.T @ Q), 2)))
 
 
-def spoilt(X, seed, *, missing=0.3, outliers=0.1, size=8.0, noise=0.0):
+def corrupt(X, seed, *, missing=0.3, outliers=0.1, size=8.0, noise=0.0):
     """Samples with noise, gross errors and holes."""
     rng = np.random.default_rng([41, seed])
     X = X + noise * rng.standard_normal(X.shape)
@@ -47,7 +47,7 @@ def clean(seed, n=500, m=FEATURES, r=RANK):
 
 def samples(seed, n=500, m=FEATURES, r=RANK, **kind):
     X, truth = clean(seed, n, m, r)
-    return spoilt(X, seed, **kind), truth
+    return corrupt(X, seed, **kind), truth
 
 
 def feed(stream, X, batch=50):
@@ -103,7 +103,7 @@ def test_with_noise_one_pass_is_as_good_as_all_samples_at_once(noise, outliers):
 
 def test_noise_and_singular_values():
     L = clean(33, n=1500)[0]
-    stream = feed(Stream(FEATURES, RANK), spoilt(L, 33, noise=0.2))
+    stream = feed(Stream(FEATURES, RANK), corrupt(L, 33, noise=0.2))
     assert stream.noise == pytest.approx(0.2, rel=0.15)  # outliers that pass for noise are in it
     assert_close(stream.singular_values, np.linalg.svd(L, compute_uv=False)[:RANK], 0.02)
     assert_close(stream.U.T @ stream.U, np.eye(RANK), 1e-12)
@@ -117,7 +117,7 @@ def test_noise_is_what_the_coefficients_leave():
 
 def test_new_samples_are_placed():
     L = clean(34, n=600)[0]
-    X = spoilt(L, 34)
+    X = corrupt(L, 34)
     stream = feed(Stream(FEATURES, RANK), X[:, :500])
     V = stream.placement.coefficients(ls.ObservedMatrix.from_dense(X[:, 500:]))
     assert_close(stream.U @ V.T, L[:, 500:], 1e-6)
@@ -238,7 +238,7 @@ def rotating(seed, n=800, rate=5e-4):
 
 def test_a_subspace_that_turns_is_followed():
     X, now = rotating(67)
-    X = spoilt(X, 67, noise=0.1)
+    X = corrupt(X, 67, noise=0.1)
     lag = {
         half_life: angle(feed(Stream(FEATURES, RANK, half_life=half_life), X).U, now) for half_life in (20, 80, None)
     }
@@ -269,7 +269,7 @@ def test_time_passes_without_samples():
 def test_a_wrong_start_is_overcome(what, noise):
     X, truth = samples(71, n=700, noise=noise)
     start = {"noise": 2.0 * orthonormal(FEATURES, 90, 3) * math.sqrt(FEATURES), "constant": 1.0, "zero": 0.0}[what]
-    X[:, :90] = spoilt(np.zeros((FEATURES, 90)) + start, 72, noise=noise)
+    X[:, :90] = corrupt(np.zeros((FEATURES, 90)) + start, 72, noise=noise)
     assert angle(feed(Stream(FEATURES, RANK), X).U, truth) < (0.02 if noise else 1e-6)
 
 
@@ -304,7 +304,7 @@ def by_and_by(seed, noise):
     rng = np.random.default_rng([77, seed])
     truth, V = rng.standard_normal((FEATURES, RANK)), rng.standard_normal((RANK, 600))
     V[2:, :200], V[:2, 200:350] = 0.0, 0.0
-    return spoilt(truth @ V, seed, noise=noise), truth, np.linalg.svd(truth @ V[:, :200], compute_uv=False)
+    return corrupt(truth @ V, seed, noise=noise), truth, np.linalg.svd(truth @ V[:, :200], compute_uv=False)
 
 
 def test_directions_that_show_late():
@@ -458,7 +458,7 @@ def test_sums_turn_with_the_basis():
     assert_close(found.solve(U) @ R, data.sums(V, e, 1.0).solve(U), 1e-9)
 
 
-def test_rows_stay_where_no_sample_tells():
+def test_rows_stay_where_there_is_no_sample():
     U = orthonormal(9, 2)
     sums = Sums.zero(9, 2)
     A = sums.A.copy()

@@ -13,12 +13,11 @@ import pytest
 import lowsparse as ls
 from conftest import conditioned, relative
 from lowsparse.entries.observed import ObservedMatrix
-from lowsparse.robust.growth import SEEDS, Part, beyond, grown, seed_block, take_block
+from lowsparse.robust.growth import SEEDS, Part, climb_blocks, grow_part, prediction_error, seed_block, take_block
 from lowsparse.robust.joint import JointSystem, balanced_factors, coupling, determination, joint_step
-from lowsparse.robust.regression import LineRegression, Prior
-from lowsparse.robust.small_blocks import climb_blocks
-from lowsparse.robust.subsets import regress_by_subsets, sparsest_direction
+from lowsparse.robust.regression import LineRegression, Prior, regress_by_subsets
 from lowsparse.robust.ties import Ties
+from lowsparse.solvers.ladder.judging import sparsest_direction
 from lowsparse.sweeps import Blocks, Draws
 
 ROOT = Path(__file__).parents[1]
@@ -195,7 +194,7 @@ def test_the_joint_system_is_that_of_the_jacobian():
         J[k, 14 + 2 * columns[k] : 14 + 2 * columns[k] + 2] = A[rows[k]]
     H = J.T @ (w[:, None] * J) + np.diag([0.3] * 14 + [0.2] * 12)
     ga, gb = rng.standard_normal((7, 2)), rng.standard_normal((6, 2))
-    xa, xb, _ = system.solve(ga, gb, 1e-12, 500)
+    xa, xb = system.solve(ga, gb, 1e-12, 500)
     expected = np.linalg.solve(H, np.concatenate([ga.ravel(), gb.ravel()]))
     np.testing.assert_allclose(np.concatenate([xa.ravel(), xb.ravel()]), expected, rtol=1e-6, atol=1e-8)
 
@@ -322,7 +321,7 @@ def test_blocks_that_are_none_are_refused():
     for rows, columns in (([0, 3, 6], [0, 3, 6]), ([0, 6], [0, 5]), ([0, 0, 6], [0, 3, 6]), ([1, 6], [0, 6])):
         blocks = Blocks(np.array(rows), np.array(columns), np.ones((1, 6)), 1.0)
         with pytest.raises(ValueError, match="block"):
-            M.open_sweep("native").climb(blocks)
+            M.open_sweep("native").fit_blocks(blocks)
 
 
 def test_a_line_with_few_right_entries_is_found_wherever_they_are():
@@ -371,7 +370,7 @@ def test_a_block_that_is_right_explains_others_better_than_one_that_is_not():
     for first in (0, 30):
         some = np.arange(first, first + 12)
         fit = climb_blocks([take_block(M, some, some)], 2, 1.0, rng)[0]
-        left[first] = beyond(M, M.T, Part(some, some, fit.U, fit.V), fit.noise, 1.0, "auto")
+        left[first] = prediction_error(M, M.T, Part(some, some, fit.U, fit.V), fit.noise, 1.0, "auto")
     assert left[30] < 1e-6 < 0.1 < left[0]
 
 
@@ -388,7 +387,7 @@ def test_the_core_draws_subsets_as_the_oracle_does(rank, dtype):
     M = ObservedMatrix.from_dense(X.astype(dtype))
     seeds = rng.integers(2**64, size=30, dtype=np.uint64)
     C = rng.standard_normal((30, rank))
-    found = [M.open_sweep(name).subsets(B, C, Draws(seeds, 40, 1e-2, 3e-2, 5.0)) for name in ("numpy", "native")]
+    found = [M.open_sweep(name).fit_subsets(B, C, Draws(seeds, 40, 1e-2, 3e-2, 5.0)) for name in ("numpy", "native")]
     np.testing.assert_allclose(*found, rtol=1e-6, atol=1e-9)
     np.testing.assert_array_equal(found[1][0], C[0])
 
@@ -419,7 +418,7 @@ def test_numbers_that_are_repeated_are_seen(error, structure):
     tied[M.rows[ties.tied], M.columns_of_entries()[ties.tied]] = True
     assert np.mean(tied[changed]) > 0.9
     assert not tied[~changed & ~np.isin(X, X[changed])].any()
-    assert ties.left_out().nnz == M.nnz - np.count_nonzero(ties.tied)
+    assert ties.matrix_without().nnz == M.nnz - np.count_nonzero(ties.tied)
 
 
 def test_round_numbers_are_not_suspicious():
@@ -476,7 +475,7 @@ def test_growth_takes_what_it_determines_and_no_more():
     left, sizes, right = np.linalg.svd(truth[:20, :20])
     part = Part(np.arange(20), np.arange(20), left[:, :2] * sizes[:2], right[:2].T)
     for _ in range(10):
-        larger = grown(M, M.T, part, 1e-6, 1.0, careful=1)
+        larger = grow_part(M, M.T, part, 1e-6, 1.0, caution=1)
         if larger is None:
             break
         part = larger

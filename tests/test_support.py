@@ -1,15 +1,21 @@
 """What every floor uses: checks of arguments, optional imports, atomic writing."""
 
 import errno
+import math
+import os
+import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from lowsparse.support import files
+from lowsparse.support import cpus, files
 from lowsparse.support.checks import check_choice, check_count, check_positive, check_share
 from lowsparse.support.optional import import_optional
+
+POSIX = pytest.mark.skipif(sys.platform == "win32", reason="locks of POSIX")
 
 
 def test_numbers_of_any_library_are_numbers():
@@ -70,8 +76,116 @@ def test_a_file_or_folder_is_replaced_as_a_whole_or_not_at_all(tmp_path):
     assert sorted(found.name for found in tmp_path.rglob("*")) == ["a", "b", "folder"]
 
 
+def test_only_errors_of_writing_are_explained_as_such(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no-source"), files.replacing(tmp_path / "a"):
+        (tmp_path / "no-source").read_bytes()
+    with pytest.raises(OSError, match=r"cannot write .*a: No such file"), files.replacing(tmp_path / "a") as path:
+        (path / "b").write_bytes(b"")
+    with pytest.raises(OSError, match=r"cannot write .*: File too large"), files.replacing(tmp_path / "a"):
+        raise OSError(errno.EFBIG, "File too large")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_written_where_something_exists(tmp_path):
+    with pytest.raises(FileExistsError, match="exists: remove it"), files.creating(tmp_path / "a"):
+        (tmp_path / "a").write_bytes(b"of another process")
+    with pytest.raises(FileExistsError, match="exists: remove it"), files.creating(tmp_path / "a"):
+        pytest.fail("the work has begun")
+    assert (tmp_path / "a").read_bytes() == b"of another process"
+
+
+@pytest.fixture
+def holder(tmp_path):
+    """A process that has a temporary folder in `tmp_path`."""
+    code = f"""
+import time
+from pathlib import Path
+from lowsparse.support.files import TemporaryFolder
+folder = TemporaryFolder(".a.part-", Path({str(tmp_path)!r}))
+(folder.path / "a").write_bytes(b"half")
+print(flush=True)
+time.sleep(600)
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    process.stdout.readline()
+    yield process
+    process.kill()
+    process.communicate()
+
+
+@POSIX
+def test_what_a_killed_process_left_is_removed_and_what_a_living_one_has_is_not(tmp_path, holder):
+    (tmp_path / f".empty-12345678-{files.MACHINE}").mkdir()  # of a process that was killed before it could lock it
+    elsewhere = tmp_path / ".a.part-12345678-00000000"
+    elsewhere.mkdir()
+    remove = files.remove_leftovers.__wrapped__  # which looks each time
+    remove(tmp_path)
+    kept, other = sorted(tmp_path.iterdir(), key=lambda path: path == elsewhere)
+    assert other == elsewhere
+    assert (kept / "a").exists()
+    holder.kill()
+    holder.wait()
+    remove(tmp_path)
+    assert list(tmp_path.iterdir()) == [elsewhere]
+
+
+@POSIX
+def test_a_folder_on_a_disk_without_locks_is_never_taken_for_a_leftover(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fcntl.flock", refuse)
+        folder = files.TemporaryFolder(".a.part-", tmp_path)
+    files.remove_leftovers.__wrapped__(tmp_path)
+    assert folder.path.exists()
+    folder.remove()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_fork_does_not_remove_the_folder_of_its_parent(tmp_path, monkeypatch):
+    folder = files.TemporaryFolder(".a.part-", tmp_path)
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    folder.remove()
+    assert folder.path.exists()
+
+
 def test_a_full_disk_is_explained():
     error = files.refused(Path("a.csv"), OSError(errno.ENOSPC, "No space left on device"))
     assert (
         str(error) == "cannot write a.csv: No space left on device: free some space, then give the same command again"
     )
+
+
+@pytest.mark.parametrize(
+    ("membership", "groups", "limit"),
+    [
+        ("0::/", {"cpu.max": "150000 100000"}, 1.5),
+        ("0::/", {"cpu.max": "max 100000"}, None),
+        ("0::/", {}, None),
+        ("0::/a/b", {"a/b/cpu.max": "max 100000", "a/cpu.max": "50000 100000", "cpu.max": "300000 100000"}, 0.5),
+        ("0::/a/b", {"cpu.max": "200000 100000"}, 2.0),  # a container does not see the groups it is named by
+        ("0::/../../x", {"cpu.max": "200000 100000"}, 2.0),
+        ("4:memory:/\n3:cpu:/a\n0::/", {"cpu/a/cpu.cfs_quota_us": "250000", "cpu/a/cpu.cfs_period_us": "100000"}, 2.5),
+        ("3:cpu,cpuacct:/", {"cpu,cpuacct/cpu.cfs_quota_us": "-1", "cpu,cpuacct/cpu.cfs_period_us": "100000"}, None),
+        ("3:cpu:/", {"cpu/cpu.cfs_quota_us": "100000", "cpu/cpu.cfs_period_us": "0"}, None),
+        ("not a membership", {"cpu.max": "150000 100000"}, None),
+    ],
+)
+def test_the_cpu_limit_of_a_container_counts(membership, groups, limit, tmp_path, monkeypatch):
+    for name, text in {"membership": membership, **groups}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text + "\n")
+    monkeypatch.setattr(cpus, "CGROUPS", tmp_path)
+    monkeypatch.setattr(cpus, "MEMBERSHIP", tmp_path / "membership")
+    monkeypatch.setattr(cpus.os, "process_cpu_count", lambda: 8, raising=False)
+    monkeypatch.setattr(cpus, "cpu_limit", cpus.cpu_limit.__wrapped__)
+    assert cpus.cpu_limit() == limit
+    assert cpus.available_cpus() == (8 if limit is None else math.ceil(limit))
+
+
+def test_affinity_counts(monkeypatch):
+    monkeypatch.delattr(cpus.os, "process_cpu_count", raising=False)
+    monkeypatch.setattr(cpus.os, "sched_getaffinity", lambda _: {3, 5, 7}, raising=False)
+    monkeypatch.setattr(cpus, "cpu_limit", lambda: None)
+    assert cpus.available_cpus() == 3

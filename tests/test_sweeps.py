@@ -60,7 +60,7 @@ def assert_same_sweep(M, backend, U, rule, t_S, lambda2, gamma=0.7):
     assert not found.V[:, M.column_counts == 0].any()
     assert np.isfinite(found.V).all()
     assert_close(found.VVt, found.V @ found.V.T, EXACT)
-    assert_close(found.dV, np.linalg.norm(found.V - before.turn @ before.V), EXACT)
+    assert_close(found.dV, np.linalg.norm(found.V - before.rotation @ before.V), EXACT)
     fits = [LowRank(U, V).at(M.rows, M.columns_of_entries()) for V in (found.V, expected.V)]
     assert_close(*fits, EXACT)
     if lambda2 == 0:  # directions a column does not see are dropped
@@ -90,18 +90,18 @@ def test_every_backend_regresses_as_the_oracle_does(backend, r, dtype):
     for start, how in (
         (None, {}),
         (V, {}),
-        (V, {"turns": 3, "bound": 0.7}),
-        (None, {"turns": 4, "first_c": 5.0}),
-        (V, {"shrink": 0.01, "turns": 2}),
+        (V, {"n_reweight": 3, "bound": 0.7}),
+        (None, {"n_reweight": 4, "first_c": 5.0}),
+        (V, {"shrink": 0.01, "n_reweight": 2}),
         (V, {"largest": 1e-3}),
-        (V, {"ridge": 0.02, "turns": 2}),
+        (V, {"ridge": 0.02, "n_reweight": 2}),
     ):
         a, b = (s.regress(U, start, Robust(c=0.5, unit=2.0, **how)) for s in (found, expected))
         enough = M.column_counts >= r + 2  # else nothing but the ridge of rounding determines them
         assert_close(a.V[enough], b.V[enough], 1e-8, max(1.0, np.max(np.abs(b.V[enough]))))
         np.testing.assert_array_equal(a.inside, b.inside)
-        assert a.before.counts.sum() == b.before.counts.sum() == M.nnz
-        assert np.abs(a.before.counts - b.before.counts).sum() <= 4  # a residual may round into the next bin
+        assert a.magnitudes.counts.sum() == b.magnitudes.counts.sum() == M.nnz
+        assert np.abs(a.magnitudes.counts - b.magnitudes.counts).sum() <= 4  # a residual may round into the next bin
         assert np.isfinite(a.V).all()
 
 
@@ -132,7 +132,7 @@ def test_what_lay_in_memory_before_does_not_matter(native, r):
 def test_a_long_column_is_regressed_in_pieces(backend):
     M = columns_of([40000, 17, 30000], m=50000)
     U = orthonormal(50000, 3)
-    a, b = (opened(M, name).regress(U, None, Robust(c=0.5, first_c=4.0, turns=3)) for name in (backend, "numpy"))
+    a, b = (opened(M, name).regress(U, None, Robust(c=0.5, first_c=4.0, n_reweight=3)) for name in (backend, "numpy"))
     assert_close(a.V, b.V, 1e-9)
 
 
@@ -142,7 +142,7 @@ def test_columns_of_any_length_are_regressed(backend, r):
     lengths = [*range(95, 165), *range(1000, 1033), 1537, 1553, 1569, 1601, 5000, 5016, 5031, 17, 60]
     M = columns_of(lengths, m=6000, seed=r)
     U = orthonormal(6000, r)
-    for how in ({"turns": 1}, {"turns": 3, "first_c": 4.0}):
+    for how in ({"n_reweight": 1}, {"n_reweight": 3, "first_c": 4.0}):
         a, b = (opened(M, name).regress(U, None, Robust(c=0.5, bound=0.3, **how)) for name in (backend, "numpy"))
         assert_close(a.V, b.V, 1e-9)
         np.testing.assert_array_equal(a.inside, b.inside)
@@ -153,7 +153,8 @@ def test_a_regression_is_robust(backend):
     U, truth = orthonormal(200, 3), rng.standard_normal((30, 3))
     X = U @ truth.T
     X[rng.random(X.shape) < 0.3] += 5.0
-    fitted = opened(ObservedMatrix.from_dense(X), backend).regress(U, None, Robust(c=1e-7, first_c=1.0, turns=25)).V
+    sweep = opened(ObservedMatrix.from_dense(X), backend)
+    fitted = sweep.regress(U, None, Robust(c=1e-7, first_c=1.0, n_reweight=25)).V
     assert_close(fitted, truth, 1e-9)
 
 
@@ -213,12 +214,12 @@ def test_columns_of_5_and_of_50000_agree_with_the_oracle(backend, r, dtype):
 def test_columns_of_5_and_of_50000_are_regressed(backend, r, dtype):
     M = columns_of([5, 50_000, 0, 5, 300, 20_011, 97], m=50_100, dtype=dtype, seed=r)
     U = orthonormal(50_100, r)
-    for how in ({"turns": 1}, {"turns": 3, "first_c": 4.0}):
+    for how in ({"n_reweight": 1}, {"n_reweight": 3, "first_c": 4.0}):
         a, b = (opened(M, name).regress(U, None, Robust(c=0.5, bound=0.3, **how)) for name in (backend, "numpy"))
         enough = M.column_counts >= r + 2
         assert_close(a.V[enough], b.V[enough], EXACT, max(1.0, np.max(np.abs(b.V[enough]))))
         np.testing.assert_array_equal(a.inside, b.inside)
-        assert a.before.quantile(0.5) == pytest.approx(b.before.quantile(0.5), rel=0.03)  # of a sample
+        assert a.magnitudes.quantile(0.5) == pytest.approx(b.magnitudes.quantile(0.5), rel=0.03)  # of a sample
 
 
 @pytest.mark.parametrize("k", [1, 3, 4, 5, 15, 16, 17, 33, 53])
@@ -239,7 +240,7 @@ def test_every_backend_regresses_under_every_loss(backend, loss):
     M = columns_of([30, 0, 41, 7, 52], m=60)
     U, V = orthonormal(60, 3), np.random.default_rng(4).standard_normal((5, 3))
     a, b = (
-        opened(M, name).regress(U, V, Robust(c=loss.c, kind=loss.kind, p=loss.p, turns=2))
+        opened(M, name).regress(U, V, Robust(c=loss.c, kind=loss.kind, p=loss.p, n_reweight=2))
         for name in (backend, "numpy")
     )
     assert_close(a.V, b.V, 1e-9)
@@ -383,7 +384,7 @@ def test_the_oracle_does_not_depend_on_how_it_splits_the_columns(tiny, monkeypat
     from lowsparse.sweeps import reference
 
     whole, S_whole = swept(opened(M), U, S, Rule.AMANPG, gamma=0.3, lambda2=1e-6)
-    monkeypatch.setattr(reference, "blocks", lambda M, entries_at_once, split=reference.blocks: split(M, 5))
+    monkeypatch.setattr(reference, "column_ranges", lambda M, _, split=reference.column_ranges: split(M, 5))
     parts, S_parts = swept(opened(M), U, S, Rule.AMANPG, gamma=0.3, lambda2=1e-6)
     assert_close(parts.V, whole.V, EXACT)
     assert_close(parts.G, whole.G, EXACT)
@@ -404,8 +405,8 @@ def test_a_sweep_has_the_same_bits_for_every_number_of_threads(native, monkeypat
         monkeypatch.setenv("LOWSPARSE_NUM_THREADS", str(threads))
         sweep = opened(M, native)
         seen = [sweep.gram_product(U).tobytes()]
-        fitted = sweep.regress(U, None, Robust(c=0.1, first_c=2.0, turns=3, bound=0.2))
-        seen += [a.tobytes() for a in (fitted.V, fitted.inside, fitted.before.counts, sweep.residual(U, fitted.V))]
+        fitted = sweep.regress(U, None, Robust(c=0.1, first_c=2.0, n_reweight=3, bound=0.2))
+        seen += [a.tobytes() for a in (fitted.V, fitted.inside, fitted.magnitudes.counts, sweep.residual(U, fitted.V))]
         V, y, loss = fitted.V, sweep.entries(U, fitted.V), Loss(Kind.PSEUDO_HUBER, c=0.3)
         gradient = sweep.gradient(U, V, loss)
         now, out = (Multiplier(np.full(M.nnz, value), np.ones(M.nnz)) for value in (0.0, 1.0))
@@ -470,6 +471,13 @@ def test_the_core_refuses_arrays_that_do_not_fit(native, tiny, change):
 def with_flag(array, **flags):
     array.setflags(**flags)
     return array
+
+
+def test_the_core_refuses_less_than_one_thread(native, tiny):
+    sweep = opened(tiny[0], native)
+    sweep.threads = 0
+    with pytest.raises(ValueError, match="threads must be at least 1"):
+        sweep.sweep(tiny[1], tiny[2], np.empty_like(tiny[2]), Proximal(Rule.AMANPG, gamma=0.3))
 
 
 def test_the_core_refuses_a_block_with_other_rows(native, tiny):

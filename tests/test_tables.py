@@ -149,11 +149,11 @@ def test_a_label_without_a_value_has_a_place():
             (["a", "b", "a", "a"], [1, 1, 1, 1], [1.0, 2.0, 3.0, 4.0]),
             ValueError,
             "2 records repeat .* row 'a', column 1 "
-            r"\(records 0 and 2 from 0, with the values 1.0 and 3.0\): aggregate first",
+            r"\(record 1 and record 3, with the values 1.0 and 3.0\): aggregate first",
         ),
-        ((["a", None], [1, 1], [1.0, 2.0]), ValueError, "1 records have no label in 'row', the first is record 1"),
-        (([0.5, nan], [1, 1], [1.0, 2.0]), ValueError, "no label in 'row'"),
-        ((["a", "b"], [1, None], [1.0, 2.0]), ValueError, "no label in 'column'"),
+        ((["a", None], [1, 1], [1.0, 2.0]), ValueError, "1 record without a label in 'row', the first at record 2"),
+        (([0.5, nan], [1, 1], [1.0, 2.0]), ValueError, "without a label in 'row'"),
+        ((["a", "b"], [1, None], [1.0, 2.0]), ValueError, "without a label in 'column'"),
         ((["a", "b"], [1, 1], [1.0, np.inf]), ValueError, "value of row 'b', column 1 is inf; leave it empty"),
         ((["a", "b"], [1, 1], [nan, None]), ValueError, "none of 2 records has a value"),
         (([], [], []), ValueError, "there is no record"),
@@ -201,6 +201,8 @@ def tables(draw, ending):
     column = draw(st.sampled_from([label, st.integers(-(10**17), 10**17)]))
     rows = draw(st.lists(row, min_size=m, max_size=m, unique=True))
     columns = draw(st.lists(column, min_size=n, max_size=n, unique=True))
+    if not isinstance(columns[0], str):
+        columns.sort()  # other numbers in the first line are data
     dense = np.array(draw(st.lists(number | st.just(nan), min_size=m * n, max_size=m * n))).reshape(m, n)
     dense[draw(st.integers(0, m - 1)), draw(st.integers(0, n - 1))] = 1.5
     dialect = {}
@@ -477,21 +479,26 @@ def test_numbers_that_turn_up_late(tmp_path):
         ("a,b,b\nx,1,2\n", {"row": "a", "col": "b", "value": "b"}, "2 columns 'b': give the position"),
         ("a,b,v\nx,1,2\n", {"row": "a", "col": "b"}, "give row, col and value"),
         ("a,b,v\nx,1,2\n", {"value": "v"}, "give row, col and value"),
-        ("who,x\nann,1\nbob,n.a.\n", {}, "'n.a.' in row 2 of the data, column 'x', is not a number; leave"),
-        ("a,b,v\nx,1,2\ny,1,two\n", {"row": "a", "col": "b", "value": "v"}, "'two' in row 2 of the data, column 'v'"),
-        ("who;x\nann;1,5\nbob;1.000,5\n", {}, "'1.000,5' in row 2 .* decimal comma"),
         (
-            "who,x\nann,2020-01-01\n",
+            "who,x\nann,1\n\nbob,1\ncid,err\n",
             {},
-            "column 'x' holds .*, no numbers; if it holds labels, give it as row or keep",
+            r"t.csv: line 5: 'err' in column 'x' is not a number; give missing=\['err'\] .* as row or keep",
         ),
-        ("who,x\nann,1\nbob,2,3\n", {}, "a line has 3 cells where 2 are expected: 'bob,2,3'"),
-        ("who,x\nann,1\nbob,inf\n", {}, "inf at row 1, column 0"),
+        ("a,b,v\nx,1,2\ny,1,two\n", {"row": "a", "col": "b", "value": "v"}, "line 3: 'two' in column 'v'"),
+        ('who;x\n"ann\nlee";1,5\nbob;2,5\ncid;10.00,5\n', {}, "line 5: '10.00,5' .* with a decimal comma"),
+        ("who,x\nann,2020-01-01\n", {}, "no column of numbers"),
+        ("who,x\nann,1\n# no row\nbob,2,3\n", {}, "line 4: 3 cells where 2 are expected: 'bob,2,3'"),
+        ("who,x\nann,1\nbob,inf\n", {}, "line 3: inf in column 'x'; leave"),
+        ("x,y\n1,1\ninf,2\n", {}, "t.csv: line 3: inf in column 'x'; leave"),
         ("who,x\nann,\nbob,\n", {}, "no entry is observed"),
-        ("a,b,v\nx,1,2\nx,1,3\n", {"row": "a", "col": "b", "value": "v"}, "row 'x', column 1 .*aggregate first"),
-        ("a,b,v\nx,1,2\n,1,3\n", {"row": "a", "col": "b", "value": "v"}, "no label in 'a', the first is record 1"),
-        ("who\nann\nbob\n", {}, "'ann' in row 1 of the data, column 'who'"),
-        (b"who,x\n\xe4nn,1\n", {}, "save it as UTF-8"),
+        (
+            "a,b,v\nx,1,2\nx,1,3\n",
+            {"row": "a", "col": "b", "value": "v"},
+            "row 'x', column 1 .line 2 and line 3.*aggregate",
+        ),
+        ("a,b,v\nx,1,2\n,1,3\n", {"row": "a", "col": "b", "value": "v"}, "without a label in 'a', the first at line 3"),
+        ("who\nann\nbob\n", {}, "line 2: 'ann' in column 'who'"),
+        (b"\xff\xfew\x00h\x00,", {}, "t.csv is no text: it is not in utf-16"),
         (b"\x1f\x8b\x00\x01,\x00\xff,\n,\n", {}, "t.csv"),
     ],
 )
@@ -538,8 +545,7 @@ def test_only_the_columns_asked_for_are_read(tmp_path):
     data = pa.table({"a": ["x", "y"], "blob": [{"k": 1}, {"k": 2}], "b": [1, 1], "v": [1.0, 2.0]})
     pq.write_table(data, tmp_path / "t.parquet")
     assert read_table(tmp_path / "t.parquet", row="a", col="b", value="v").M.nnz == 2
-    with pytest.raises(ValueError, match="column 'blob' holds struct"):
-        read_table(tmp_path / "t.parquet")
+    assert [name for _, name, _ in read_table(tmp_path / "t.parquet").kept] == ["blob"]
 
 
 def test_arrays_of_others(tmp_path):
@@ -615,7 +621,7 @@ def test_files_that_are_wrong(tmp_path):
         ("objects.npy", {}, "objects.npy is no .npy file with numbers"),
         ("twice.mtx", {}, "twice.mtx: 1 duplicate entries"),
         ("folder.csv", {}, "is a folder"),
-        ("table.xlsx", {}, r"table.xlsx is not that of a table; known are .*\.csv"),
+        ("table.doc", {}, r"table.doc is not that of a table; known are .*\.csv"),
         ("table.gz", {}, "not that of a table"),
     ]:
         with pytest.raises(ValueError, match=message):

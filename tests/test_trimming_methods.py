@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 import lowsparse as ls
 from conftest import as_problem, assert_close, on_entries, on_grid, relative, robust_problem
 from lowsparse import Status
-from lowsparse.solvers.factors import balanced
+from lowsparse.robust.joint import balanced_factors
 from lowsparse.solvers.rgnmr import RGNMR
 from lowsparse.solvers.rpca_gd import RPCAGD
 from lowsparse.solvers.scaledgd import ScaledGD
-from lowsparse.solvers.trimming import Trimming, above, allowed, incoherent, largest_share
+from lowsparse.solvers.trimming import allowed, incoherent, largest_in_lines, largest_of_all, largest_share
 from lowsparse.solvers.unified import Unified
 
 TRIMMED = [RPCAGD, ScaledGD, Unified]
@@ -78,7 +78,7 @@ def test_trimming_is_what_it_is_by_definition(shape, density, levels, alpha, see
     seen.flat[rng.integers(seen.size)] = True
     Z = rng.integers(-levels, levels + 1, shape) / levels
     M = ls.ObservedMatrix.from_dense(Z, mask=seen)
-    found = Trimming(M, M.open_sweep("numpy")).outliers(M.values, alpha)
+    found = largest_in_lines(as_problem(M, 1), M.values, alpha)
     np.testing.assert_array_equal(on_grid(M, found), dense_outliers(Z, seen, alpha))
 
 
@@ -87,7 +87,7 @@ def test_trimming_on_every_backend(backend):
     y = np.random.default_rng(402).standard_normal(M.nnz)
     seen = on_grid(M, np.ones(M.nnz)) > 0
     for alpha in (0.1, 0.3):
-        found = Trimming(M, M.open_sweep(backend)).outliers(y, alpha)
+        found = largest_in_lines(as_problem(M, 1, backend=backend), y, alpha)
         np.testing.assert_array_equal(on_grid(M, found), dense_outliers(on_grid(M, y), seen, alpha))
         assert largest_share(M, found) <= alpha
 
@@ -116,15 +116,15 @@ def test_the_largest_share_is_that_of_the_worst_line():
 def test_the_largest_of_all():
     y = np.random.default_rng(405).standard_normal(50)
     for k in (0, 1, 7, 49):
-        assert set(np.flatnonzero(above(y, k))) == set(np.argsort(-np.abs(y))[:k])
-    assert above(y, 1000).sum() == 49
-    assert not above(np.ones(5), 3).any()
+        assert set(np.flatnonzero(largest_of_all(y, k))) == set(np.argsort(-np.abs(y))[:k])
+    assert largest_of_all(y, 1000).sum() == 49
+    assert not largest_of_all(np.ones(5), 3).any()
 
 
 def test_balanced_factors():
     rng = np.random.default_rng(406)
     A, B = rng.standard_normal((20, 3)), 100 * rng.standard_normal((15, 3))
-    U, V = balanced(A, B)
+    U, V, _ = balanced_factors(A, B)
     assert_close(U @ V.T, A @ B.T, 1e-13)
     assert_close(U.T @ U, V.T @ V, 1e-12)
     assert_close(np.diag(U.T @ U), np.linalg.svd(A @ B.T)[1][:3], 1e-12)

@@ -6,6 +6,12 @@
 [1.0, 2.0, 3.0]
 """
 
+from .support.startup import exit_on_signals, refuse_subinterpreter
+
+# before the other imports, which take a second
+refuse_subinterpreter()
+exit_on_signals()
+
 from typing import TYPE_CHECKING, Any
 
 from . import datasets, solvers
@@ -13,9 +19,10 @@ from ._version import __version__
 from .diagnosis import Diagnosis
 from .entries.observed import ObservedMatrix
 from .linalg.lowrank import LowRank
+from .loop import Progress
 from .places import StoredMatrix
 from .result import Result, Stationarity, Status, Trace
-from .solve import Progress, diagnose, solve
+from .solve import diagnose, solve
 from .validation import Candidate, Holdout, Validation, cross_validate, holdout
 
 if TYPE_CHECKING:

@@ -7,13 +7,12 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from . import checkpoint as checkpoints
 from .linalg.lowrank import LowRank
 from .result import Status, Trace
 from .solvers.base import Problem, Solver, State
-
-__all__ = ["Loop", "Progress"]
 
 CHECKPOINT_SECONDS = 30.0  # between two writes of a checkpoint
 ADVICE = {
@@ -54,25 +53,22 @@ class Progress:
         return self._lowrank()
 
 
+@dataclass
 class Loop:
     """The iteration: it owns the clock, the trace, the callback and the checkpoint; the solver owns the state."""
 
-    def __init__(
-        self,
-        problem: Problem,
-        solver: Solver,
-        max_iter: int,
-        max_time: float | None,
-        callback: Callable[[Progress], object] | None,
-        checkpoint: str | os.PathLike[str] | None,
-        began: float,
-    ) -> None:
-        self.problem, self.solver = problem, solver
-        self.max_iter, self.max_time = max_iter, max_time
-        self.callback, self.checkpoint = callback, checkpoint
-        self.began = self.saved = began
-        self.elsewhere = 0.0  # seconds spent in callbacks
-        self.state: State = solver.init(problem)
+    problem: Problem
+    solver: Solver
+    max_iter: int
+    max_time: float | None
+    callback: Callable[[Progress], object] | None
+    checkpoint: str | os.PathLike[str] | None
+    began: float
+
+    def __post_init__(self) -> None:
+        self.saved = self.began
+        self.in_callbacks = 0.0  # seconds
+        self.state: State = self.solver.init(self.problem)
         self.trace = Trace()
 
     def resume(self, path: str | os.PathLike[str]) -> None:
@@ -82,12 +78,12 @@ class Loop:
             self.began -= float(self.trace["seconds"][-1])
 
     def seconds(self) -> float:
-        """Since the start, callbacks left out."""
-        return time.perf_counter() - self.began - self.elsewhere
+        """Since the start, without the time spent in callbacks."""
+        return time.perf_counter() - self.began - self.in_callbacks
 
     def run(self) -> tuple[Status, str]:
-        """Iterate to the end: how it ended, and why if the method says so."""
-        if self.checkpoint is not None:  # before any work: a file that cannot be written is an error now
+        """Iterate; return how it ended, and why if the method says so."""
+        if self.checkpoint is not None:  # fail before the work, not after it
             checkpoints.check_writable(self.checkpoint)
         try:
             ended = self.ended()
@@ -100,7 +96,7 @@ class Loop:
                 if time.perf_counter() - self.saved > CHECKPOINT_SECONDS:
                     self.save()
             return ended
-        finally:  # also on Ctrl-C: the state is that of the last whole iteration
+        finally:  # also on Ctrl-C: the state is that of the last complete iteration
             self.save()
 
     def ended(self) -> tuple[Status, str] | None:
@@ -125,28 +121,20 @@ class Loop:
         """Call the callback; True if it asks to stop."""
         if self.callback is None:
             return False
-        called = time.perf_counter()
-        state = self.state
-        stop = self.callback(
-            Progress(
-                state.iteration,
-                self.seconds(),
-                self.max_iter,
-                state.row,
-                lambda: self.solver.lowrank(self.problem, state),
-            )
-        )
-        self.elsewhere += time.perf_counter() - called
+        called, state = time.perf_counter(), self.state
+        lowrank = partial(self.solver.lowrank, self.problem, state)
+        stop = self.callback(Progress(state.iteration, self.seconds(), self.max_iter, state.row, lowrank))
+        self.in_callbacks += time.perf_counter() - called
         return bool(stop)
 
     def save(self) -> None:
         """Write a checkpoint, if one was asked for."""
         if self.checkpoint is not None and self.state.iteration:
-            # an interruption may have come after a row was added, and before its state was taken over
+            # an interrupted iteration may have left its row without its state
             rows = {name: self.trace[name][: self.state.iteration] for name in self.trace}
             try:
                 checkpoints.save(self.checkpoint, self.problem, self.solver, self.state, Trace(rows))
-            except OSError as error:  # a full disk must not cost the result
+            except OSError as error:  # the result is not lost to a full disk
                 warnings.warn(f"the checkpoint could not be written: {error}", RuntimeWarning, stacklevel=4)
         self.saved = time.perf_counter()
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from .diagnosis import Diagnosis
     from .result import Result
 
-__all__ = ["Remark", "diagnosis_card", "diagnosis_remarks", "result_card"]
-
 STATUS_TEXT = {
     "converged": "Converged",
     "max_iter": "Stopped after max_iter iterations",
@@ -24,6 +22,7 @@ STATUS_TEXT = {
     "diverged": "Diverged",
     "stopped_by_callback": "Stopped by the callback",
 }
+NO_OBJECTION = "nothing speaks against this result"  # the advice of a diagnosis if there is none
 SYMBOLS = {True: "✓", False: "!", None: "·"}
 CLASSES = {True: "good", False: "warning", None: "quiet"}
 
@@ -66,18 +65,8 @@ class Remark:
     good: bool | None = None
 
 
-def diagnosis_remarks(diagnosis: Diagnosis) -> list[Remark]:
-    """A diagnosis in full sentences; the advice comes last.
-
-    >>> import lowsparse as ls
-    >>> problem = ls.datasets.synthetic(90, 80, rank=2, density=0.6, outliers=0.1, random_state=1)
-    >>> remarks = diagnosis_remarks(ls.solve(problem.M, rank=2).diagnostics)
-    >>> remarks[1].text
-    'There are 12.9 entries per degree of freedom of a matrix of rank 2: plenty.'
-    >>> remarks[-1]
-    Remark(text='Nothing speaks against this result.', good=True)
-    """
-    d = diagnosis
+def diagnosis_remarks(d: Diagnosis) -> list[Remark]:
+    """A diagnosis in full sentences; the advice comes last."""
     converged = "converged" if d.recovered else "did not converge"
     enough = "plenty" if d.oversampling >= 4 else "enough" if d.oversampling >= 2 else "too few to rely on"
     oversampling = f"{format_number(d.oversampling)} entries per degree of freedom of a matrix of rank {d.rank}"
@@ -98,18 +87,12 @@ def diagnosis_remarks(diagnosis: Diagnosis) -> list[Remark]:
         remarks.append(Remark(f"The noise of the others is {format_number(d.noise)}, {size} of their typical size."))
     if d.held_out is not None:
         remarks.append(Remark(f"The typical error on held-out entries is {format_number(d.held_out)}."))
-    fine = d.advice == ("nothing speaks against this result",)
+    fine = d.advice == (NO_OBJECTION,)
     return remarks + [Remark(f"{advice[:1].upper()}{advice[1:].removesuffix('.')}.", fine) for advice in d.advice]
 
 
 def result_card(result: Result) -> str:
-    """A result: its size, status, notes, key figures and convergence.
-
-    >>> import lowsparse as ls
-    >>> card = result_card(ls.solve([[1.0, 2.0], [2.0, 4.0], [3.0, 6.0]], rank=1))
-    >>> "Converged" in card, "<script" in card
-    (True, False)
-    """
+    """A result: its size, status, notes, key figures and convergence."""
     m, n = result.L.shape
     title = f"{m:,} x {n:,} matrix of rank {result.L.rank}, by {result.method}"
     kind = "good" if result.converged else "warning"
@@ -125,13 +108,7 @@ def result_card(result: Result) -> str:
 
 
 def diagnosis_card(diagnosis: Diagnosis) -> str:
-    """A diagnosis in full sentences.
-
-    >>> import lowsparse as ls
-    >>> problem = ls.datasets.synthetic(90, 80, rank=2, density=0.6, outliers=0.1, random_state=1)
-    >>> "Nothing speaks against this result." in diagnosis_card(ls.solve(problem.M, rank=2).diagnostics)
-    True
-    """
+    """A diagnosis in full sentences."""
     m, n = diagnosis.shape
     title = f"{m:,} x {n:,}, {format_number(diagnosis.entries)} entries, rank {diagnosis.rank}"
     return _card(element("p", title, class_="title"), _list(diagnosis_remarks(diagnosis)))

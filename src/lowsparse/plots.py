@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import importlib
-import itertools
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .linalg.arrays import host
 from .linalg.lowrank import LowRank
 from .linalg.tiling import Edges, block_edges, block_of_lines, block_sums
 from .result import Result
+from .support.optional import import_optional
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import LayoutEngine
 
 __all__ = ["convergence", "convergence_figure", "frames", "matrix", "phase", "spectrum"]
 
@@ -43,10 +45,7 @@ LEVELS, SIGNS = "cividis", "PuOr_r"
 
 def _matplotlib(module: str) -> Any:
     """A module of matplotlib, imported when needed."""
-    try:
-        return importlib.import_module(f"matplotlib.{module}")
-    except ImportError as error:
-        raise ImportError("figures need matplotlib: python -m pip install 'lowsparse[plot]'") from error
+    return import_optional(f"matplotlib.{module}", "plot", "figures")
 
 
 def convergence(
@@ -85,15 +84,12 @@ def convergence(
             if column not in trace:
                 raise ValueError(f"the trace {name!r} has no column {column!r}; it has {list(trace)}")
         label, colour, dashes = STYLES.get(name) or (name, next(others), "-")
-        across, up = np.asarray(trace[x], dtype=float), np.asarray(trace[y], dtype=float)
-        (line,) = ax.plot(across, up, color=colour, linestyle=dashes, linewidth=1.9, label=label)
-        # the last point
-        ax.plot(across[-1:], up[-1:], "o", color=line.get_color(), markersize=5, clip_on=False, zorder=4)
-    ax.set_yscale("log")
+        xs, ys = np.asarray(trace[x], dtype=float), np.asarray(trace[y], dtype=float)
+        ax.plot(xs, ys, color=colour, linestyle=dashes, linewidth=1.9, label=label)
+        ax.plot(xs[-1:], ys[-1:], "o", color=colour, markersize=5, clip_on=False, zorder=4)
+    ax.set(yscale="log", xlabel=AXIS_NAMES.get(x, x), ylabel=AXIS_NAMES.get(y, y))
     ax.set_xlim(left=0)
     ax.xaxis.set_major_locator(_matplotlib("ticker").MaxNLocator(nbins=6))
-    ax.set_xlabel(AXIS_NAMES.get(x, x))
-    ax.set_ylabel(AXIS_NAMES.get(y, y))
     plain_axes(ax)
     return ax
 
@@ -107,7 +103,7 @@ def convergence_figure(traces: Mapping[str, Mapping[str, ArrayLike]], *, title: 
     ['seconds', 'iterations']
     """
     spacing = _matplotlib("layout_engine").ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.06)
-    figure: Figure = _figure((9.6, 4.2), dpi=140, layout=spacing)
+    figure = _figure((9.6, 4.2), dpi=140, layout=spacing)
     by_time, by_iteration = figure.subplots(1, 2, sharey=True)
     convergence(traces, x="seconds", y=y, ax=by_time)
     convergence(traces, x="iteration", y=y, ax=by_iteration)
@@ -150,10 +146,8 @@ def spectrum(of: Result | LowRank, *, ax: Axes | None = None) -> Axes:
         ax.legend(frameon=False, fontsize=9)
     if shown.size:
         ax.set_yscale("log")
-    ax.set_xlim(0.5, max(L.rank, 2) + 0.5)
+    ax.set(xlim=(0.5, max(L.rank, 2) + 0.5), xlabel="component", ylabel="singular value")
     ax.xaxis.set_major_locator(_matplotlib("ticker").MaxNLocator(integer=True, nbins=10))
-    ax.set_xlabel("component")
-    ax.set_ylabel("singular value")
     plain_axes(ax)
     return ax
 
@@ -187,13 +181,13 @@ def matrix(result: Result, *, rows: int = 160, columns: int = 160) -> Figure:
     (['M, observed', 'L, rank 2', 'S, outliers'], (40, 160))
     """
     m, n = result.L.shape
-    across, down = block_edges(n, columns), block_edges(m, rows)
-    M, S = _means(result, down, across)
-    L = block_sums(result.L, down, across) / np.outer(np.diff(down), np.diff(across))
-    seen, gross = M[np.isfinite(M)], np.abs(S[np.isfinite(S)])
-    low, high = np.percentile(np.concatenate([L.ravel(), seen]), [2, 98])  # outliers must not dominate the colours
-    most = float(np.percentile(gross[gross > 0], 95)) if gross.any() else 1.0
-    figure: Figure = _figure((10.4, 4.1))
+    row_edges, column_edges = block_edges(m, rows), block_edges(n, columns)
+    M, S = _block_means(result, row_edges, column_edges)
+    L = block_sums(result.L, row_edges, column_edges) / np.outer(np.diff(row_edges), np.diff(column_edges))
+    observed, outliers = M[np.isfinite(M)], np.abs(S[np.isfinite(S)])
+    low, high = np.percentile(np.concatenate([L.ravel(), observed]), [2, 98])  # outliers must not dominate the colours
+    most = float(np.percentile(outliers[outliers > 0], 95)) if outliers.any() else 1.0
+    figure = _figure((10.4, 4.1))
     panels = figure.subplots(1, 3)
     titles = "M, observed", f"L, rank {result.L.rank}", "S, outliers"
     scales = (LEVELS, low, high), (LEVELS, low, high), (SIGNS, -most, most)
@@ -245,34 +239,33 @@ def frames(
     >>> len(figure.axes), figure.axes[3].get_ylabel()
     (6, 'frame 20')
     """
-    seen, behind = np.asarray(original), np.asarray(background)
-    if seen.ndim not in (3, 4):
-        raise ValueError(f"the original must be (T, H, W) or (T, H, W, 3), it is {seen.shape}")
-    if behind.shape not in (seen.shape, seen.shape[1:]):
-        raise ValueError(f"the background must be {seen.shape} or {seen.shape[1:]}, it is {behind.shape}")
-    if mask is not None and np.shape(mask) != seen.shape[:3]:
-        raise ValueError(f"the mask must be {seen.shape[:3]}, it is {np.shape(mask)}")
-    behind = np.broadcast_to(behind, seen.shape)
-    moments = np.linspace(0, len(seen) - 1, 5)[1:-1].astype(int) if at is None else np.asarray(at, dtype=int)
-    height = 3.2 * seen.shape[1] / seen.shape[2]
-    figure: Figure = _figure((10.2, len(moments) * height + 0.5))
-    for line, t in zip(figure.subplots(len(moments), 3, squeeze=False), moments, strict=True):
-        front = _in_front(seen[t], behind[t], None if mask is None else np.asarray(mask)[t])
-        for ax, picture in zip(line, (seen[t], behind[t], front), strict=True):
+    original, background = np.asarray(original), np.asarray(background)
+    if original.ndim not in (3, 4):
+        raise ValueError(f"the original must be (T, H, W) or (T, H, W, 3), it is {original.shape}")
+    if background.shape not in (original.shape, original.shape[1:]):
+        raise ValueError(f"the background must be {original.shape} or {original.shape[1:]}, it is {background.shape}")
+    if mask is not None and np.shape(mask) != original.shape[:3]:
+        raise ValueError(f"the mask must be {original.shape[:3]}, it is {np.shape(mask)}")
+    background = np.broadcast_to(background, original.shape)
+    times = np.linspace(0, len(original) - 1, 5)[1:-1].astype(int) if at is None else np.asarray(at, dtype=int)
+    height = 3.2 * original.shape[1] / original.shape[2]
+    figure = _figure((10.2, len(times) * height + 0.5))
+    for row, t in zip(figure.subplots(len(times), 3, squeeze=False), times, strict=True):
+        foreground = _foreground(original[t], background[t], None if mask is None else np.asarray(mask)[t])
+        for ax, picture in zip(row, (original[t], background[t], foreground), strict=True):
             ax.imshow(np.clip(picture, 0, 255).astype(np.uint8), cmap="gray", vmin=0, vmax=255)
-            ax.set_xticks([])
-            ax.set_yticks([])
+            ax.set(xticks=[], yticks=[])
             ax.spines[:].set_visible(False)
-        line[0].set_ylabel(f"frame {t}", fontsize=10, color=INK)
+        row[0].set_ylabel(f"frame {t}", fontsize=10, color=INK)
     for ax, text in zip(figure.axes, words, strict=False):
         ax.set_title(text, fontsize=11.5, loc="left", color=INK)
     return figure
 
 
-def _in_front(seen: NDArray[Any], behind: NDArray[Any], mask: NDArray[Any] | None) -> NDArray[Any]:
+def _foreground(original: NDArray[Any], background: NDArray[Any], mask: NDArray[Any] | None) -> NDArray[Any]:
     if mask is None:
-        return np.asarray(255 - np.abs(seen.astype(np.float64) - behind))
-    coloured = seen if seen.ndim == 3 else np.repeat(seen[..., None], 3, axis=2)
+        return np.asarray(255 - np.abs(original.astype(np.float64) - background))
+    coloured = original if original.ndim == 3 else np.repeat(original[..., None], 3, axis=2)
     return np.where(mask.astype(bool)[..., None], coloured, NOTHING)
 
 
@@ -307,20 +300,18 @@ def phase(
     >>> [label.get_text() for label in ax.get_xticklabels()], ax.images[0].get_array().tolist()
     (['0.1', '0.3'], [[1.0, 1.0], [0.0, 0.5]])
     """
-    shown, across, up = np.asarray(rates, dtype=float), np.asarray(x), np.asarray(y)
-    if shown.shape != (up.size, across.size):
-        raise ValueError(f"rates must be {up.size} x {across.size}, as y and x are long, not {shown.shape}")
+    rates, x, y = np.asarray(rates, dtype=float), np.asarray(x), np.asarray(y)
+    if rates.shape != (y.size, x.size):
+        raise ValueError(f"rates must be {y.size} x {x.size}, the lengths of y and x, not {rates.shape}")
     ax = _axes(ax, (5.6, 4.2))
-    image = ax.imshow(shown, cmap=LEVELS, vmin=0, vmax=1, origin="lower", aspect="auto")
-    ax.set_xticks(range(across.size), [f"{value:g}" for value in across])
-    ax.set_yticks(range(up.size), [f"{value:g}" for value in up])
-    ax.set_xlabel(x_name)
-    ax.set_ylabel(y_name)
+    image = ax.imshow(rates, cmap=LEVELS, vmin=0, vmax=1, origin="lower", aspect="auto")
+    ax.set_xticks(range(x.size), [f"{value:g}" for value in x])
+    ax.set_yticks(range(y.size), [f"{value:g}" for value in y])
+    ax.set(xlabel=x_name, ylabel=y_name)
     ax.tick_params(labelsize=9)
     ax.spines[:].set_visible(False)
     if bar:
-        scale = ax.figure.colorbar(image, ax=ax, label="success rate")
-        scale.outline.set_visible(False)
+        ax.figure.colorbar(image, ax=ax, label="success rate").outline.set_visible(False)
     return ax
 
 
@@ -332,10 +323,11 @@ def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
     return new
 
 
-def _figure(size: tuple[float, float], *, dpi: int = 120, layout: Any = "constrained") -> Any:
+def _figure(size: tuple[float, float], *, dpi: int = 120, layout: LayoutEngine | str = "constrained") -> Figure:
     """A figure that need not be closed; loading the backend of pyplot lets notebooks show it."""
     _matplotlib("pyplot").draw_if_interactive()
-    return _matplotlib("figure").Figure(figsize=size, dpi=dpi, layout=layout)
+    figure: Figure = _matplotlib("figure").Figure(figsize=size, dpi=dpi, layout=layout)
+    return figure
 
 
 def plain_axes(ax: Axes) -> None:
@@ -347,16 +339,13 @@ def plain_axes(ax: Axes) -> None:
     ax.spines[["left", "bottom"]].set_color(PALE)
 
 
-def _means(result: Result, down: Edges, across: Edges) -> tuple[Floats, Floats]:
+def _block_means(result: Result, row_edges: Edges, column_edges: Edges) -> tuple[Floats, Floats]:
     """Block means of M and S over the observed entries; NaN where there are none."""
-    M = result.M.to_host()
-    count, given, wrong = (np.zeros((down.size - 1, across.size - 1)) for _ in range(3))
-    block_of = block_of_lines(down)
-    for k, (start, stop) in enumerate(itertools.pairwise(across)):
-        seen = slice(M.indptr[start], M.indptr[stop])
-        gross = slice(result.S.indptr[start], result.S.indptr[stop])
-        count[:, k] = np.bincount(block_of[M.rows[seen]], minlength=len(count))
-        given[:, k] = np.bincount(block_of[M.rows[seen]], M.values[seen], minlength=len(count))
-        wrong[:, k] = np.bincount(block_of[result.S.indices[gross]], result.S.data[gross], minlength=len(count))
+    M, shape = result.M.to_host(), (row_edges.size - 1, column_edges.size - 1)
+    S = np.zeros(M.nnz)
+    S[host(result.flagged)] = host(result.S.data)
+    block = shape[1] * block_of_lines(row_edges)[M.rows] + block_of_lines(column_edges)[M.columns_of_entries()]
+    sums = (np.bincount(block, weights, math.prod(shape)).reshape(shape) for weights in (np.ones(M.nnz), M.values, S))
+    count, given, wrong = sums
     count[count == 0] = np.nan
     return given / count, wrong / count

@@ -7,17 +7,15 @@ import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .diagnosis import Certainty, Diagnosis, examine
-from .entries.protocol import PartialMatrix, PerEntry
+from .entries.protocol import Outliers, PartialMatrix, PerEntry
 from .linalg.arrays import host
 from .linalg.lowrank import LowRank
-
-__all__ = ["Result", "Stationarity", "Status", "Trace"]
+from .notebook import result_card
 
 
 class Status(Enum):
@@ -38,8 +36,8 @@ class Status(Enum):
 class Trace(Mapping[str, NDArray[np.float64]]):
     """The history of a solve as columns, one row per iteration.
 
-    Always there: iteration, seconds (of solving; the time spent in callbacks is not counted), objective, gamma, dS,
-    dU, change. A method may add its own.
+    Every method has: iteration, seconds (without the time spent in callbacks), objective, gamma, dS, dU, change. A
+    method may add its own.
 
     >>> trace = Trace()
     >>> trace.append(iteration=1, objective=2.5)
@@ -48,7 +46,7 @@ class Trace(Mapping[str, NDArray[np.float64]]):
     ([2.5, 1.5], 2)
     """
 
-    def __init__(self, columns: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, columns: Mapping[str, ArrayLike] | None = None) -> None:
         self._columns: dict[str, list[float]] = {k: np.asarray(v).tolist() for k, v in (columns or {}).items()}
 
     def append(self, **row: float) -> None:
@@ -101,7 +99,7 @@ class Result:
     """
 
     L: LowRank  # L.U is orthonormal
-    S: Any  # a scipy.sparse.csc_array, only on Ω, only non-zeros; where M is not in memory, what stands for one there
+    S: Outliers  # non-zeros on Ω: a scipy.sparse.csc_array, or its equivalent where M is not in memory
     status: Status
     message: str  # what happened, and what to do if it was not convergence
     method: str
@@ -111,12 +109,12 @@ class Result:
     seconds: float
     backend: str
     M: PartialMatrix  # the data
-    flagged: PerEntry  # the outliers among the entries of M, by their place there
+    flagged: PerEntry  # indices of the outliers among the entries of M
     noise: float  # standard deviation of the inliers, estimated
-    held_out: float | None  # robust scale of the residuals of entries kept aside, if the method keeps some
+    held_out: float | None  # robust scale of the residuals of held-out entries, if the method holds some out
     trace: Trace
-    next_noise: float | None = None  # the noise that one rank more would leave, if the method found it far less
-    notes: tuple[str, ...] = ()  # what the data lacks: lines too empty to determine
+    next_noise: float | None = None  # the noise with one rank more, if the method found that far less
+    notes: tuple[str, ...] = ()  # what the data lack, such as rows with too few entries
 
     @property
     def converged(self) -> bool:
@@ -155,7 +153,7 @@ class Result:
         S = M.outliers(flagged, host(self.S.data))
         return dataclasses.replace(self, L=self.L.to_host(), S=S, M=M, flagged=flagged)
 
-    def standard_error(self, i: ArrayLike, j: ArrayLike) -> Any:
+    def standard_error(self, i: ArrayLike, j: ArrayLike) -> np.float64 | NDArray[np.float64]:
         """The standard errors of the entries (i, j) of L, to first order under normal noise of the estimated size.
 
         They are infinite where the entries do not determine L.
@@ -168,11 +166,11 @@ class Result:
         """
         return self._certainty.standard_errors(i, j)[()]
 
-    def determined(self, i: ArrayLike, j: ArrayLike) -> Any:
-        """Whether the entries that pass for right determine the entries (i, j) of L; where not, do not trust them.
+    def determined(self, i: ArrayLike, j: ArrayLike) -> np.bool_ | NDArray[np.bool_]:
+        """Whether the inliers determine the entries (i, j) of L; where they do not, do not rely on L.
 
-        Not determined are rows and columns in which too few entries are right, what two parts of the data say of each
-        other that hang together too loosely, and what noise drowns. Each entry is judged to first order around L.
+        L is not determined in rows and columns with too few inliers, between parts of the data with too few entries in
+        common, and where noise dominates. Each entry is judged to first order around L.
 
         >>> import numpy as np, lowsparse as ls
         >>> X = np.outer(np.arange(1.0, 21.0), np.arange(1.0, 31.0))
@@ -186,7 +184,7 @@ class Result:
     @functools.cached_property
     def _certainty(self) -> Certainty:
         if self.M.in_pieces:
-            raise TypeError("what is determined is known for data in memory only: solve a part of the columns there")
+            raise TypeError("this is known for data in memory only: solve a part of the columns in memory")
         result = self.to_host()
         return Certainty(result.M.to_host(), result.L, result.is_outlier, result.noise)
 
@@ -199,6 +197,4 @@ class Result:
 
     def _repr_html_(self) -> str:
         """A card, in notebooks."""
-        from .notebook import result_card
-
         return result_card(self)

@@ -27,9 +27,7 @@ from .solvers.start import generator, starting_subspace
 from .support.checks import check_count
 from .support.format import percent
 from .support.threads import one_blas_thread
-from .sweeps import enough, host_backend
-
-__all__ = ["Progress", "diagnose", "solve"]
+from .sweeps import host_backend, min_support
 
 
 def solve(
@@ -60,11 +58,11 @@ def solve(
         Tables in files are read as by `lowsparse.tables.read_table`: a first column of text, or one that counts the
         rows, holds their labels.
     rank
-        Of L, from 1 to min(m, n); or "auto": ranks are tried one after the other, as long as entries kept aside are
-        predicted better, and for data with noise a path of decreasing shrinkage too. None for the convex methods, which
+        Of L, from 1 to min(m, n); or "auto": ranks are tried one after the other, as long as held-out entries are
+        predicted better, and for noisy data a path of decreasing shrinkage too. None for the convex methods, which
         find it themselves.
     max_rank
-        The largest to try if `rank` is "auto"; None: what the number of entries allows, at most 50.
+        The largest rank to try if `rank` is "auto"; None: what the number of entries allows, at most 50.
     method
         A name (`lowsparse.solvers.names()`), or a configured solver such as ``AManPGC(gamma0=10)``.
     max_iter, max_time, tol
@@ -72,13 +70,13 @@ def solve(
         `max_iter`.
     backend
         "auto", "native" (the compiled core) or "numpy", in memory; "cuda", on a GPU; "outofcore", on disk; "dask", on a
-        cluster. What is on a GPU already is solved there, and the result stays there (see `Result.to_host`). "auto"
-        takes the compiled core, or for 100 million entries and more a GPU, if there is one with room for them.
+        cluster. Data on a GPU are solved there, and the result stays there (see `Result.to_host`). "auto" takes the
+        compiled core, or for 100 million entries and more a GPU, if there is one with enough memory.
     memory
-        Of "outofcore": what the solve may take, such as "1GB". Of "cuda": what it may take of the GPU; data that need
-        more stay where they are, and pass through it in pieces.
+        The memory that "outofcore" may use, such as "1GB"; of "cuda", the memory of the GPU: larger data stay where
+        they are, and are streamed to it in pieces.
     client
-        Of "dask": a `dask.distributed.Client`; None: the current one, else a new one on this machine.
+        The `dask.distributed.Client` of "dask"; None: the current one, else a new one on this machine.
     start
         U⁰: "svd" (of the observed entries, zeros elsewhere), "random", an m x rank matrix, a `LowRank` or a `Result`.
     random_state
@@ -86,7 +84,7 @@ def solve(
     callback
         Called with a `Progress` after every iteration; returning True stops.
     checkpoint, resume
-        A file to save the state to (every half minute, at the end, and on Ctrl-C), and one to go on from.
+        A file to save the state to (every half minute, at the end, and on Ctrl-C), and one to resume from.
 
     Returns
     -------
@@ -149,7 +147,7 @@ def diagnose(
 
 @dataclass(frozen=True)
 class _Request:
-    """What is asked of a solve, but for the data."""
+    """The arguments of `solve`, without the data."""
 
     solver: Solver
     rank: int | str | None
@@ -166,7 +164,7 @@ class _Request:
 
     @property
     def start_given(self) -> bool:
-        """Whether the user has said where to start."""
+        """Whether there is a start other than the default."""
         return not (isinstance(self.start, str) and self.start == "svd")
 
     def check(self, shape: tuple[int, int] | None) -> None:
@@ -183,7 +181,7 @@ class _Request:
         if self.callback is not None and not callable(self.callback):
             raise TypeError("callback must be a function of one argument")
         if self.start_given and not self.solver.takes_start:
-            raise ValueError(f"{self.solver.name} always begins at zero: leave the start out")
+            raise ValueError(f"{self.solver.name} always starts at zero: leave the start out")
         generator(self.random_state)
 
     def _check_rank(self) -> None:
@@ -193,12 +191,12 @@ class _Request:
             if self.start_given:
                 raise ValueError("a start has a rank: give that rank, or leave the start out to have one chosen")
         elif self.max_rank is not None:
-            raise ValueError('max_rank is for rank="auto"; a given rank is taken as it is')
+            raise ValueError('max_rank is for rank="auto": leave it out if the rank is given')
         if self.rank is None and not self.solver.finds_rank:
             raise ValueError(f"{self.solver.name} needs a rank: give one, or rank='auto' to have it chosen")
 
     def rank_for(self, shape: tuple[int, int]) -> int:
-        """The rank for a matrix of this shape; the largest to try, if it is to be chosen."""
+        """The rank for a matrix of this shape, or the largest to try."""
         if self.rank == "auto":
             return min(shape) if self.max_rank is None else check_rank(self.max_rank, shape)
         return min(shape) if self.rank is None else self.solver.check_rank(shape, self.rank)
@@ -223,26 +221,23 @@ def _check_place(solver: Solver, where: Place) -> None:
 
 
 def _solve(M: PartialMatrix, request: _Request, placed: bool) -> Result:
-    """Solve data that are where they are to be solved; `placed` there for this solve alone, or by the user."""
+    """Solve data where they are; they were `placed` there for this solve alone, or by the user."""
     began = time.perf_counter()
     rank = request.rank_for(M.shape)
     choosing = request.solver.with_chosen_rank() if request.rank == "auto" else None
     solver = choosing or request.solver
     missing = M.shape[0] * M.shape[1] - M.nnz
     if solver.full and missing:
-        raise ValueError(
-            f"{solver.name} needs every entry, and {missing} are missing: choose a method that takes data with holes, "
-            "such as the default"
-        )
+        advice = "choose a method that takes missing entries, such as the default"
+        raise ValueError(f"{solver.name} needs every entry, and {missing} are missing: {advice}")
     M = M.with_room_for(rank if choosing is None else min(rank, 10))
-    # The dense algebra above the waist is small. One thread makes it independent of their number, and leaves the
-    # cores to the sweep (OpenBLAS threads spin between calls).
+    # Outside the sweep the dense algebra is small. On one thread its results do not depend on the number of threads,
+    # and the cores are left to the sweep (OpenBLAS threads spin between calls).
     with one_blas_thread, M.solving(placed):
         problem = _problem(M, rank, request)
         solver.check(problem)
-        loop = Loop(
-            problem, solver, int(request.max_iter), request.max_time, request.callback, request.checkpoint, began
-        )
+        max_iter, max_time = int(request.max_iter), request.max_time
+        loop = Loop(problem, solver, max_iter, max_time, request.callback, request.checkpoint, began)
         if request.resume is not None:
             loop.resume(request.resume)
         status, reason = loop.run()
@@ -277,7 +272,7 @@ def _problem(M: PartialMatrix, rank: int, request: _Request) -> Problem:
     unit, scale, largest, clip = _sizes(M)
 
     def first_subspace() -> NDArray[np.float64]:
-        start = "random" if request.resume is not None else request.start  # the checkpoint has a better one
+        start = "random" if request.resume is not None else request.start  # replaced by that of the checkpoint
         clipped = M if np.isinf(clip) else M.with_values(np.clip(M.values, -clip, clip))
         own = sweep if clipped is M else clipped.open_sweep(sweep.host)
         U: NDArray[np.float64] = to_device_of(starting_subspace(start, own, M.shape[0], rank, rng), M.values)
@@ -301,8 +296,8 @@ def _problem(M: PartialMatrix, rank: int, request: _Request) -> Problem:
 def _sizes(M: PartialMatrix) -> tuple[float, float, float, float]:
     """Median and root mean square, the largest magnitude, and `clip`, without a copy of all the values.
 
-    The median is that of a sample's magnitudes, zeros left out. One wild entry would set the root mean square, and the
-    start, on its own: entries beyond `clip`, 20 medians, count as that many; if there are none, `clip` is infinite.
+    The median is over the magnitudes of a sample, without zeros. One wild entry must not determine the root mean square
+    and the start: entries beyond `clip`, 20 medians, count as `clip`, which is infinite if there are none.
     """
     unit = M.median_magnitude()
     clip = 20 * unit if unit else np.inf
@@ -323,18 +318,16 @@ def _noise(M: PartialMatrix, L: LowRank, backend: str) -> float:
 
 
 def _notes(M: PartialMatrix, rank: int, flagged: PerEntry, outcome: Outcome) -> tuple[str, ...]:
-    """What the data lack to determine L: lines with few entries, or with few that are not outliers; and what is odd."""
-    said = []
-    for lines, counts, wrong in zip(
-        ("rows", "columns"), (M.row_counts, M.column_counts), M.count_lines(flagged), strict=True
-    ):
-        few = counts < rank
-        if few.any():
-            said.append(f"{few.sum()} of {few.size} {lines} have fewer than {rank} observed entries")
-        left = ~few & (counts >= enough(rank)) & (counts - wrong < enough(rank))
-        if left.any():
-            said.append(f"{left.sum()} of {left.size} {lines} have too few entries that are not outliers")
-    notes = [f"{line}: L is not determined there" for line in said]
+    """What the data lack to determine L, such as rows with few entries or few inliers; and suspicious repetitions."""
+    notes = []
+    counts = M.row_counts, M.column_counts
+    for lines, total, outliers in zip(("rows", "columns"), counts, M.count_lines(flagged), strict=True):
+        few = total < rank
+        poor = ~few & (total >= min_support(rank)) & (total - outliers < min_support(rank))
+        lacking = f"fewer than {rank} observed entries", "too few entries that are not outliers"
+        for which, what in zip((few, poor), lacking, strict=True):
+            if which.any():
+                notes.append(f"{which.sum()} of {which.size} {lines} have {what}: L is not determined there")
     if outcome.repeated:
         notes.append(
             f"about {percent(outcome.repeated)} of the entries repeat a number of their row or column exactly, which "
@@ -343,7 +336,7 @@ def _notes(M: PartialMatrix, rank: int, flagged: PerEntry, outcome: Outcome) -> 
     if outcome.undetermined > 0.001:
         notes.append(
             f"about {percent(outcome.undetermined)} of the entries of L in the other rows and columns are not "
-            "determined by the entries that pass for right: parts of the data hang together too loosely; "
-            "result.determined(i, j) says where"
+            "determined by the inliers: parts of the data have too few entries in common; result.determined(i, j) says "
+            "where"
         )
     return tuple(notes)

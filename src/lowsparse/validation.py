@@ -23,8 +23,6 @@ from .solvers.start import generator
 from .support.checks import check_count, check_share
 from .sweeps import Float
 
-__all__ = ["Candidate", "Holdout", "Validation", "clip_errors", "cross_validate", "error_bound", "holdout"]
-
 
 @dataclass(frozen=True)
 class Holdout:
@@ -61,7 +59,7 @@ def holdout(
 ) -> Holdout:
     """Hold out a random share of the observed entries.
 
-    Every row and column that has entries keeps one, so the share is a little smaller where they have few.
+    Every row and column with entries keeps one of them, so the share is a little smaller where they have few.
 
     >>> split = holdout(np.arange(1.0, 101.0).reshape(10, 10), 0.2, random_state=1)
     >>> split.M.nnz, split.values.size
@@ -83,17 +81,8 @@ def _removable(M: ObservedMatrix, rng: np.random.Generator) -> NDArray[np.intp]:
 
 def _split(M: ObservedMatrix, entries: NDArray[np.intp]) -> Holdout:
     entries = np.sort(entries)
-    kept = np.ones(M.nnz, bool)
-    kept[entries] = False
-    columns = M.columns_of_entries()[entries]
-    removed = np.concatenate(([0], np.cumsum(np.bincount(columns, minlength=M.shape[1]))))
-    return Holdout(
-        M=ObservedMatrix(M.indptr - removed, M.rows[kept], M.values[kept], M.shape),
-        rows=M.rows[entries],
-        columns=columns,
-        values=M.values[entries],
-        bound=error_bound(M.values),
-    )
+    rest, held = M.split(entries)
+    return Holdout(rest, held.rows, held.columns, M.values[entries], error_bound(M.values))
 
 
 def error_bound(values: NDArray[np.floating[Any]]) -> float:
@@ -173,10 +162,7 @@ class Validation(Sequence[Candidate]):
         """The candidates as dictionaries, ready for a table or `pandas.DataFrame`."""
         return [
             {
-                "rank": candidate.rank,
-                "method": candidate.method,
-                "error": candidate.error,
-                "standard_error": candidate.standard_error,
+                **{name: getattr(candidate, name) for name in ("rank", "method", "error", "standard_error")},
                 "converged": sum(candidate.converged),
                 "folds": len(candidate.errors),
             }
@@ -184,13 +170,9 @@ class Validation(Sequence[Candidate]):
         ]
 
     def __str__(self) -> str:
-        lines = [f"{'rank':>6}  {'method':<12}  {'error':>10}  {'+-':>9}  converged"]
-        for row in self.rows():
-            lines.append(
-                f"{row['rank']!s:>6}  {row['method']:<12}  {row['error']:>10.4g}  {row['standard_error']:>9.2g}  "
-                f"{row['converged']} of {row['folds']}"
-            )
-        return "\n".join(lines)
+        line = "{rank!s:>6}  {method:<12}  {error:>10.4g}  {standard_error:>9.2g}  {converged} of {folds}"
+        head = f"{'rank':>6}  {'method':<12}  {'error':>10}  {'+-':>9}  converged"
+        return "\n".join([head, *(line.format(**row) for row in self.rows())])
 
 
 def cross_validate(

@@ -16,8 +16,6 @@ from .methods import methods
 from .reproduce import reproduce
 from .video import video
 
-__all__ = ["app"]
-
 CODES = "\n".join(f"  {code:<4} {meaning}" for code, meaning in EXIT_CODES.items())
 EPILOG = f"\b\nExit codes:\n{CODES}\n\nSet {DEBUG}=1 in the environment to see a traceback on failure."
 

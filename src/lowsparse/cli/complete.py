@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import shlex
+import sys
+import tempfile
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,34 +18,34 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from .. import report
 from ..entries.files.columns import NoNumbersError
 from ..entries.files.labels import short_repr
-from ..entries.files.read import ARRAYS, TEXT, ending_of
+from ..entries.files.numbers import is_number
+from ..entries.files.source import ARRAYS, EXCEL, TEXT, Source, ending_inside, ending_of
 from ..imputation.model import Imputation
 from ..linalg.lowrank import LowRank
 from ..linalg.scale import LARGEST
-from ..robust.regression import EFFICIENT
-from ..support.format import duration, format_number, percent, pluralize
+from ..report.page import Run
+from ..report.table import PANES, TableView, list_outliers, table_report
+from ..support.format import duration, percent, pluralize
 from ..support.sizes import bytes_of
 from ..tables import Completed, Table, read_table, write_table
 from ..tables.stream import LargeTable
 from ..tables.write import write_columns
 from .failure import USAGE, advise, fail, require
 from .folder import output_folder
-from .large import RECORD_PANES, LargeRecords, check_address, open_records
+from .large import RECORD_PANES, TOO_LARGE, LargeRecords, connect
 from .output import Force, Json, Output, Quiet, repeat_command
 from .progress import Meter, show_progress
 from .text import columns as aligned
 from .text import paragraph, width
+from .verdict import Verdict, judge, remarks
 
-__all__ = ["complete"]
-
+ADDRESS = re.compile(r"((tcp|tls|ucx|wss?)://)?[^\s/]+:\d+")  # of a Dask scheduler
 MAX_PAIRS = 100_000_000  # records written by --all
 MAX_CELLS = 1 << 29  # of a completed matrix that was sparse in its file
-FEW = 3  # rows and columns with fewer values are hardly determined
-HELPS = 0.9  # low rank is of little use if its error is more than this share of that of levels and offsets alone
-LIMIT = 0.35  # share of wrong entries near to what no method recovers
+PIPE = Path("-")  # stdin as FILE, stdout as OUT
+WRITTEN = ("completed", "outliers", "report")
 UNCHANGED_PANES = {
     "As given": "missing values are blank, errors marked",
     "What was done": "kept, flagged, filled",
@@ -52,8 +56,8 @@ File = Annotated[
     Path,
     typer.Argument(
         metavar="FILE",
-        help="A table: .csv or .tsv (also .gz), .parquet, .arrow, .feather, .npy, .npz, .mtx or .mat; "
-        "or a folder of .parquet files with records.",
+        help="A table: .csv, .tsv or .txt (also .gz), .xlsx, .parquet, .arrow, .feather, .npy, .npz, .mtx or .mat; "
+        "a .zip with one of these in it; - for stdin; or a folder of .parquet files with records.",
         show_default=False,
     ),
 ]
@@ -66,11 +70,21 @@ Value = Annotated[
     str | None, typer.Option(help="Records: column of the values. .npz and .mat: which of several matrices.")
 ]
 Label = Annotated[
-    list[str] | None, typer.Option(help="Wide table: another column of text or dates, copied unchanged; repeatable.")
+    list[str] | None,
+    typer.Option(help="Wide table: a column that is no data, copied unchanged, as all text and dates are; repeatable."),
+]
+Header = Annotated[
+    bool | None,
+    typer.Option("--header/--no-header", help="Text: whether the first line names the columns. [default: guessed]"),
+]
+Missing = Annotated[
+    list[str] | None,
+    typer.Option(help="What else means missing, separated by commas: '-,?,999'. Empty, NA, -, ? and the like do."),
 ]
 Rank = Annotated[str, typer.Option(help="Maximum rank of the fit, or auto: chosen by held-out entries.")]
 Out = Annotated[
-    Path | None, typer.Option(help="Completed table, in the format of its suffix. [default: FILE-completed]")
+    Path | None,
+    typer.Option(help="Completed table, in the format of its suffix; - for stdout. [default: FILE-completed]"),
 ]
 Clean = Annotated[bool, typer.Option("--clean", help="Also replace gross errors by their expected values.")]
 All = Annotated[bool, typer.Option("--all", help="Records: write all pairs of labels, not only those in the file.")]
@@ -85,7 +99,7 @@ Store = Annotated[
     Path | None,
     typer.Option(help="Records from disk: folder for the matrix, kept and reused. [default: a temporary one]"),
 ]
-Seed = Annotated[int, typer.Option(help="Random seed for the choice of held-out entries.")]
+Seed = Annotated[int, typer.Option(min=0, help="Random seed for the choice of held-out entries.")]
 
 
 def complete(
@@ -94,6 +108,8 @@ def complete(
     col: Col = None,
     value: Value = None,
     label: Label = None,
+    header: Header = None,
+    missing: Missing = None,
     rank: Rank = "auto",
     out: Out = None,
     clean: Clean = False,
@@ -108,12 +124,13 @@ def complete(
 ) -> None:
     """Fill the missing values of a table, and find its gross errors.
 
-    A wide table has a line for each row; missing values are empty cells, NA or NaN. Records are lines of a row label,
-    a column label and a value; those without a value get one. Columns may have different units.
+    A wide table has a line for each row; missing values are empty cells, NA, -, ? and the like. Records are lines of a
+    row label, a column label and a value; those without a value get one. Columns may have different units.
 
     \b
       lowsparse complete air.csv
-      lowsparse complete air.csv --clean --out clean.parquet
+      lowsparse complete air.csv --clean --out clean.parquet --missing -9999
+      lowsparse complete - < air.csv > completed.csv
       lowsparse complete stars.parquet --row user --col film --value stars
       lowsparse complete ratings/ --row user --col film --value stars --memory 1GB --store /scratch/ratings
 
@@ -121,16 +138,23 @@ def complete(
     any value stay empty. Further columns of records are kept, but not with --all.
 
     Next to OUT are written OUT-outliers, a table of the gross errors (row, column, value, expected value, and their
-    distance in standard deviations), and OUT-report.html. Either all three are written or none.
+    distance in standard deviations), and OUT-report.html. Either all three are written or none. On stdout there is the
+    table alone. The last line says how far to trust it: good, doubtful or do not use, and why.
 
     A folder of .parquet files, --memory or --cluster mean records larger than memory: they are stored on disk as a
     matrix, solved from there or by the workers of the cluster, which must see --store, and read again to be completed.
     OUT is .parquet then, and gross errors are listed in the order of the records.
     """
     names = (row, col, value)
-    job = Job(file, names, tuple(label or ()), rank, out, clean, every, memory, cluster, store, seed)
+    markers = tuple(marker for given in missing or () for marker in given.split(","))
+    options = (tuple(label or ()), header, markers, rank, out, clean, every, memory, cluster, store, seed)
+    job = Job(file, names, *options)
+    require(not (job.to_stdout and json), "--json prints to stdout, where the table goes: give --out FILE")
     job.check()
-    _run(job, Output(quiet=quiet, json=json), force)
+    if job.to_stdout:
+        _run_to_stdout(job, Output(quiet=quiet))
+    else:
+        _run(job, Output(quiet=quiet, json=json), job.target, force=force)
 
 
 @dataclass(frozen=True)
@@ -140,6 +164,8 @@ class Job:
     file: Path
     names: tuple[str | None, str | None, str | None]  # columns of row labels, column labels and values
     labels: tuple[str, ...]
+    header: bool | None
+    missing: tuple[str, ...]  # what else stands for a missing value
     rank: str
     out: Path | None
     clean: bool
@@ -149,6 +175,23 @@ class Job:
     store: Path | None
     seed: int
 
+    @property
+    def to_stdout(self) -> bool:
+        """Whether the table is written to stdout."""
+        return self.out == PIPE or (self.out is None and self.file == PIPE)
+
+    @property
+    def name(self) -> str:
+        """The name of the table, for messages."""
+        return "stdin" if self.file == PIPE else str(self.file)
+
+    @cached_property
+    def source(self) -> Source:
+        """The table to be read; stdin is read now."""
+        if self.file != PIPE:
+            return Source.open(self.file)
+        return replace(Source.open(sys.stdin.buffer), path=Path(self.name))
+
     @cached_property
     def large(self) -> bool:
         """Whether the records are larger than memory."""
@@ -156,35 +199,42 @@ class Job:
 
     @cached_property
     def ending(self) -> str:
-        return ".parquet" if self.large else ending_of(self.file)
+        """The format of the completed table."""
+        if self.file == PIPE:
+            return ".csv"  # or other columns
+        return ".parquet" if self.large else ending_inside(self.file)
 
     @cached_property
     def target(self) -> Path:
         """The path of the completed table."""
-        if self.out is not None:
+        if self.out is not None and self.out != PIPE:
             return self.out
         if self.file.is_dir():
             return self.file.resolve().with_name(f"{self.file.resolve().name}-completed.parquet")
-        return self.file.with_name(f"{_stem(self.file)}-completed{_full_suffix(self.file)}")
+        if self.file == PIPE or self.file.suffix.lower() == ".zip":
+            return self.file.with_name(f"{self.file.stem}-completed{self.ending}")
+        stem, suffix = _split_name(self.file)
+        return self.file.with_name(f"{stem}-completed{suffix}")
 
     def check(self) -> None:
         """Fail if the arguments are invalid, before any work."""
-        limit = self.rank
-        valid = limit == "auto" or (limit.isdecimal() and int(limit) >= 1)
-        require(valid, f"--rank must be auto or a whole number of 1 or more, not {limit}")
-        require(self.seed >= 0, f"--seed must be 0 or more, not {self.seed}")
+        valid = self.rank == "auto" or (self.rank.isdecimal() and int(self.rank) >= 1)
+        require(valid, f"--rank must be auto or a whole number of 1 or more, not {self.rank}")
         self.max_bytes()
-        only_large = "--store is for records from disk: give --memory or --cluster, or a folder"
-        require(self.large or self.store is None, only_large)
+        usable = self.large or self.store is None
+        require(usable, "--store is for records from disk: give --memory or --cluster, or a folder")
         self._check_columns()
         if self.large:
             self._check_large()
+        if self.to_stdout:
+            return
         for name in _file_names(self.target):
             path = self.target.with_name(name)
             if path.exists() and self.file.exists() and os.path.samefile(path, self.file):
                 fail(f"{path} is the table itself: choose another --out")
 
     def max_bytes(self) -> int:
+        """The bound on memory, in bytes."""
         try:
             return bytes_of(self.memory)
         except ValueError as error:
@@ -198,6 +248,8 @@ class Job:
         require(not (wide and self.every), "--all is for records: give --row, --col and --value, or leave it out")
         labelled = self.ending not in ARRAYS and not given[2]
         require(not self.labels or labelled, "--label is for wide tables in files with named columns")
+        in_text = self.header is None or self.ending in TEXT | EXCEL
+        require(in_text, "--header and --no-header are for tables in text and .xlsx, whose first line may be data")
 
     def _check_large(self) -> None:
         """Fail unless these are records in Parquet files, to be written as Parquet."""
@@ -209,32 +261,33 @@ class Job:
         if self.names[2] is None:
             what = f"{file} is a folder" if file.is_dir() else "--memory and --cluster"
             fail(f"{what}: this is for records in .parquet files, which need --row, --col and --value")
+        require(not self.missing, "--missing is for tables in memory: leave these values empty in the files")
         require(not self.every, "--all is for tables in memory: leave it out, and append the wanted pairs to the file")
         parquet = self.out is None or self.out.suffix.lower() == ".parquet"
         require(parquet, f"records from disk are written as .parquet, not {self.out}")
-        require(self.cluster is None or store is not None, "--cluster needs --store, a folder that all workers see")
         if self.cluster is not None:
-            check_address(self.cluster)
+            require(store is not None, "--cluster needs --store, a folder that all workers see")
+            address = f"must be the address of a scheduler: tcp://HOST:8786, not {self.cluster or 'empty'}"
+            require(ADDRESS.fullmatch(self.cluster) is not None, f"--cluster {address}")
         if store is not None and store.exists() and not store.is_dir():
             fail(f"{store} is not a folder: choose another --store")
 
-    def open(self, scratch: Path) -> AbstractContextManager[MemoryTable | LargeRecords]:
-        """The source of the table; a temporary store is made in `scratch`."""
+    @contextmanager
+    def open(self, scratch: Path) -> Iterator[MemoryTable | LargeRecords]:
+        """The source of the table; without --store, large records are stored in a temporary folder in `scratch`."""
         if not self.large:
-            return nullcontext(MemoryTable(self))
+            yield MemoryTable(self)
+            return
         row, col, value = map(str, self.names)
-        return open_records(
-            self.file,
-            (row, col, value),
-            store=self.store,
-            scratch=scratch,
-            memory=self.max_bytes(),
-            cluster=self.cluster,
-        )
+        with (
+            connect(self.cluster) as client,
+            tempfile.TemporaryDirectory(dir=scratch, prefix=".lowsparse-store-", ignore_cleanup_errors=True) as folder,
+        ):
+            yield LargeRecords(self.file, (row, col, value), self.store or Path(folder), self.max_bytes(), client)
 
 
-def _run(job: Job, output: Output, force: bool) -> None:
-    out, names = job.target, _file_names(job.target)
+def _run(job: Job, output: Output, out: Path, *, force: bool) -> None:
+    names = _file_names(out)
     seconds: dict[str, float] = {}
 
     @contextmanager
@@ -247,29 +300,37 @@ def _run(job: Job, output: Output, force: bool) -> None:
     with advise(memory=smaller), output_folder(out.parent, names, force=force) as folder, job.open(folder) as source:
         with stage("reading") as meter:
             table = source.read(meter)
-            output.print(f"{job.file}: {_describe(table)}")
+            output.print(f"{job.name}: {_describe(table)}")
         with stage("solving", "iterations") as meter:
             rank = job.rank if job.rank == "auto" else int(job.rank)
             model = Imputation.fit(table.M, rank, random_state=job.seed, callback=meter.watch)
             fit = model.lowrank()
         with stage("writing"):
             empty = source.write(folder / names[0], folder / names[1], model, fit, job.clean)
-        facts = _facts(job, table, model, empty)
-        with stage("reporting"):
-            view = source.view(model, fit, job.clean)
-            _write_report(folder / names[2], job, table, model, facts, seconds, view)
-    paths = (str(out.with_name(name)) for name in names)
-    facts |= {"seconds": seconds} | dict(zip(("completed", "outliers", "report"), paths, strict=True))
-    output.result(facts, text=_summary(facts, table), brief=str(out))
+        facts, verdict = _facts(job, table, model, empty, seconds)
+        if not job.to_stdout:
+            with stage("reporting"):
+                view = source.view(model, fit, job.clean)
+                _write_report(folder / names[2], job, table, model, facts, verdict, view)
+    if not job.to_stdout:
+        facts |= {key: str(out.with_name(name)) for key, name in zip(WRITTEN, names, strict=True)}
+    output.result(facts, text=_summary(facts, _notes(facts, job, table)), brief="" if job.to_stdout else str(out))
 
 
-def _full_suffix(path: Path) -> str:
-    """The suffix as it is written, with .gz: .csv, .csv.gz"""
-    return path.name[-len(ending_of(path)) - (3 if path.suffix.lower() == ".gz" else 0) :]
+def _run_to_stdout(job: Job, output: Output) -> None:
+    """Write the completed table to stdout, and everything else to stderr."""
+    stdout = sys.stdout
+    with tempfile.TemporaryDirectory(prefix="lowsparse-") as folder:
+        with redirect_stdout(sys.stderr):
+            out = Path(folder, f"table{'.parquet' if job.large else job.source.ending}")
+            _run(job, output, out, force=False)
+        stdout.buffer.write(out.read_bytes())
 
 
-def _stem(path: Path) -> str:
-    return path.name.removesuffix(_full_suffix(path))
+def _split_name(path: Path) -> tuple[str, str]:
+    """The stem and the suffix with .gz: ("air", ".csv.gz")."""
+    length = len(ending_of(path)) + (3 if path.suffix.lower() == ".gz" else 0)
+    return path.name[:-length], path.name[-length:]
 
 
 def _file_names(out: Path) -> tuple[str, str, str]:
@@ -278,9 +339,9 @@ def _file_names(out: Path) -> tuple[str, str, str]:
     >>> _file_names(Path("air.csv.gz"))
     ('air.csv.gz', 'air-outliers.csv', 'air-report.html')
     """
-    ending = ending_of(out)
-    outliers = ending if ending in TEXT | {".parquet"} else ".csv"
-    return out.name, f"{_stem(out)}-outliers{outliers}", f"{_stem(out)}-report.html"
+    stem, ending = _split_name(out)[0], ending_of(out)
+    outliers = ending if ending in TEXT | EXCEL | {".parquet"} else ".csv"
+    return out.name, f"{stem}-outliers{outliers}", f"{stem}-report.html"
 
 
 # ---------------------------------------------------------------------- a table in memory
@@ -294,18 +355,17 @@ class MemoryTable:
 
     def read(self, meter: Meter) -> Table:
         """Read the table, and check that it can be completed."""
-        job = self.job
-        names: list[Any] = list(job.names)
-        by_column = job.ending not in ARRAYS
-        if by_column and all(name is None or name.isdecimal() for name in names):
-            names = [None if name is None else int(name) for name in names]
-        row, col, value = names
-        kept = None if value is not None and by_column else job.labels
+        job, names = self.job, self.job.names
+        in_columns = job.ending not in ARRAYS
+        by_position = in_columns and all(name is None or name.isdecimal() for name in names)
+        row, col, value = (int(name) if by_position and name is not None else name for name in names)
+        kept = None if value is not None and in_columns else job.labels
         try:
-            self.table = read_table(job.file, row=row, col=col, value=value, keep=kept)
+            self.table = read_table(
+                job.source, row=row, col=col, value=value, keep=kept, header=job.header, missing=job.missing
+            )
         except NoNumbersError as error:
-            advice = f"; if the column holds labels or dates, give --label {shlex.quote(error.column)}"
-            fail(error.line + (advice if value is None else ""))
+            fail("; ".join([error.line, *_advice(error, wide=value is None)]))
         self._check_size()
         self._check_range()
         return self.table
@@ -315,16 +375,16 @@ class MemoryTable:
         if self.job.every and m * n > MAX_PAIRS:
             fail(
                 f"--all would write {m * n:,} records, more than the limit of {MAX_PAIRS:,}: leave it out, and append "
-                f"the wanted pairs to {self.job.file}, without a value"
+                f"the wanted pairs to {self.job.name}, without a value"
             )
         if self.table.positions is None and m * n > MAX_CELLS:
             fail(
-                f"{self.job.file} would be {m:,} x {n:,} = {m * n:,} numbers when completed, more than the limit of "
+                f"{self.job.name} would be {m:,} x {n:,} = {m * n:,} numbers when completed, more than the limit of "
                 f"{MAX_CELLS:,}: give it as records, and append the wanted pairs without a value"
             )
 
     def _check_range(self) -> None:
-        """A number whose powers overflow, as it is or relative to the median, stands for something else."""
+        """Fail if powers of a number overflow, as it is or relative to the median: it is a code for a missing value."""
         table = self.table
         sizes = np.abs(table.M.values)
         k = int(sizes.argmax())
@@ -332,52 +392,51 @@ class MemoryTable:
         if largest > LARGEST or (largest and largest > LARGEST * float(np.median(sizes[sizes > 0]))):
             i, j = table.M.rows[k], table.M.columns_of_entries()[k]
             where = f"row {short_repr(table.rows[i])}, column {short_repr(table.columns[j])}"
-            advice = "is too large to compute with: leave it empty if it is missing"
-            fail(f"{self.job.file}: {table.M.values[k]:.3g} in {where} {advice}")
+            fail(f"{self.job.name}: {table.M.values[k]:.3g} in {where} {TOO_LARGE}, or give --missing")
 
     def write(self, out: Path, outliers: Path, model: Imputation, fit: LowRank, clean: bool) -> int:
         """Write the completed table and the outliers, the largest first; return the number of cells left empty."""
         table, result = self.table, model.result
         completed = Completed(table, fit, replaced=result.flagged if clean else ())
         write_table(out, completed, table, pairs="all" if self.job.every else None)
-        deviations = report.deviations(result)
-        order = np.argsort(-deviations, kind="stable")
-        at = result.flagged[order]
-        i, j = table.M.rows[at], table.M.columns_of_entries()[at]
-        listed = {
-            "row": table.rows[i],
-            "column": table.columns[j],
-            "value": table.M.values[at],
-            "expected": completed.fit.at(i, j),
-            "deviations": np.minimum(deviations[order], report.MAX_DEVIATIONS),
-        }
+        listed = list_outliers(result, table.M, fit)
+        listed |= {"row": table.rows[listed["row"]], "column": table.columns[listed["column"]]}
         write_columns(outliers, listed, table.layout)
         return completed.left_empty(every=self.job.every)
 
-    def view(self, model: Imputation, fit: LowRank, clean: bool) -> report.TableView:
+    def view(self, model: Imputation, fit: LowRank, clean: bool) -> TableView:
         """The table for the report."""
         table, wide = self.table, self.table.positions is None
         changed = clean and model.result.flagged.size > 0
-        return report.TableView.of(
+        return TableView(
             model.result,
             given=table.M,
             fit=fit,
             row_labels=table.rows,
             column_labels=table.columns,
             by_column=wide,
-            panes=RECORD_PANES if not wide else report.PANES if changed else UNCHANGED_PANES,
+            panes=RECORD_PANES if not wide else PANES if changed else UNCHANGED_PANES,
         )
+
+
+def _advice(error: NoNumbersError, *, wide: bool) -> Iterator[str]:
+    """Options for a column that should hold numbers."""
+    if error.cell is not None:
+        yield f"if it stands for a missing value, give --missing {shlex.quote(error.cell)}"
+    if wide:
+        yield f"if the column holds labels, give --label {shlex.quote(error.column)}"
 
 
 # ---------------------------------------------------------------------- results
 
 
-def _facts(job: Job, table: Table | LargeTable, model: Imputation, empty: int) -> dict[str, Any]:
-    m, n = table.M.shape
-    cells = m * n if job.every or table.n_records is None else table.n_records
+def _facts(
+    job: Job, table: Table | LargeTable, model: Imputation, empty: int, seconds: dict[str, float]
+) -> tuple[dict[str, Any], Verdict]:
+    cells = math.prod(table.M.shape) if job.every or table.n_records is None else table.n_records
     flagged = int(model.result.flagged.size)
-    return {
-        "shape": (m, n),
+    facts: dict[str, Any] = {
+        "shape": table.M.shape,
         "held": table.layout.held,
         "observed": table.M.nnz,
         "filled": cells - table.M.nnz - empty,
@@ -388,7 +447,10 @@ def _facts(job: Job, table: Table | LargeTable, model: Imputation, empty: int) -
         "replaced": flagged if job.clean else 0,
         "rank": model.rank,
         "converged": model.result.converged,
+        "seconds": seconds,
     }
+    verdict = judge(table, model, facts)
+    return facts | {"verdict": verdict.level, "why": verdict.why}, verdict
 
 
 def _write_report(
@@ -397,31 +459,31 @@ def _write_report(
     table: Table | LargeTable,
     model: Imputation,
     facts: dict[str, Any],
-    seconds: dict[str, float],
-    view: report.TableView,
+    verdict: Verdict,
+    view: TableView,
 ) -> None:
     result = model.result
     share = percent(facts["flagged"] / facts["observed"])
     treatment = "replaced by their expected values" if facts["replaced"] else "left unchanged"
     columns, all_columns = view.heat.shape[1], table.M.shape[1]
     cut = [f"The pictures and lists show {columns:,} of {all_columns:,} columns."] if columns < all_columns else []
-    run = report.Run(
-        title=job.file.name,
+    run = Run(
+        title=Path(job.name).name,
         lead=f"{_describe(table)}. Missing values are filled; outliers are {treatment}.",
         facts=[
             (f"{facts['filled']:,}", "missing values were filled"),
             (f"{facts['flagged']:,}", f"outliers, {share} of the given values"),
             (f"{facts['rank']}", "is the rank of the fit" if model.rank else "is the rank: levels and offsets suffice"),
-            (duration(sum(seconds.values())), "for reading, solving and writing"),
+            (duration(sum(facts["seconds"].values())), "for reading, solving and writing"),
         ],
         command=repeat_command(),
         settings={"method": result.method, "backend": result.backend, "rank": model.rank, "iterations": result.n_iter},
-        timings=dict(seconds),
+        timings=facts["seconds"],
         trace=result.trace,
-        remarks=_remarks(table, model),
-        notes=[*_notes(facts, table), *cut],
+        remarks=remarks(table, model, verdict),
+        notes=[*_notes(facts, job, table), *cut],
     )
-    report.table_report(path, run, view, reading="Errors are in units of each column's spread.")
+    table_report(path, run, view, reading="Errors are in units of each column's spread.")
 
 
 def _describe(table: Table | LargeTable) -> str:
@@ -430,32 +492,9 @@ def _describe(table: Table | LargeTable) -> str:
     return f"{pluralize(m, 'row')} x {pluralize(n, 'column')}, {pluralize(table.M.nnz, 'value')}{records}"
 
 
-def _remarks(table: Table | LargeTable, model: Imputation) -> list[report.Remark]:
-    """How well the given values determine the filled ones."""
-    M, result = table.M, model.result
-    converged = "converged" if result.converged else "did not converge"
-    remarks = [report.Remark(f"The method {converged}: {result.message}.", result.converged)]
-    without, error = model.width / EFFICIENT, result.noise if result.held_out is None else result.held_out
-    if without > 0:
-        kind = "given" if result.held_out is None else "held-out"
-        helps = error < HELPS * without
-        text = f"The typical error on {kind} values is {format_number(error)}, with levels and offsets alone "
-        text += format_number(without)
-        text += "" if helps else ", so low rank hardly helps, and filled values are little more than levels and offsets"
-        remarks.append(report.Remark(f"{text}.", helps))
-    for name, counts in (("row", M.row_counts), ("column", M.column_counts)):
-        few = int(np.count_nonzero((counts > 0) & (counts < FEW)))
-        text = f"The median number of values in a {name} is {format_number(float(np.median(counts)))}"
-        text += f"; {few:,} {name}s have fewer than {FEW}, and filled values there are guesses" if few else ""
-        remarks.append(report.Remark(f"{text}.", False if few else None))
-    share = result.flagged.size / M.nnz
-    text = f"{percent(share)} of the values are outliers" + (", near the limit of any method" if share > LIMIT else "")
-    return [*remarks, report.Remark(f"{text}.", False if share > LIMIT else None)]
-
-
-def _notes(facts: dict[str, Any], table: Table | LargeTable) -> list[str]:
-    """What the user should know before relying on the result."""
-    notes = []
+def _notes(facts: dict[str, Any], job: Job, table: Table | LargeTable) -> list[str]:
+    """How the table was read, and what the user should know before relying on the result."""
+    notes = _reading_notes(job, table) if isinstance(table, Table) else []
     if facts["left_empty"]:
         lines = {"row": facts["empty_rows"], "column": facts["empty_columns"]}
         where = " and ".join(pluralize(count, name) for name, count in lines.items() if count)
@@ -463,12 +502,29 @@ def _notes(facts: dict[str, Any], table: Table | LargeTable) -> list[str]:
         notes.append(f"No value at all in {where}: {cells} left empty.")
     if not table.missing and table.n_records is None:
         notes.append("No value is missing. If these are records, give --row, --col and --value.")
-    if not facts["converged"]:
-        notes.append("The method did not converge: do not rely on the filled values.")
     return notes
 
 
-def _summary(facts: dict[str, Any], table: Table | LargeTable) -> str:
+def _reading_notes(job: Job, table: Table) -> list[str]:
+    """What was guessed about the file, and how to say otherwise."""
+    layout, notes = table.layout, []
+    if not layout.encoding.startswith("utf"):
+        notes.append(f"Not in UTF-8: read as {layout.encoding}, and written so.")
+    if job.header is None and not layout.header:
+        notes.append("The first line holds numbers, and is taken as data; give --header if it names the columns.")
+    elif job.header is None and layout.head and table.positions is None and _are_numbers(table.columns):
+        notes.append("The numbers in the first line are taken as names of columns; give --no-header if they are data.")
+    if table.positions is None and (kept := [name for _, name, _ in table.kept if name.strip()]):
+        shown = ", ".join(kept[:5]) + (f" and {len(kept) - 5} more" if len(kept) > 5 else "")
+        notes.append(f"Copied unchanged, as text or dates or by --label: {shown}.")
+    return notes
+
+
+def _are_numbers(labels: Any) -> bool:
+    return all(is_number(str(label)) for label in labels)
+
+
+def _summary(facts: dict[str, Any], notes: list[str]) -> str:
     times = ", ".join(f"{name} {duration(time)}" for name, time in facts["seconds"].items())
     rows = [
         ["filled", f"{facts['filled']:,}"],
@@ -476,7 +532,8 @@ def _summary(facts: dict[str, Any], table: Table | LargeTable) -> str:
         ["rank", str(facts["rank"])],
         ["time", times],
     ]
-    written = [[name, facts[name]] for name in ("completed", "outliers", "report")]
-    notes = [paragraph(note, width()) for note in _notes(facts, table)]
-    # paths are not wrapped, so that they can be copied
-    return "\n".join([*notes, aligned(rows, left=(0, 1), fit=width()), "", aligned(written, left=(0, 1))])
+    written = [[name, facts[name]] for name in WRITTEN if name in facts]
+    paths = [aligned(written, left=(0, 1)), ""] if written else []  # not wrapped, so that they can be copied
+    verdict = f"verdict: {facts['verdict']} ({facts['why']})"  # one line
+    shown = [paragraph(note, width()) for note in notes]
+    return "\n".join([*shown, aligned(rows, left=(0, 1), fit=width()), "", *paths, verdict])

@@ -9,9 +9,7 @@ from typing import Annotated
 import typer
 
 from .footage import VideoJob, process_video
-from .output import Force, Json, Output, Quiet, repeat_command
-
-__all__ = ["demo"]
+from .output import Force, Json, Output, Quiet
 
 SAMPLE = "vtest.mp4"
 OBSERVE = 0.1
@@ -34,13 +32,6 @@ def demo(
     the foreground, and a report to open in a browser.
     """
     with resources.as_file(resources.files("lowsparse").joinpath("data", SAMPLE)) as sample:
-        job = VideoJob(
-            source=str(sample),
-            out=out,
-            name=SAMPLE,
-            command=repeat_command(),
-            force=force,
-            settings={"rank": 1, "observe": OBSERVE},
-            notes=NOTES,
-        )
+        settings = {"rank": 1, "observe": OBSERVE}
+        job = VideoJob(source=str(sample), out=out, name=SAMPLE, force=force, settings=settings, notes=NOTES)
         process_video(job, Output(quiet=quiet, json=json))

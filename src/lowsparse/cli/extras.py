@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import re
+import shlex
 import tomllib
 from pathlib import Path
-
-__all__ = ["advice_for", "extra_of", "extras", "installed"]
 
 PACKAGE = "lowsparse"
 ALL = "all"  # names the extras for users; the others are for developers
 MODULES = {"scikit-learn": "sklearn", "pillow": "PIL"}  # where the import name differs
-NAME = re.compile(r"[A-Za-z0-9._-]+")
+NAME = r"[A-Za-z0-9._-]+"
 PROJECT = Path(__file__).resolve().parents[3] / "pyproject.toml"  # if run from the source tree
 
 
 def extras() -> dict[str, list[str]]:
     """The packages of each extra for users, in the order of the package metadata."""
     declared = _declared()
-    wanted = [name for requirement in declared.get(ALL, []) for name in _own_extras(requirement)]
-    return {
-        extra: [_package(requirement) for requirement in declared[extra] if _package(requirement) != PACKAGE]
-        for extra in declared
-        if extra in wanted
-    }
+    for_users = re.findall(NAME, " ".join(declared.get(ALL, [])))  # plot and cli of "lowsparse[plot,cli]"
+    packages = {extra: re.findall(rf"^{NAME}", "\n".join(declared[extra]), re.MULTILINE) for extra in declared}
+    return {extra: [name for name in packages[extra] if name != PACKAGE] for extra in declared if extra in for_users}
 
 
 def extra_of(module: str) -> str | None:
@@ -39,6 +36,19 @@ def installed(package: str) -> str | None:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def origin() -> str:
+    """What pip is given to install this package again: its name only if it came from a package index."""
+    try:
+        recorded = importlib.metadata.distribution(PACKAGE).read_text("direct_url.json")
+    except importlib.metadata.PackageNotFoundError:
+        return shlex.quote(str(PROJECT.parent)) if PROJECT.is_file() else "FOLDER, where its source is"
+    if recorded is None:
+        return PACKAGE
+    source = json.loads(recorded)
+    kind = source.get("vcs_info", {}).get("vcs")
+    return shlex.quote(f"{kind}+{source['url']}" if kind else source["url"].removeprefix("file://"))
 
 
 def advice_for(error: ImportError) -> str:
@@ -67,14 +77,3 @@ def _declared() -> dict[str, list[str]]:
         if named := re.search(r"extra\s*==\s*['\"]([^'\"]+)['\"]", requirement):
             found.setdefault(named[1], []).append(requirement.partition(";")[0].strip())
     return found
-
-
-def _package(requirement: str) -> str:
-    found = NAME.match(requirement)
-    return found[0] if found else requirement
-
-
-def _own_extras(requirement: str) -> list[str]:
-    """The extras in a requirement on this package: plot and cli in "lowsparse[plot,cli]"."""
-    found = re.match(rf"{PACKAGE}\[([^]]*)\]", requirement)
-    return [name.strip() for name in found[1].split(",")] if found else []

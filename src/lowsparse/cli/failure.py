@@ -10,27 +10,15 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn, ParamSpec
+from typing import NoReturn, ParamSpec
 
 import typer
 
+from ..support.addresses import hide_passwords
 from ..support.files import FULL
 from .extras import advice_for
 from .signals import TerminatedError, raise_on_signal
-from .text import flush_stdout
-
-__all__ = [
-    "DEBUG",
-    "EXIT_CODES",
-    "CommandError",
-    "advise",
-    "debugging",
-    "explain",
-    "fail",
-    "handle_errors",
-    "one_line",
-    "require",
-]
+from .text import flush_stdout, one_line
 
 FAILED, USAGE, STOPPED, UNREAD = 1, 2, 130, 141
 EXIT_CODES = {
@@ -77,11 +65,12 @@ def require(condition: bool, line: str) -> None:
 
 @contextmanager
 def advise(*, stopped: str = "", memory: str = "") -> Iterator[None]:
-    """Add advice to a Ctrl-C (how to resume) or a lack of memory (what to make smaller) in the block."""
+    """Add advice to a Ctrl-C (how to resume) or a lack of memory (what to make smaller) that has none yet."""
     try:
         yield
     except (KeyboardInterrupt, MemoryError) as error:
-        if note := memory if isinstance(error, MemoryError) else stopped:
+        note = memory if isinstance(error, MemoryError) else stopped
+        if note and not getattr(error, "__notes__", []):
             error.add_note(note)
         raise
 
@@ -119,11 +108,6 @@ def _explain_os_error(error: OSError) -> str:
     return one_line(str(error)) or type(error).__name__
 
 
-def one_line(text: str) -> str:
-    """The text with line breaks and repeated spaces replaced by single spaces."""
-    return " ".join(text.split())
-
-
 def debugging() -> bool:
     """Whether errors show a traceback."""
     return os.environ.get(DEBUG, "0") not in ("", "0")
@@ -152,7 +136,7 @@ def _exit(name: str, error: BaseException) -> NoReturn:
         flush_stdout()
         raise typer.Exit(UNREAD)
     if debugging():
-        traceback.print_exception(error)
+        print(hide_passwords("".join(traceback.format_exception(error))), end="", file=sys.stderr)
     line, code = explain(error)
     print(f"{name}: {line}", file=sys.stderr)
     flush_stdout()
@@ -163,7 +147,7 @@ def _exit(name: str, error: BaseException) -> NoReturn:
 def _one_line_warnings(name: str) -> Iterator[None]:
     shown: set[str] = set()  # each warning once
 
-    def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    def show(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
         if (line := one_line(str(message))) not in shown:
             shown.add(line)
             print(f"{name}: warning: {line}", file=sys.stderr)

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-import secrets
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ..support.files import FULL
-from .failure import fail
+from ..support.files import FULL, TemporaryFolder, remove_leftovers
+from .failure import advise, fail
 from .signals import defer_signals
-
-__all__ = ["output_folder", "reason_not_writable"]
 
 
 def reason_not_writable(out: Path) -> str | None:
@@ -34,42 +30,43 @@ def _nearest_existing(path: Path) -> Path:
 def output_folder(out: Path, names: Sequence[str], *, force: bool) -> Iterator[Path]:
     """A temporary folder whose files are moved to `out` if the block succeeds, and removed if it fails.
 
-    The files to be written, `names`, must not exist without `force`, which is checked before the block and after it.
-    Other files in `out` are left alone.
+    Without `force`, none of the files to be written, `names`, may exist before the block or after it. Other files in
+    `out` are left alone.
     """
     if reason := reason_not_writable(out):
         fail(reason)
     for name in names:
         _check_replaceable(out / name, force)
     target = out.resolve()
-    # on the same disk as the target, where a rename is atomic
-    home = target if target.is_dir() else target.parent
-    temporary = home / f".{target.stem}.part-{secrets.token_hex(4)}{target.suffix}"
-    with _parents(target), _note_on_interrupt():
+    remove_leftovers(target.parent)
+    with _parents(target), advise(stopped="nothing was written"):
+        with _explain_refusal(target):
+            temporary = TemporaryFolder(f".{target.name}.part-", target if target.is_dir() else target.parent)
         try:
-            _make_folder(temporary)
-            yield temporary
-            _move(temporary, target, out, force)
+            files = temporary.path / "files"
+            files.mkdir()
+            yield files
+            _move(files, target, out, force)
         finally:
             with defer_signals():
-                shutil.rmtree(temporary, ignore_errors=True)
+                temporary.remove()
 
 
-def _move(temporary: Path, target: Path, out: Path, force: bool) -> None:
+def _move(files: Path, target: Path, out: Path, force: bool) -> None:
     """Move everything to the target, or nothing if something is in the way."""
-    found = sorted(temporary.rglob("*"))
+    found = sorted(files.rglob("*"))
     for path in found:
-        place = out / path.relative_to(temporary)
+        place = out / path.relative_to(files)
         if not path.is_dir():
             _check_replaceable(place, force)
         elif os.path.lexists(place) and not place.is_dir():
             fail(f"{place} is not a folder: choose another --out")
     with defer_signals():
         if not target.exists():
-            os.replace(temporary, target)
+            os.replace(files, target)
             return
         for path in found:
-            place = target / path.relative_to(temporary)
+            place = target / path.relative_to(files)
             if path.is_dir():
                 place.mkdir(exist_ok=True)
             else:
@@ -81,7 +78,8 @@ def _parents(target: Path) -> Iterator[None]:
     """Make the parent folders; remove those that are new if the block fails."""
     made = [folder for folder in target.parents if not folder.exists()]
     try:
-        _make_folder(target.parent)
+        with _explain_refusal(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
         yield
     except BaseException:
         with defer_signals(), suppress(OSError):
@@ -90,24 +88,15 @@ def _parents(target: Path) -> Iterator[None]:
         raise
 
 
-def _make_folder(folder: Path) -> None:
+@contextmanager
+def _explain_refusal(folder: Path) -> Iterator[None]:
+    """Fail with advice if the system lets no folder be made."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        yield
     except OSError as error:
         if error.errno in FULL:  # has a message of its own
             raise
         fail(f"cannot write to {_nearest_existing(folder)} ({error.strerror or error}): choose another --out")
-
-
-@contextmanager
-def _note_on_interrupt() -> Iterator[None]:
-    """Add to Ctrl-C that nothing was written, unless it has a note."""
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        if not getattr(error, "__notes__", []):
-            error.add_note("nothing was written")
-        raise
 
 
 def _check_replaceable(place: Path, force: bool) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..entries.pictures import Picture
-from ..report import Filmstrip, Run, video_report
+from ..report.film import Filmstrip
+from ..report.page import Run
+from ..report.player import video_report
 from ..support.format import duration, percent, pluralize
+from ..video.background import OnProgress
 from ..video.foreground import Separated
 from ..video.separation import FILMS, STILL, Separation, separate_video
 from .failure import advise
 from .folder import output_folder
-from .output import Output
+from .output import Output, repeat_command
 from .progress import Meter, show_progress
 from .signals import set_on_signal
 from .text import columns, paragraph, width
-
-__all__ = ["NAMES", "VideoJob", "process_video"]
 
 REPORT = "report.html"
 NAMES = (STILL, *FILMS, REPORT)  # the files written
@@ -63,7 +65,6 @@ DEFAULTS = {"start": 0, "every": 1, "shrink": 1}
 WIDTH = 480  # pixels of a picture in the report, at most
 
 UNITS = {"reading": "frames", "writing": "frames", "solving": "tiles"}
-OnProgress = Callable[[str, int, int | None], None]  # stage, done, total
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,11 +73,10 @@ class VideoJob:
 
     source: str
     out: Path
-    name: str  # of the video, as short_repr
-    command: str  # to repeat it
+    name: str  # of the video, for the user
     stream: bool = False
     force: bool = False
-    settings: Mapping[str, Any] = field(default_factory=dict)  # of `separate_video`
+    settings: Mapping[str, Any]  # of `separate_video`
     notes: tuple[str, ...] = ()
 
 
@@ -89,17 +89,10 @@ def process_video(job: VideoJob, output: Output) -> None:
         advise(stopped=again, memory="choose --shrink 2 or --region, or --stream"),
         set_on_signal(end) if job.stream else nullcontext(),
     ):
-        pictures = _ReportPictures()
         with _show_stages(output) as show:
-            done = separate_video(
-                job.source,
-                folder,
-                stream=job.stream,
-                until=end,
-                on_progress=pictures.expecting(show),
-                watch=pictures.add,
-                **job.settings,
-            )
+            pictures = _ReportPictures(show)
+            separate = partial(separate_video, on_progress=pictures.on_progress, watch=pictures.add)
+            done = separate(job.source, folder, stream=job.stream, until=end, **job.settings)
         notes = [*_notes(done, end.is_set()), *job.notes]
         _write_report(folder / REPORT, job, done, pictures.film, notes)
     output.result(_facts(job, done), text=_text(job, done, notes), brief=str(job.out / REPORT))
@@ -127,23 +120,17 @@ def _show_stages(output: Output) -> Iterator[OnProgress]:
 class _ReportPictures:
     """The pictures of the report, made while the frames are processed."""
 
-    def __init__(self) -> None:
-        self.film, self.frames, self.expected = Filmstrip(width=WIDTH), 0, 0
+    def __init__(self, show: OnProgress) -> None:
+        self.film, self.frames, self.show = Filmstrip(width=WIDTH), 0, show
 
-    def expecting(self, show: OnProgress) -> OnProgress:
-        """Count the frames while they are read, and pass the progress on."""
-
-        def count(stage: str, done: int, total: int | None) -> None:
-            if stage == "reading":
-                self.expected = done
-            show(stage, done, total)
-
-        return count
+    def on_progress(self, stage: str, done: int, total: int | None) -> None:
+        """Count the frames while they are read, and show the progress."""
+        if stage == "reading" and not self.frames:
+            self.film = Filmstrip(expected=done, width=WIDTH)
+        self.show(stage, done, total)
 
     def add(self, one: Separated) -> None:
         """The next frame."""
-        if not self.frames and self.expected:
-            self.film = Filmstrip(expected=self.expected, width=WIDTH)
         if self.film.wants(self.frames):
             self.film.add(self.frames, *map(_small, (one.frame.picture, one.background, one.cutout())))
         self.frames += 1
@@ -173,7 +160,7 @@ def _facts(job: VideoJob, done: Separation) -> dict[str, Any]:
         "rate": float(done.rate),
         "rank": done.background.rank,
         "observe": done.observe,
-        "looks": done.background.n_samples,
+        "samples_per_pixel": done.background.n_samples,
         "in_front": {"median": np.median(done.shares), "most": done.shares[peak], "at": done.numbers[peak]},
         "scenes": done.scenes,
         "scores": done.scores,
@@ -226,7 +213,7 @@ def _write_report(path: Path, job: VideoJob, done: Separation, film: Filmstrip, 
         title=job.name,
         lead=f"Background and foreground, from {share} of the pixels of each frame.",
         facts=facts,
-        command=job.command,
+        command=repeat_command(),
         settings=settings,
         timings={name.capitalize(): seconds for name, seconds in done.seconds.items()},
         trace=done.background.result.trace,

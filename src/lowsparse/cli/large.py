@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import report
 from ..entries.files.labels import arrow_labels
 from ..entries.files.table import Layout
 from ..imputation.model import Imputation
@@ -24,15 +22,17 @@ from ..linalg.scale import LARGEST
 from ..places import StoredMatrix
 from ..places.decide import choose_place
 from ..places.disk.records import common_schema, opened, parquet_files
-from ..support.optional import import_pyarrow
+from ..places.pieces.outliers import StoredOutliers
+from ..report.table import MAX_DEVIATIONS, Deviations, TableView
+from ..result import Result
+from ..support.optional import import_optional, import_pyarrow
 from ..tables.stream import LargeTable, StreamedRecords, among
 from ..tables.write import write_batches
-from .failure import fail, require
+from .failure import fail
 from .progress import Meter
 
-__all__ = ["RECORD_PANES", "LargeRecords", "check_address", "connect", "open_records"]
-
 TIMEOUT = 5  # seconds for a scheduler to answer
+TOO_LARGE = "is too large to compute with: leave it empty if it is missing"
 SHOWN = 1_000_000  # entries in the report's pictures
 RECORD_PANES = {
     "As given": "pairs without a value are blank",
@@ -42,35 +42,14 @@ RECORD_PANES = {
 
 
 @contextmanager
-def open_records(
-    file: Path, names: tuple[str, str, str], *, store: Path | None, scratch: Path, memory: int, cluster: str | None
-) -> Iterator[LargeRecords]:
-    """Records in Parquet files; without `store` the matrix is in a temporary folder in `scratch`."""
-    with (
-        connect(cluster) as client,
-        tempfile.TemporaryDirectory(dir=scratch, prefix=".lowsparse-store-", ignore_cleanup_errors=True) as folder,
-    ):
-        yield LargeRecords(file, names, store or Path(folder), memory, client)
-
-
-def check_address(address: str) -> None:
-    """Fail unless this can be the address of a Dask scheduler."""
-    valid = re.fullmatch(r"((tcp|tls|ucx|wss?)://)?[^\s/]+:\d+", address) is not None
-    require(valid, f"--cluster must be the address of a scheduler: tcp://HOST:8786, not {address or 'empty'}")
-
-
-@contextmanager
 def connect(address: str | None) -> Iterator[Any]:
     """A client of a Dask cluster; None without an address."""
     if address is None:
         yield None
         return
+    distributed = import_optional("dask.distributed", "dask", "solves on a cluster")
     try:
-        from dask import distributed
-    except ImportError as error:
-        raise ImportError("--cluster needs the extra dask: python -m pip install 'lowsparse[dask]'") from error
-    try:
-        client = distributed.Client(address, timeout=TIMEOUT, set_as_default=False)  # type: ignore[no-untyped-call]
+        client = distributed.Client(address, timeout=TIMEOUT, set_as_default=False)
     except (OSError, ValueError) as error:
         fail(f"no Dask scheduler answers at {address}: start one (dask scheduler), or leave --cluster out ({error})")
     with _without_logs():
@@ -79,7 +58,7 @@ def connect(address: str | None) -> Iterator[Any]:
         except (distributed.CancelledError, distributed.comm.CommClosedError):
             fail(f"the Dask scheduler at {address} stopped answering: start it, and run the same command again")
         finally:
-            client.close()  # type: ignore[no-untyped-call]
+            client.close()
 
 
 @contextmanager
@@ -123,14 +102,13 @@ class LargeRecords:
         stored = StoredMatrix.build(
             self.file, self.store, row=row, col=col, value=value, memory=self.memory, on_progress=on_progress
         )
-        labels = [np.load(self.store / f"{side}-labels.npy", mmap_mode="r") for side in ("rows", "columns")]
+        rows, columns = (np.load(self.store / f"{side}-labels.npy", mmap_mode="r") for side in ("rows", "columns"))
         records = sum(opened(path).metadata.num_rows for path in self.paths)
         M = choose_place(stored, "dask" if self.client is not None else "outofcore", client=self.client).place()
-        self.table = LargeTable(M, labels[0], labels[1], records, Layout(names=self.names))
+        self.table = LargeTable(M, rows, columns, records, Layout(names=self.names))
         largest = float(np.abs(M.values).max())
         if largest > LARGEST:
-            advice = "too large to compute with: leave it empty if it is missing"
-            fail(f"{self.file}: {largest:.3g} is among the values, {advice}")
+            fail(f"{self.file}: {largest:.3g} {TOO_LARGE}")
         return self.table
 
     def write(self, out: Path, outliers: Path, model: Imputation, fit: LowRank, clean: bool) -> int:
@@ -138,36 +116,37 @@ class LargeRecords:
         table = self.table
         stream = StreamedRecords(self.paths, self.names, (table.rows, table.columns))
         known = table.M.row_counts > 0, table.M.column_counts > 0
-        with self._outlier_keys(model.result) as wrong, _OutlierFile(outliers, table, fit, model) as listing:
-            write_batches(out, stream.completed(fit, known, wrong, clean, listing.add), Layout())
+        with self._outlier_keys(model.result) as wrong, _outlier_file(outliers, table, fit, model) as add:
+            write_batches(out, stream.completed(fit, known, wrong, clean, add), Layout())
         return stream.left_empty
 
     @contextmanager
-    def _outlier_keys(self, result: Any) -> Iterator[NDArray[np.int64]]:
-        """Keys column · m + row of the outliers, ascending, in a temporary file."""
-        m, size = result.M.shape[0], result.S.nnz
-        if not size:
+    def _outlier_keys(self, result: Result) -> Iterator[NDArray[np.int64]]:
+        """Keys column · m + row of the outliers, ascending, in an unnamed file."""
+        S, m = result.S, result.M.shape[0]
+        assert isinstance(S, StoredOutliers)  # as M is in pieces
+        if not S.nnz:
             yield np.zeros(0, np.int64)
             return
-        with tempfile.NamedTemporaryFile(dir=self.store, prefix=".wrong-") as file:
-            keys = np.memmap(file, np.int64, "w+", shape=(size,))
+        with tempfile.TemporaryFile(dir=self.store) as file:
+            keys = np.memmap(file, np.int64, "w+", shape=(S.nnz,))
             done = 0
-            for i, j, _ in result.S.parts():
+            for i, j, _ in S.parts():
                 keys[done : done + i.size] = j * m + i
                 done += i.size
             yield keys
 
-    def view(self, model: Imputation, fit: LowRank, clean: bool) -> report.TableView:
+    def view(self, model: Imputation, fit: LowRank, clean: bool) -> TableView:
         """The table for the report: all columns, or evenly spaced ones with at most `SHOWN` entries."""
-        table = self.table
-        result: Any = model.result
+        table, result = self.table, model.result
         which = np.arange(0, table.M.shape[1], max(1, -(-table.M.nnz // SHOWN)))
         given, rest = table.M.take_columns(which), result.M.take_columns(which)
+        assert rest is not None
         with self._outlier_keys(result) as wrong:
             keys = which[given.columns_of_entries()] * given.shape[0] + given.rows
             flagged = np.flatnonzero(among(wrong, keys))
         part = replace(result, M=rest, L=LowRank(result.L.U, result.L.V[:, which]), flagged=flagged)
-        return report.TableView.of(
+        return TableView(
             part,
             given=given,
             fit=LowRank(fit.U, fit.V[:, which]),
@@ -177,35 +156,25 @@ class LargeRecords:
         )
 
 
-class _OutlierFile:
-    """The Parquet file of the outliers, written batch by batch."""
+@contextmanager
+def _outlier_file(path: Path, table: LargeTable, fit: LowRank, model: Imputation) -> Iterator[Callable[..., None]]:
+    """A function that appends outliers, by row, column and value, to a Parquet file."""
+    pyarrow, prepared, deviations = import_pyarrow(), model.preparation, Deviations(model.result)
+    rows, columns = (arrow_labels(np.asarray(labels)) for labels in (table.rows, table.columns))
 
-    def __init__(self, path: Path, table: LargeTable, fit: LowRank, model: Imputation) -> None:
-        self.path, self.fit, self.dtype = path, fit, table.M.dtype
-        self.preparation, self.deviations = model.preparation, report.Deviations(model.result)
-        self.labels = [arrow_labels(np.asarray(labels)) for labels in (table.rows, table.columns)]
+    def listed(i: NDArray[Any], j: NDArray[Any], values: NDArray[Any]) -> Any:
+        scaled = values / prepared.scale[j] - prepared.level[j] - prepared.offset[i]
+        return pyarrow.table(
+            {
+                "row": rows.take(pyarrow.array(i)),
+                "column": columns.take(pyarrow.array(j)),
+                "value": values,
+                "expected": np.asarray(fit.at(i, j)),
+                "deviations": np.minimum(deviations(i, j, scaled), MAX_DEVIATIONS),
+            }
+        )
 
-    def __enter__(self) -> _OutlierFile:
-        empty = self._table(np.zeros(0, np.intp), np.zeros(0, np.intp), np.zeros(0, self.dtype))
-        self.writer = import_pyarrow("parquet").ParquetWriter(os.fspath(self.path), empty.schema)
-        return self
-
-    def add(self, i: NDArray[Any], j: NDArray[Any], values: NDArray[Any]) -> None:
-        """Append outliers by row, column and value."""
-        self.writer.write_table(self._table(i, j, values))
-
-    def _table(self, i: NDArray[Any], j: NDArray[Any], values: NDArray[Any]) -> Any:
-        rows, columns = (labels.take(import_pyarrow().array(k)) for labels, k in zip(self.labels, (i, j), strict=True))
-        scale, level, offset = self.preparation.scale, self.preparation.level, self.preparation.offset
-        deviations = self.deviations(i, j, values / scale[j] - level[j] - offset[i])
-        listed = {
-            "row": rows,
-            "column": columns,
-            "value": values,
-            "expected": np.asarray(self.fit.at(i, j)),
-            "deviations": np.minimum(deviations, report.MAX_DEVIATIONS),
-        }
-        return import_pyarrow().table(listed)
-
-    def __exit__(self, *_: object) -> None:
-        self.writer.close()
+    none = np.zeros(0, np.intp)
+    schema = listed(none, none, none.astype(table.M.dtype)).schema
+    with import_pyarrow("parquet").ParquetWriter(os.fspath(path), schema) as writer:
+        yield lambda i, j, values: writer.write_table(listed(i, j, values))

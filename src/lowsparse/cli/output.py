@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from ..support.addresses import shown_address
 from ..support.jsonable import jsonable
-
-__all__ = ["Force", "Json", "Output", "Quiet", "remove_passwords", "repeat_command", "to_json"]
 
 Force = Annotated[bool, typer.Option("--force", help="Overwrite existing output files.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout, everything else to stderr.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the result.")]
-
-PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")  # user:password@ in a URL
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,30 +31,25 @@ class Output:
         if not self.quiet:
             print(text, file=sys.stderr if self.json else sys.stdout, flush=True)
 
-    def result(self, facts: Mapping[str, Any], *, text: str = "", brief: str = "") -> None:
+    def result(self, facts: Mapping[str, object], *, text: str = "", brief: str = "") -> None:
         """The result: `facts` with --json, `brief` (a path, say) with --quiet, else `text`."""
         shown = to_json(facts) if self.json else brief if self.quiet else text
         if shown:
             print(shown, flush=True)
 
 
-def to_json(facts: Any) -> str:
+def to_json(facts: object) -> str:
     """ASCII JSON in one line; see `jsonable` for what is converted."""
     return json.dumps(jsonable(facts), allow_nan=False)
 
 
 def repeat_command(arguments: Sequence[str] | None = None) -> str:
-    """The current command line, with --force as its output exists by now, and without passwords.
+    """The current command line, with --force, as its output now exists, and without passwords.
 
     >>> repeat_command(["video", "rtsp://me:secret@cam-2/live", "--out", "a b"])
-    "lowsparse video rtsp://cam-2/live --out 'a b' --force"
+    "lowsparse video 'rtsp://***@cam-2/live' --out 'a b' --force"
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     if "--force" not in words:
         words.insert(words.index("--") if "--" in words else len(words), "--force")
-    return remove_passwords(shlex.join(["lowsparse", *words]))
-
-
-def remove_passwords(text: str) -> str:
-    """The text without user names and passwords in URLs."""
-    return PASSWORD.sub("", text)
+    return shlex.join(["lowsparse", *map(shown_address, words)])

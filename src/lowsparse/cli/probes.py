@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import platform
+import re
 import shutil
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,13 +26,12 @@ from .._version import __version__
 from ..datasets import synthetic
 from ..entries.observed import ObservedMatrix
 from ..linalg.grassmann import qf
-from ..places.decide import WORTH, available
+from ..places.decide import BACKENDS, WORTH, available
+from ..support.cpus import cpu_limit
 from ..support.format import duration, pluralize
 from ..sweeps import Proximal, Rule, native
-from .extras import extras, installed
-from .failure import one_line
-
-__all__ = ["PROBES", "Finding", "run_probe"]
+from .extras import extras, installed, origin
+from .text import one_line
 
 Level = Literal["ok", "note", "warning", "error"]  # an error can be repaired
 
@@ -39,6 +40,12 @@ SECONDS = 1.2  # for the speed check
 MIN_SPEEDUP = 1.25  # of all threads over one
 MAX_PRODUCTS = 10  # of SciPy in the time of a sweep of the compiled core; two to four are usual
 TOLERANCE = 1e-10  # between the compiled core and NumPy
+BACKENDS_IN_WORDS = {
+    "native": "native, the compiled core",
+    "cuda": "cuda, a GPU",
+    "outofcore": "outofcore, a store on disk",
+    "dask": "dask, a cluster",
+}
 COMPILERS = ("c++", "g++", "clang++", "cl")
 CGROUPS = Path("/sys/fs/cgroup")
 
@@ -50,7 +57,7 @@ class Finding:
     level: Level
     text: str
     advice: str = ""
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, object] = field(default_factory=dict)
 
 
 def run_probe(probe: Callable[[], Finding]) -> Finding:
@@ -74,23 +81,22 @@ def versions() -> Finding:
         "processor": platform.machine(),
         "folder": str(Path(__file__).resolve().parents[1]),
     }
-    text = "lowsparse {lowsparse}, Python {python}, NumPy {numpy}, SciPy {scipy}; {system}".format(**facts)
-    return Finding("ok", f"{text}; in {facts['folder']}", facts=facts)
+    text = "lowsparse {lowsparse}, Python {python}, NumPy {numpy}, SciPy {scipy}; {system}; in {folder}"
+    return Finding("ok", text.format(**facts), facts=facts)
 
 
 def optional() -> Finding:
     """The optional packages."""
     found = {extra: {name: installed(name) for name in names} for extra, names in extras().items()}
-    missing = {extra: [n for n, version in names.items() if version is None] for extra, names in found.items()}
-    missing = {extra: names for extra, names in missing.items() if names}
     present = [f"{name} {version}" for names in found.values() for name, version in names.items() if version]
     text = ", ".join(dict.fromkeys(present)) or "none"
-    if not missing:
+    missing = {extra: [n for n, version in names.items() if not version] for extra, names in found.items()}
+    lacking = [extra for extra, names in missing.items() if names]
+    if not lacking:
         return Finding("ok", text, facts={"extras": found})
-    text += "; not installed: " + ", ".join(
-        f"{' and '.join(names)} (extra {extra})" for extra, names in missing.items()
-    )
-    command = f"python -m pip install 'lowsparse[{','.join(missing)}]'"
+    text += "; not installed: " + ", ".join(f"{' and '.join(missing[extra])} (extra {extra})" for extra in lacking)
+    packages = dict.fromkeys(name for names in missing.values() for name in names)
+    command = f"python -m pip install {' '.join(packages)}"
     return Finding("note", text, f"to install all optional packages: {command}", {"extras": found})
 
 
@@ -98,9 +104,8 @@ def blas() -> Finding:
     """The BLAS of NumPy and SciPy."""
     pools = [pool for pool in threadpool_info() if pool.get("user_api") == "blas"]
     if not pools:
-        return Finding(
-            "note", "unknown: it does not report its name and threads (this is no problem)", facts={"pools": []}
-        )
+        text = "unknown: it does not report its name and threads (this is no problem)"
+        return Finding("note", text, facts={"pools": []})
     names = (f"{p['internal_api']} {p.get('version')}, {pluralize(p['num_threads'], 'thread')}" for p in pools)
     text = "; ".join(dict.fromkeys(names)) + "; a solve uses one thread of it, and all cores for sweeps"
     keys = ("internal_api", "version", "num_threads", "architecture", "threading_layer")
@@ -112,22 +117,19 @@ def backend() -> Finding:
     asked, reasons = os.environ.get("LOWSPARSE_BACKEND") or "auto", available()
     facts: dict[str, Any] = {"asked": asked, "available": reasons, "compiler": _compiler(), "used": None}
     source = "" if asked == "auto" else ", set by LOWSPARSE_BACKEND"
-    known = ["auto", *reasons]
-    if asked not in known:
-        advice = f"set LOWSPARSE_BACKEND to one of {', '.join(known)}"
+    if asked not in ("auto", *BACKENDS):
+        advice = f"set LOWSPARSE_BACKEND to one of {', '.join(['auto', *BACKENDS])}"
         return Finding("error", f"LOWSPARSE_BACKEND={asked} is unknown", advice, facts)
-    if asked in ("native", "cuda") and (why := reasons[asked]) is not None:
+    if (why := reasons.get(asked)) is not None:
         advice = _repair() if asked == "native" else "unset LOWSPARSE_BACKEND to run on the CPU"
         return Finding("error", f"none: LOWSPARSE_BACKEND={asked}, but {one_line(why)}", advice, facts)
     missing = reasons["native"]
-    facts["used"] = asked if asked != "auto" else "numpy" if missing is not None else "native"
+    facts["used"] = asked if asked != "auto" else "numpy" if missing else "native"
     if facts["used"] != "numpy":
-        names = {"native": "native, the compiled core", "cuda": "cuda, a GPU"}
-        return Finding("ok", names[facts["used"]] + source, facts=facts)
+        return Finding("ok", BACKENDS_IN_WORDS[facts["used"]] + source, facts=facts)
     if asked == "numpy":
-        faster = "unset LOWSPARSE_BACKEND to run on the compiled core, which is many times faster"
-        state = "not available" if missing is not None else "available"
-        advice = faster if missing is None else ""
+        advice = "" if missing else "unset LOWSPARSE_BACKEND to run on the compiled core, which is many times faster"
+        state = "not available" if missing else "available"
         return Finding("note", f"numpy{source}; the compiled core is {state}", advice, facts)
     broken = _core_files() or _compiler()  # the core does not load, or could have been built
     text = f"numpy, which works but is many times slower: {one_line(str(missing))}"
@@ -136,9 +138,9 @@ def backend() -> Finding:
 
 def _repair() -> str:
     """How to get the compiled core."""
-    again = "python -m pip install --force-reinstall --no-deps lowsparse"
+    again = f"python -m pip install --force-reinstall --no-deps {origin()}"
     if files := _core_files():
-        return f"{files[0]} is there but does not load (another Python or system, or damaged): {again}"
+        return f"{files[0]} exists, but does not load (another Python or system, or damaged): {again}"
     if found := _compiler():
         return f"there is a compiler ({found}): reinstall to build the core, and check the build's output: {again} -v"
     return f"running on NumPy: install a C++17 compiler (g++, clang++ or Visual Studio), then {again}"
@@ -175,26 +177,16 @@ def threads() -> Finding:
     try:
         count = native.num_threads()
     except ValueError as error:
-        return Finding(
-            "error", one_line(str(error)), f"set {name} to a number of 1 or more, or unset it", {"from": name}
-        )
-    allowed = _allowed_cores()
+        advice = f"set {name} to a number of 1 or more, or unset it"
+        return Finding("error", one_line(str(error)), advice, {"from": name})
+    allowed = cpu_limit()
     facts = {"threads": count, "from": name or "cores", "cores": os.cpu_count(), "limit": allowed}
     source = f"set by {name}" if name else "one per core available to this process"
     text = f"{pluralize(count, 'thread')}, {source}"
-    if allowed is not None and count > max(1, round(allowed)):
-        advice = f"set LOWSPARSE_NUM_THREADS={max(1, round(allowed))}: more threads than cores wait for each other"
+    if allowed is not None and count > (cores := math.ceil(allowed)):
+        advice = f"set LOWSPARSE_NUM_THREADS={cores}: more threads than cores wait for each other"
         return Finding("warning", f"{text}; but this container is limited to {allowed:g} cores", advice, facts)
     return Finding("ok", f"{text} (the machine has {os.cpu_count()})", facts=facts)
-
-
-def _allowed_cores() -> float | None:
-    """The CPU limit of a container in cores, or None."""
-    parts = _read(CGROUPS / "cpu.max").split() or [
-        _read(CGROUPS / "cpu" / name) for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-    ]
-    quota, period = (float(part) if part.isdecimal() else 0.0 for part in parts[:2])
-    return quota / period if quota and period else None
 
 
 def _read(path: Path) -> str:
@@ -221,75 +213,63 @@ def instructions() -> Finding:
 
 def memory() -> Finding:
     """Total and free memory."""
-    known = dict(line.split(":", 1) for line in _read(Path("/proc/meminfo")).splitlines() if ":" in line)
-    total, free = (_bytes(known.get(name, "")) for name in ("MemTotal", "MemAvailable"))
-    if total is None and hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    limits = [_read(CGROUPS / "memory.max"), _read(CGROUPS / "memory" / "memory.limit_in_bytes")]
-    limit = min((int(text) for text in limits if text.isdecimal()), default=None)
-    if total is None:
+    if "SC_PHYS_PAGES" not in getattr(os, "sysconf_names", {}):
         return Finding("note", "unknown on this system")
-    facts = {"total": total, "available": free, "limit": limit if limit is not None and limit < total else None}
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    found = re.search(r"MemAvailable:\s*(\d+) kB", _read(Path("/proc/meminfo")))
+    free = int(found[1]) * 1024 if found else None
+    limits = [_read(CGROUPS / "memory.max"), _read(CGROUPS / "memory" / "memory.limit_in_bytes")]
+    limit = min((int(text) for text in limits if text.isdecimal() and int(text) < total), default=None)
     text = f"{total / 2**30:.1f} GiB" + ("" if free is None else f", {free / 2**30:.1f} GiB free")
-    if facts["limit"] is not None:
-        text += f"; this process is limited to {facts['limit'] / 2**30:.1f} GiB"
-    return Finding("ok", text, facts=facts)
-
-
-def _bytes(text: str) -> int | None:
-    number, _, unit = text.strip().partition(" ")
-    return int(number) * (1024 if unit == "kB" else 1) if number.isdecimal() else None
+    text += "" if limit is None else f"; this process is limited to {limit / 2**30:.1f} GiB"
+    return Finding("ok", text, facts={"total": total, "available": free, "limit": limit})
 
 
 def gpu() -> Finding:
     """CuPy and its devices."""
+    facts: dict[str, Any] = {"cupy": None, "devices": []}
     if find_spec("cupy") is None:
-        return Finding("note", "CuPy is not installed; everything runs on the CPU", facts={"cupy": None, "devices": []})
+        return Finding("note", "CuPy is not installed; everything runs on the CPU", facts=facts)
     try:
         cupy = importlib.import_module("cupy")
         runtime = cupy.cuda.runtime
-        names = [_name(runtime.getDeviceProperties(k)["name"]) for k in range(runtime.getDeviceCount())]
+        names = [
+            runtime.getDeviceProperties(k)["name"].decode(errors="replace") for k in range(runtime.getDeviceCount())
+        ]
     except Exception as error:
-        message = one_line(str(error)) or type(error).__name__
+        text = f"CuPy is installed, but finds no device: {one_line(str(error)) or type(error).__name__}"
         advice = "install the CuPy that matches the driver (such as cupy-cuda12x), or uninstall it"
-        return Finding(
-            "warning", f"CuPy is installed, but finds no device: {message}", advice, {"cupy": None, "devices": []}
-        )
+        return Finding("warning", text, advice, facts)
     why = available()["cuda"]
     facts = {"cupy": cupy.__version__, "devices": names, "reason": why}
     text = f"CuPy {cupy.__version__} sees {', '.join(names) or 'no device'}"
     if why is not None:
         return Finding("warning", f"{text}, but backend='cuda' cannot run: {one_line(why)}", facts=facts)
-    used = f"used for data on the GPU, for {WORTH:,} entries or more, and with backend='cuda'"
-    return Finding("ok", f"{text}; {used}", facts={**facts, "from_entries": WORTH})
-
-
-def _name(name: bytes | str) -> str:
-    return name.decode(errors="replace") if isinstance(name, bytes) else name
+    text += f"; used for data on the GPU, for {WORTH:,} entries or more, and with backend='cuda'"
+    return Finding("ok", text, facts={**facts, "from_entries": WORTH})
 
 
 def speed() -> Finding:
     """The time of a sweep over a million entries, on one thread and on all, against a sparse product of SciPy."""
-    problem = synthetic(SIDE, SIDE, rank=RANK, density=DENSITY, outliers=0.1, random_state=0)
-    M = problem.M
+    M = synthetic(SIDE, SIDE, rank=RANK, density=DENSITY, outliers=0.1, random_state=0).M
     rng = np.random.default_rng(1)
     U, V = qf(rng.standard_normal((SIDE, RANK))), rng.standard_normal((SIDE, RANK))
     A = sparse.csc_array((M.values, M.rows, M.indptr), shape=M.shape)
-    opened = M.open_sweep()
-    runs: dict[str, Callable[[], Any]] = {"scipy": lambda: A @ V}
-    count = native.num_threads() if opened.name == "native" else 1
-    for number in dict.fromkeys((1, count)):
-        own: Any = M.open_sweep(opened.name)
-        own.threads = number
-        runs[str(number)] = _sweep(own, M, U)
+    name = M.open_sweep().name
+    count = native.num_threads() if name == "native" else 1
+    runs: dict[str, Callable[[], object]] = {"scipy": lambda: A @ V}
+    for number in (1, count):
+        sweep: Any = M.open_sweep(name)
+        sweep.threads = number
+        runs[str(number)] = _sweep(sweep, M, U)
     best = _best_times(runs)
     one, most, product = best["1"], best[str(count)], best["scipy"]
-    facts = {"entries": M.nnz, "rank": RANK, "backend": opened.name, "threads": count}
+    facts = {"entries": M.nnz, "rank": RANK, "backend": name, "threads": count}
     facts |= {"one_thread": one, "all_threads": most, "scipy_product": product}
     text = f"one sweep over {M.nnz:,} entries (rank {RANK}): {duration(one)} on one thread"
     text += f", {duration(most)} on {count}" if count > 1 else ""
     text += f"; a sparse product of SciPy: {duration(product)}"
-    return Finding(*_judge_speed(opened.name, one / product, one / most, count, text), facts)
+    return Finding(*_judge_speed(name, one / product, one / most, count, text), facts)
 
 
 def _judge_speed(name: str, products: float, speedup: float, count: int, text: str) -> tuple[Level, str, str]:
@@ -301,20 +281,17 @@ def _judge_speed(name: str, products: float, speedup: float, count: int, text: s
         slow = f"a sweep takes as long as {products:.0f} products instead of two to four: "
         return "warning", text, slow + "other work on the machine, or a processor without AVX2 (see instructions)"
     if count > 1 and speedup < MIN_SPEEDUP:
-        return (
-            "warning",
-            text,
-            f"{count} threads are no faster than one: other work on the machine, or a limit of cores",
-        )
+        slow = f"{count} threads are no faster than one: "
+        return "warning", text, slow + "other work on the machine, or a limit of cores"
     return "ok", text, ""
 
 
-def _sweep(opened: sweeps.Sweep, M: ObservedMatrix, U: sweeps.Float) -> Callable[[], sweeps.Swept]:
+def _sweep(sweep: sweeps.Sweep, M: ObservedMatrix, U: sweeps.Float) -> Callable[[], sweeps.SweepResult]:
     S, S_out = np.zeros_like(M.values), np.empty_like(M.values)
-    return lambda: opened.sweep(U, S, S_out, Proximal(Rule.AMANPG, gamma=0.1))
+    return lambda: sweep.sweep(U, S, S_out, Proximal(Rule.AMANPG, gamma=0.1))
 
 
-def _best_times(runs: dict[str, Callable[[], Any]]) -> dict[str, float]:
+def _best_times(runs: Mapping[str, Callable[[], object]]) -> dict[str, float]:
     """The shortest time of each; runs are interleaved, so that other load affects all of them."""
     for run in runs.values():
         run()

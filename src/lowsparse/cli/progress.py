@@ -1,63 +1,49 @@
-"""Progress on stderr: a bar with rate and time left on a terminal, elsewhere a line now and then."""
+"""Progress on stderr, with rate and time left: a bar on a terminal, otherwise a line every ten seconds."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from dataclasses import dataclass
 
-from ..solve import Progress
+from ..loop import Progress
 from ..support.format import duration
 from .output import Output
-
-__all__ = ["Meter", "show_progress"]
 
 TERMINAL_INTERVAL, LINE_INTERVAL = 0.1, 10.0  # seconds between two updates
 BAR_WIDTH = 16
 LONG = 5.0  # seconds from which the end of a stage is reported
 
-Item = TypeVar("Item")
 
-
+@dataclass
 class Meter:
     """How much of a stage of the work is done, and how long the rest may take."""
 
-    def __init__(
-        self,
-        stage: str,
-        *,
-        total: float | None = None,
-        unit: str = "",
-        interval: float = LINE_INTERVAL,
-        show: Callable[[Meter], None] = lambda meter: None,
-        clock: Callable[[], float] = time.perf_counter,
-    ) -> None:
-        self.stage, self.total, self.unit = stage, total, unit
-        self.done: float = 0
-        self.note = ""
-        self._interval, self._show, self._clock = interval, show, clock
-        self._began = self._shown = clock()
+    total: float | None = None
+    unit: str = ""
+    interval: float = LINE_INTERVAL  # between two calls of `show`
+    show: Callable[[Meter], None] = lambda meter: None
+    clock: Callable[[], float] = time.perf_counter
+    done: float = 0
+    note: str = ""
 
-    def advance(self, amount: float = 1, note: str = "") -> None:
-        """Add to what is done."""
-        self.reach(self.done + amount, note)
+    def __post_init__(self) -> None:
+        self._began = self._shown = self.clock()
+
+    def advance(self, note: str = "") -> None:
+        """Count one more as done."""
+        self.reach(self.done + 1, note)
 
     def reach(self, done: float, note: str = "") -> None:
-        """Set what is done."""
+        """Set how much is done."""
         self.done, self.note = done, note
-        now = self._clock()
-        if now - self._shown >= self._interval:
+        now = self.clock()
+        if now - self._shown >= self.interval:
             self._shown = now
-            self._show(self)
-
-    def over(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Iterate over items and count them."""
-        for item in items:
-            yield item
-            self.advance()
+            self.show(self)
 
     def watch(self, progress: Progress) -> None:
         """A callback for `solve`."""
@@ -67,7 +53,7 @@ class Meter:
     @property
     def seconds(self) -> float:
         """Since the stage began."""
-        return self._clock() - self._began
+        return self.clock() - self._began
 
     def line(self) -> str:
         """What is done, the rate, the time left and the note."""
@@ -86,14 +72,14 @@ class Meter:
 def show_progress(output: Output, stage: str, *, total: float | None = None, unit: str = "") -> Iterator[Meter]:
     """Show the progress of a block: a live bar, lines, or nothing with --quiet."""
     if output.quiet:
-        yield Meter(stage, total=total, unit=unit)
+        yield Meter(total=total, unit=unit)
         return
     if _is_terminal(sys.stderr):
         with _bar(stage) as show:
-            meter = Meter(stage, total=total, unit=unit, interval=TERMINAL_INTERVAL, show=show)
+            meter = Meter(total=total, unit=unit, interval=TERMINAL_INTERVAL, show=show)
             yield meter
     else:
-        meter = Meter(stage, total=total, unit=unit, show=lambda meter: _print(f"{stage}: {meter.line()}"))
+        meter = Meter(total=total, unit=unit, show=lambda meter: _print(f"{stage}: {meter.line()}"))
         yield meter
     if meter.seconds >= LONG:
         count = f"{meter.done:,.0f} {unit} in " if unit else ""
@@ -123,7 +109,7 @@ def _bar(stage: str) -> Iterator[Callable[[Meter], None]]:
         BarColumn(BAR_WIDTH),
         TextColumn("{task.fields[line]}", markup=False, table_column=ellipsis),
     )
-    # What is printed meanwhile appears above the bar; stdout is left alone if it is not the terminal.
+    # Other output appears above the bar; stdout is not redirected if it is not the terminal.
     with Bars(*columns, console=Console(stderr=True), transient=True, redirect_stdout=sys.stdout.isatty()) as bars:
         task = bars.add_task(stage, total=None, line="")
         yield lambda meter: bars.update(task, total=meter.total, completed=meter.done, line=meter.line())

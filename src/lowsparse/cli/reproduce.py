@@ -14,8 +14,6 @@ from .folder import reason_not_writable
 from .output import Output
 from .progress import show_progress
 
-__all__ = ["reproduce"]
-
 VIDEOS = ", ".join(settings.VIDEOS)
 FILES = ", ".join(known.file for known in settings.VIDEOS.values() if known.file)
 FOLDER, QUICK_FOLDER = "lowsparse-paper", "lowsparse-paper-quick"
@@ -95,9 +93,5 @@ def _check_output(out: Path) -> None:
 
 
 def _line(step: RunProgress) -> str:
-    """
-    >>> _line(RunProgress(3, 49, "case 1, ladder", "kept"))
-    ' 3 of 49  case 1, ladder: reused from an earlier run'
-    """
     reused = ": reused from an earlier run" if step.state == "kept" else ""
     return f"{step.number:>{len(str(step.total))}} of {step.total}  {step.title}{reused}"

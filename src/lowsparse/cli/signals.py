@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from types import FrameType
 
-__all__ = ["TerminatedError", "defer_signals", "raise_on_signal", "set_on_signal"]
-
-# Sent by batch systems and `timeout`, and by a closed terminal (not on Windows)
-TERMINATE = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+from ..support.startup import STOPPING
 
 
 class TerminatedError(KeyboardInterrupt):
-    """A signal other than Ctrl-C has stopped the command; handlers of Ctrl-C handle this, too."""
+    """A signal has stopped the command; handlers of Ctrl-C handle this, too."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -24,28 +21,35 @@ class TerminatedError(KeyboardInterrupt):
 
 @contextmanager
 def raise_on_signal() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP raise a KeyboardInterrupt, so that partial output is cleaned up."""
+    """Let signals raise a KeyboardInterrupt, so that partial output is cleaned up.
 
-    def stop(number: int, _: Any) -> None:
+    Libraries may replace it by another error, above all while they are imported: the command was stopped all the same.
+    """
+    received: list[int] = []
+
+    def stop(number: int, _: FrameType | None) -> None:
+        received.append(number)
         raise TerminatedError(number)
 
-    with _handled(stop, TERMINATE):
-        yield
+    with _handled(stop):
+        try:
+            yield
+        except Exception as error:
+            if received:
+                raise TerminatedError(received[0]) from error
+            raise
 
 
 @contextmanager
 def set_on_signal(event: threading.Event) -> Iterator[None]:
     """Let the first signal set an event, to end a stream; the next one stops the command."""
 
-    def end(number: int, _: Any) -> None:
-        if not event.is_set():
-            event.set()
-        elif number in TERMINATE:
+    def end(number: int, _: FrameType | None) -> None:
+        if event.is_set():
             raise TerminatedError(number)
-        else:
-            raise KeyboardInterrupt
+        event.set()
 
-    with _handled(end, [signal.SIGINT, *TERMINATE]):
+    with _handled(end):
         yield
 
 
@@ -53,17 +57,17 @@ def set_on_signal(event: threading.Event) -> Iterator[None]:
 def defer_signals() -> Iterator[None]:
     """Defer signals to the end of the block: for a few renames, and to clean up."""
     received: list[int] = []
-    with _handled(lambda number, _: received.append(number), [signal.SIGINT, *TERMINATE]):
+    with _handled(lambda number, _: received.append(number)):
         yield
     if received:
         signal.raise_signal(received[0])
 
 
 @contextmanager
-def _handled(handler: Any, numbers: list[signal.Signals]) -> Iterator[None]:
+def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     """Replace signal handlers during the block, but not of ignored signals (nohup); only the main thread may."""
     main = threading.current_thread() is threading.main_thread()
-    previous = {number: signal.getsignal(number) for number in numbers if main}
+    previous = {number: signal.getsignal(number) for number in STOPPING if main}
     replaced = {number: old for number, old in previous.items() if old not in (None, signal.SIG_IGN)}
     try:
         for number in replaced:

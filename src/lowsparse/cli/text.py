@@ -10,7 +10,7 @@ import textwrap
 import unicodedata
 from collections.abc import Sequence
 
-__all__ = ["columns", "flush_stdout", "paragraph", "replace_unencodable", "table", "width"]
+from ..support.addresses import hide_passwords
 
 ASCII = {"‖": "||", "−": "-", "×": "x", "·": "*", "≤": "<=", "≥": ">=", "√": "sqrt ", "∇": "grad", "∂": "d", "∞": "inf"}
 ASCII |= {"∈": "in", "→": "->", "⟨": "<", "⟩": ">", "∘": "o", "∖": "\\", "…": "...", "–": "-", "—": "-"}
@@ -22,6 +22,11 @@ MIN_WIDTH = 20  # of wrapped text
 def width() -> int:
     """Width of the terminal in characters; 80 if there is none, at most 100, as longer lines are hard to read."""
     return min(shutil.get_terminal_size((80, 24)).columns, 100)
+
+
+def one_line(text: str) -> str:
+    """The text with line breaks and repeated spaces replaced by single spaces, and without passwords."""
+    return hide_passwords(" ".join(text.split()))
 
 
 def paragraph(text: str, fit: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -13,12 +12,11 @@ import typer
 
 from ..entries.pictures import Region
 from ..places.decide import available
+from ..support.addresses import shown_address
 from ..video.background import THRESHOLD
 from .failure import require
 from .footage import NAMES, VideoJob, process_video
-from .output import Force, Json, Output, Quiet, remove_passwords, repeat_command
-
-__all__ = ["video"]
+from .output import Force, Json, Output, Quiet
 
 SUFFIX = "-lowsparse"
 BACKENDS = ["auto", *available()]
@@ -32,7 +30,8 @@ Source = Annotated[
     ),
 ]
 Rank = Annotated[
-    int, typer.Option(help="Rank of the background: 1 follows the brightness, more also lights that are switched.")
+    int,
+    typer.Option(min=1, help="Rank of the background: 1 follows the brightness, more also lights that are switched."),
 ]
 Observe = Annotated[
     float | None,
@@ -54,15 +53,16 @@ Grey = Annotated[bool, typer.Option("--grey", "--gray", help="Ignore colours; fa
 RegionText = Annotated[
     str | None, typer.Option(metavar="X,Y,W,H", help="Use only this part of the picture: left, top, width, height.")
 ]
-Start = Annotated[int, typer.Option(help="First frame to read, counted from 0.")]
+Start = Annotated[int, typer.Option(min=0, help="First frame to read, counted from 0.")]
 Stop = Annotated[int | None, typer.Option(help="Frame before which to stop. [default: the end]")]
-Every = Annotated[int, typer.Option(help="Read only every n-th frame.")]
-Shrink = Annotated[int, typer.Option(help="Reduce pictures by this factor: blocks of pixels become one.")]
+Every = Annotated[int, typer.Option(min=1, help="Read only every n-th frame.")]
+Shrink = Annotated[int, typer.Option(min=1, help="Reduce pictures by this factor: blocks of pixels become one.")]
 Threshold = Annotated[
     float, typer.Option(help="How much a foreground pixel must differ. Lower values find more, also noise.")
 ]
 Clean = Annotated[
-    int, typer.Option(help="Radius in pixels within which most must be foreground as well; 0 keeps specks.")
+    int,
+    typer.Option(min=0, max=20, help="Radius in pixels within which most must be foreground as well; 0 keeps specks."),
 ]
 Truth = Annotated[
     Path | None,
@@ -77,7 +77,7 @@ Backend = Annotated[
         help=f"Where the background is solved: {', '.join(BACKENDS)} (a GPU).", autocompletion=lambda: BACKENDS
     ),
 ]
-Seed = Annotated[int, typer.Option(help="Random seed for the choice of pixels.")]
+Seed = Annotated[int, typer.Option(min=0, help="Random seed for the choice of pixels.")]
 
 
 def video(
@@ -112,6 +112,7 @@ def video(
     lowsparse video 'shots/*.png' --grey --out street
     lowsparse video rtsp://camera/live --stream --every 5
     """
+    _check(observe=observe, start=start, stop=stop, threshold=threshold, backend=backend)
     settings: dict[str, Any] = {
         "rank": rank,
         "observe": observe,
@@ -127,29 +128,20 @@ def video(
         "random_state": seed,
         "backend": backend,
     }
-    _check(settings)
     path, out = Path(source), out or Path(name_of(source) + SUFFIX)
     own = [name for name in NAMES if path.exists() and (out / name).exists() and path.samefile(out / name)]
     require(not own, f"{source} would be overwritten by the result: choose another --out")
-    name = remove_passwords(path.name if path.exists() else source)
-    job = VideoJob(
-        source=source, out=out, name=name, command=repeat_command(), stream=stream, force=force, settings=settings
-    )
+    name = path.name if path.exists() else shown_address(source)
+    job = VideoJob(source=source, out=out, name=name, stream=stream, force=force, settings=settings)
     process_video(job, Output(quiet=quiet, json=json))
 
 
-def _check(settings: Mapping[str, Any]) -> None:
-    """Fail if a setting is out of its range."""
-    least = {"rank": 1, "every": 1, "shrink": 1, "start": 0, "seed": 0}
-    given = {**settings, "seed": settings["random_state"]}
-    for name, bound in least.items():
-        require(given[name] >= bound, f"--{name} must be {bound} or more, not {given[name]}")
-    observe, start, stop, threshold = (given[name] for name in ("observe", "start", "stop", "threshold"))
+def _check(*, observe: float | None, start: int, stop: int | None, threshold: float, backend: str) -> None:
+    """Fail if an option is out of its range."""
     require(observe is None or 0 < observe <= 1, f"--observe must be a share above 0 and up to 1, not {observe}")
     require(stop is None or stop > start, f"--stop must be more than --start, {start}, not {stop}")
     require(0 < threshold < math.inf, f"--threshold must be a number above 0, not {threshold:g}")
-    require(0 <= given["clean"] <= 20, f"--clean must be a number of pixels from 0 to 20, not {given['clean']}")
-    require(given["backend"] in BACKENDS, f"--backend must be one of {', '.join(BACKENDS)}, not {given['backend']}")
+    require(backend in BACKENDS, f"--backend must be one of {', '.join(BACKENDS)}, not {backend}")
 
 
 def name_of(source: str) -> str:
@@ -159,7 +151,7 @@ def name_of(source: str) -> str:
     ['a', 'shots', 'live', 'cam-2', 'video']
     """
     if "://" in source:
-        parts = urlsplit(source)
+        parts = urlsplit(shown_address(source))
         name = Path(parts.path).stem or parts.hostname or ""
         return re.sub(r"[^\w.-]+", "-", name) or "video"
     path = Path(source)

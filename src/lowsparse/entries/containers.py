@@ -1,13 +1,16 @@
-"""Containers of a matrix: its numbers as NumPy holds them, and new numbers in a container of the same kind.
+"""Containers of a matrix: `unwrap` reads their numbers, `rewrap` puts numbers into a container of the same kind.
 
-Data frames, labelled arrays, tensors and tables are recognised by the names of their types, so that no library is
-imported that is not in use already.
+These are NumPy arrays, masked arrays and memory maps; nested lists; pandas and polars data frames, pyarrow tables,
+xarray arrays; torch tensors and CuPy arrays; SciPy sparse arrays and matrices; `ObservedMatrix`; and whatever has
+``__array__`` or ``__dlpack__``. They are recognised by the names of their types, so that no library is imported that is
+not in use already.
 """
 
 from __future__ import annotations
 
 import reprlib
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from importlib import import_module
 from numbers import Integral, Real
@@ -17,9 +20,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-__all__ = ["as_numpy", "check_numbers", "is_known", "matrix_of", "numbers_of", "rewrap", "unwrap"]
-
 Array = NDArray[Any]
+# A function that reads a container, and one that builds a container like it from (values, like, new columns).
+_Kind = tuple[Callable[[Any], Array], Callable[[Array, Any, Any], Any]]
 
 HOST = {1, 3, 11, 13}  # DLPack's devices whose memory the processor reads: its own, pinned, managed
 FLOAT = np.dtype(np.float64)
@@ -40,49 +43,24 @@ REFUSED = {
 
 
 def unwrap(X: Any) -> Any:
-    """The numbers of a 2-D container, NaN (or masked) where they are missing.
+    """The numbers of a 2-D container as a NumPy array, NaN (or masked) where they are missing.
 
-    Parameters
-    ----------
-    X
-        A NumPy array, masked array or memory map; nested lists; a pandas or polars `DataFrame`, a `pyarrow.Table`, an
-        xarray `DataArray`; a torch tensor or CuPy array (copied to the host); a SciPy sparse array or matrix; an
-        `ObservedMatrix`; or anything with ``__array__`` or ``__dlpack__``.
-
-    Returns
-    -------
-    numpy.ndarray, numpy.ma.MaskedArray, scipy sparse or ObservedMatrix
-        Arrays, masked arrays, memory maps, sparse and observed matrices are returned as they are. float32 stays
-        float32, float16 becomes float32, integers stay integers where none is missing. Columns of different types
-        share the type that holds them all. A column that does not hold numbers is a TypeError that names it.
-
-    Examples
-    --------
-    >>> unwrap([[1, 2], [3, 4]]).tolist()
-    [[1, 2], [3, 4]]
-    >>> unwrap(np.ones((2, 2), np.float16)).dtype.name
-    'float32'
+    Arrays, masked arrays, memory maps, sparse and observed matrices are returned as they are. float16 becomes float32;
+    integers stay integers where none is missing. Columns of different types share the type that holds them all. A
+    column that does not hold numbers is a TypeError that names it.
     """
     data = matrix_of(X)
     return data.astype(np.float32) if data.dtype == np.float16 else data
 
 
 def rewrap(values: Any, like: Any, columns: Sequence[Any] | Array | None = None) -> Any:
-    """`values` in the kind of container that `like` is, with its row labels.
+    """A 2-D array in the kind of container that `like` is, with its row labels; NaN (or masked) is missing.
 
-    Parameters
-    ----------
-    values : 2-D array
-        With as many rows as `like`. NaN (or masked) is missing.
-    like
-        A container that `unwrap` takes. Lists, sparse and observed matrices give a NumPy array.
-    columns : sequence, optional
-        New names of the columns. By default those of `like` are kept, and their types where the new values fit them:
-        integers within the range of an integer type, 0 and 1 in booleans, any number in a floating-point type. Values
-        that do not fit become float64. Missing values fit only types that have them.
+    Lists, sparse and observed matrices give a NumPy array. Without new names of the `columns`, those of `like` are
+    kept, and their types where the new values fit them: integers within the range of an integer type, 0 and 1 in
+    booleans, any number in a floating-point type. Values that do not fit become float64. Missing values fit only types
+    that have them.
 
-    Examples
-    --------
     >>> rewrap(np.array([[1.0, 2.0]]), np.array([[7, 7]])).tolist()
     [[1, 2]]
     >>> rewrap(np.array([[1.5, 2.0]]), np.array([[7, 7]])).tolist()
@@ -165,8 +143,7 @@ def _type_names(X: object) -> list[tuple[str, str]]:
     return [(kind.__module__.partition(".")[0], kind.__name__) for kind in type(X).__mro__]
 
 
-def _kind_of(X: object) -> tuple[Callable[[Any], Array], Callable[[Array, Any, Any], Any]] | None:
-    """The functions that read a container and that build one like it."""
+def _kind_of(X: object) -> _Kind | None:
     return next((_KINDS[key] for key in _type_names(X) if key in _KINDS), None)
 
 
@@ -227,12 +204,11 @@ def _read_columns(height: int, labels: Iterable[Any], readers: Iterable[_Reader]
     good, bad = [], []
     for label, reader in zip(labels, readers, strict=True):
         if isinstance(reader, str):
-            bad.append((label, reader))
+            bad.append(f"{label!r} ({reader})")
         else:
             good.append(reader)
     if bad:
-        listed = ", ".join(f"{label!r} ({what})" for label, what in bad[:5])
-        more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
+        listed, more = ", ".join(bad[:5]), f" and {len(bad) - 5} more" if len(bad) > 5 else ""
         raise TypeError(
             f"{len(bad)} of the columns do not hold numbers: {listed}{more}; drop them, or turn them into numbers "
             "first (codes or indicators of categories, differences of dates, parsed text)"
@@ -248,7 +224,7 @@ def _with_missing(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _object_reader(values: Array) -> _Reader:
-    """How to read Python objects: numbers and None."""
+    """Python objects: numbers and None."""
     kinds = set(map(type, values))
     absent = {kind for kind in kinds if kind.__name__ in ("NoneType", "NAType", "NaTType")}
     wrong = {kind for kind in kinds - absent if not issubclass(kind, Real | Decimal | np.bool_)}
@@ -256,20 +232,11 @@ def _object_reader(values: Array) -> _Reader:
         k = next(k for k, value in enumerate(values) if type(value) in wrong)
         return f"{reprlib.repr(values[k])} in row {k}"
     if not absent and all(issubclass(kind, Integral) for kind in kinds):
-        try:
-            whole = values.astype(np.int64)
-        except OverflowError:
-            pass
-        else:
-            return whole.dtype, lambda: whole
-    known = np.fromiter((type(value) not in absent for value in values), bool, values.size)
-
-    def read() -> Array:
-        data = np.full(values.size, np.nan)
-        data[known] = values[known].astype(FLOAT)
-        return data
-
-    return FLOAT, read
+        with suppress(OverflowError):
+            integers = values.astype(np.int64)
+            return integers.dtype, lambda: integers
+    numbers = np.array([np.nan if type(value) in absent else float(value) for value in values])
+    return FLOAT, lambda: numbers
 
 
 # ---------------------------------------------------------------------- pandas
@@ -337,7 +304,6 @@ def _read_arrow(X: Any) -> Array:
 
 
 def _arrow_reader(column: Any) -> _Reader:
-    """How to read a `pyarrow.ChunkedArray`."""
     arrow = import_module("pyarrow")
     kind = column.type
     if arrow.types.is_null(kind):
@@ -472,7 +438,7 @@ def _write_cupy(values: Array, like: Any, columns: Any) -> Any:
         return import_module("cupy").asarray(values if columns is not None else _cast_if_fits(values, like.dtype))
 
 
-_KINDS: dict[tuple[str, str], tuple[Callable[[Any], Array], Callable[[Array, Any, Any], Any]]] = {
+_KINDS: dict[tuple[str, str], _Kind] = {
     ("pandas", "DataFrame"): (_read_pandas, _write_pandas),
     ("polars", "DataFrame"): (_read_polars, _write_polars),
     ("pyarrow", "Table"): (_read_arrow, _write_arrow),

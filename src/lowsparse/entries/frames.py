@@ -3,33 +3,37 @@
 from __future__ import annotations
 
 import glob
+import math
 import os
 import re
 import stat
-import tempfile
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..support.addresses import hide_passwords, shown_address
 from ..support.checks import check_count
+from ..support.files import TemporaryFolder
+from ..support.npy import check_archive, read_header
 from ..support.optional import import_optional
+from ..support.sizes import check_fits
 from .pictures import Grey, Picture, Region
-
-__all__ = ["PICTURES", "Frame", "Frames", "NoVideoError", "ffmpeg_path", "frame_label", "import_av", "read_picture"]
 
 PICTURES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 RATE = Fraction(25)  # frames per second of a source that has no rate
 STANDARD_INPUT = "pipe:0"  # FFmpeg's name
+PER_PIXEL = 16  # bytes that decoding and converting a frame takes
 TIMEOUT = 30.0  # seconds to wait for a source on the network
 
 
@@ -48,7 +52,7 @@ class Frame:
 
 
 class LazyFrame(NamedTuple):
-    """A frame that is decoded but not yet converted to a `Picture`."""
+    """A decoded frame, converted to a `Picture` only if it is used."""
 
     label: int
     time: float | None
@@ -86,7 +90,7 @@ class Frames:
     start, stop, every
         First frame, end (exclusive) and step, counted from 0.
     shrink
-        Replace blocks of so many pixels in both directions by their mean.
+        Replace blocks of ``shrink`` x ``shrink`` pixels by their mean.
     replay
         Keep a source that can be read only once (a pipe, a camera) in a temporary file, as it is encoded, so that
         it can be iterated again. Use the object as a context manager, which removes the file.
@@ -96,6 +100,7 @@ class Frames:
 
     Examples
     --------
+    >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
     >>> path = Path(folder.name, "clip.npy")
     >>> np.save(path, np.arange(6 * 4 * 4, dtype=np.uint8).reshape(6, 4, 4))
@@ -117,7 +122,7 @@ class Frames:
         shrink: int = 1,
         replay: bool = False,
     ) -> None:
-        self.name = os.fspath(source)
+        self.name = shown_address(os.fspath(source))  # for messages
         self.region = None if region is None else _checked_region(region)
         self.start, self.stop = check_count("start", start, 0), None if stop is None else check_count("stop", stop)
         self.every, self.shrink = check_count("every", every), check_count("shrink", shrink)
@@ -125,7 +130,7 @@ class Frames:
             raise ValueError(f"stop must be more than start: between {start} and {stop} there is no frame")
         self.skipped = 0  # damaged frames in the latest iteration
         even = region is None or not (region[0] % 2 or region[1] % 2)  # an odd offset needs chroma in full resolution
-        self._reader = _open(self.name, colour, halved_chroma=even, replay=replay)
+        self._reader = _open(os.fspath(source), colour, halved_chroma=even, replay=replay)
 
     def __enter__(self) -> Frames:
         return self
@@ -136,9 +141,8 @@ class Frames:
     @property
     def length(self) -> int | None:
         """Number of frames, if the source gives it."""
-        known = self._reader.length
-        end = self.stop if known is None else known if self.stop is None else min(known, self.stop)
-        return None if end is None else max(0, -(-(end - self.start) // self.every))
+        ends = [end for end in (self._reader.length, self.stop) if end is not None]
+        return len(range(self.start, min(ends), self.every)) if ends else None
 
     @property
     def rate(self) -> Fraction:
@@ -148,11 +152,7 @@ class Frames:
     def __iter__(self) -> Iterator[Frame]:
         self.skipped = 0
         shape = None
-        for number, lazy in enumerate(self._reader):
-            if self.stop is not None and number >= self.stop:
-                return
-            if number < self.start or (number - self.start) % self.every:
-                continue
+        for number, lazy in islice(enumerate(self._reader), self.start, self.stop, self.every):
             if lazy is None:
                 self.skipped += 1
                 continue
@@ -204,16 +204,15 @@ def _open(source: str, colour: bool, *, halved_chroma: bool, replay: bool) -> Re
         address = STANDARD_INPUT if source == "-" else source
         return _MediaReader(address, colour, halved_chroma=halved_chroma, replay=replay)
     if not path.exists():
-        pictures = _sorted_by_number(map(Path, glob.glob(source))) if glob.has_magic(source) else []
-        if not pictures:
-            pattern = ", nor a file that fits this pattern" if glob.has_magic(source) else ""
-            raise FileNotFoundError(f"there is no video {path}{pattern}: check the path")
-        return _PictureReader(pictures, colour)
+        is_pattern = glob.has_magic(source)
+        if is_pattern and (pictures := [Path(found) for found in glob.glob(source)]):
+            return _PictureReader(pictures, colour)
+        pattern = ", nor a file that fits this pattern" if is_pattern else ""
+        raise FileNotFoundError(f"there is no video {path}{pattern}: check the path")
     if path.is_dir():
-        pictures = _sorted_by_number(one for one in path.iterdir() if one.suffix.lower() in PICTURES)
-        if not pictures:
-            raise NoVideoError(f"{path} has no pictures in it ({', '.join(sorted(PICTURES))})")
-        return _PictureReader(pictures, colour)
+        if pictures := [file for file in path.iterdir() if file.suffix.lower() in PICTURES]:
+            return _PictureReader(pictures, colour)
+        raise NoVideoError(f"{path} has no pictures in it ({', '.join(sorted(PICTURES))})")
     if path.is_file() and not path.stat().st_size:
         raise NoVideoError(f"{path} cannot be read as a video: it is empty")
     if path.suffix.lower() in (".npy", ".npz"):
@@ -230,33 +229,34 @@ class _ArrayReader(Reader):
 
     def __init__(self, path: Path, colour: bool) -> None:
         self.path, self.colour = path, colour
-        self.member, self.labels = _archive_member(path) if path.suffix.lower() == ".npz" else ("", None)
-        with self._opened() as (_, self.shape, _, self.dtype):
+        self.member, self.labels, size = "", None, path.stat().st_size
+        if path.suffix.lower() == ".npz":
+            self.member, self.labels, size = _archive_member(path)
+        with self._opened() as (_, shape, fortran, dtype):
             pass
-        shape, dtype = self.shape, self.dtype
         if len(shape) not in (3, 4) or (len(shape) == 4 and shape[3] != 3) or dtype.kind not in "uif":
             raise NoVideoError(
                 f"{path} holds {shape} numbers of {dtype}: frames are (T, H, W), or (T, H, W, 3) in colour"
             )
         if 0 in shape:
             raise NoVideoError(f"{path} holds no frame")
-        self.length = int(shape[0])
+        self.length, self.frame_size = int(shape[0]), math.prod(shape[1:]) * dtype.itemsize
+        if self.frame_size > size:
+            raise NoVideoError(f"{path} is damaged: it holds no complete frame")
+        check_fits(path, "a frame", size if fortran else self.frame_size)  # in Fortran order all are read at once
         if self.labels is not None and self.labels.shape != (self.length,):
             self.labels = None
-        self.scale = self._scale()
+        self.scale = self._scale(dtype)
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[IO[bytes], tuple[int, ...], bool, np.dtype[Any]]]:
         """The file at the end of the array's header; shape, Fortran order and type of the array."""
         try:
             with zipfile.ZipFile(self.path).open(self.member) if self.member else open(self.path, "rb") as file:
-                read_header = np.lib.format.read_array_header_1_0
-                if np.lib.format.read_magic(file) != (1, 0):
-                    read_header = np.lib.format.read_array_header_2_0
                 yield file, *read_header(file)
-        except NoVideoError:
+        except (NoVideoError, MemoryError, PermissionError):
             raise
-        except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        except Exception as error:  # zipfile and zlib raise anything on a damaged file
             raise NoVideoError(f"{self.path} is not an array file with numbers, or it is damaged") from error
 
     def _arrays(self) -> Iterator[NDArray[Any] | None]:
@@ -264,28 +264,29 @@ class _ArrayReader(Reader):
             if fortran:  # a frame is not contiguous
                 yield from np.frombuffer(file.read(), dtype).reshape(shape, order="F")
                 return
-            size = int(np.prod(shape[1:])) * dtype.itemsize
             for _ in range(shape[0]):
                 try:
-                    content = file.read(size)
-                except (zipfile.BadZipFile, zlib.error, EOFError):
+                    content = file.read(self.frame_size)
+                except (zipfile.BadZipFile, zlib.error, EOFError, OSError):
                     content = b""
-                if len(content) < size:  # truncated
+                if len(content) < self.frame_size:  # truncated
                     yield None
                     return
                 yield np.frombuffer(content, dtype).reshape(shape[1:])
 
-    def _scale(self) -> float:
+    def _scale(self, dtype: np.dtype[Any]) -> float:
         """255 if the numbers go from 0 to 1, else 1."""
-        if self.dtype == np.uint8:
+        if dtype == np.uint8:
             return 1.0
         ranges = [(float(frame.min()), float(frame.max())) for frame in self._arrays() if frame is not None]
+        if not ranges:
+            raise NoVideoError(f"{self.path} is damaged: it holds no complete frame")
         low, high = float(np.min([low for low, _ in ranges])), float(np.max([high for _, high in ranges]))
         if not 0 <= low <= high <= 255:  # also NaN
             raise NoVideoError(
                 f"{self.path} holds numbers from {low:g} to {high:g}: pixels go from 0 to 255, or from 0 to 1"
             )
-        return 255.0 if self.dtype.kind == "f" and high <= 1 else 1.0
+        return 255.0 if dtype.kind == "f" and high <= 1 else 1.0
 
     def __iter__(self) -> Iterator[LazyFrame | None]:
         for t, frame in enumerate(self._arrays()):
@@ -297,9 +298,10 @@ class _ArrayReader(Reader):
         return Picture.of_rgb(grey, colour=self.colour) if grey.ndim == 3 else Picture(grey)
 
 
-def _archive_member(path: Path) -> tuple[str, NDArray[Any] | None]:
-    """The file in the archive that holds the frames, and the labels of the frames if there are any."""
+def _archive_member(path: Path) -> tuple[str, NDArray[Any] | None, int]:
+    """The file in the archive that holds the frames, the labels of the frames if there are any, and its size."""
     try:
+        check_archive(path, in_memory=False)
         with zipfile.ZipFile(path) as archive:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
             if "frames" not in names and len(names) != 1:
@@ -308,9 +310,12 @@ def _archive_member(path: Path) -> tuple[str, NDArray[Any] | None]:
             if "frame_id" in names:
                 with archive.open("frame_id.npy") as file:
                     labels = np.lib.format.read_array(file, allow_pickle=False)
-        return ("frames" if "frames" in names else names[0]) + ".npy", labels
-    except zipfile.BadZipFile as error:
-        raise NoVideoError(f"{path} is not an .npz file: {error}") from error
+            member = ("frames" if "frames" in names else names[0]) + ".npy"
+            return member, labels, archive.getinfo(member).file_size
+    except (NoVideoError, MemoryError, PermissionError):
+        raise
+    except Exception as error:  # zipfile and zlib raise anything on a damaged file
+        raise NoVideoError(f"{path} is not an .npz file, or it is damaged ({error})") from error
 
 
 # ---------------------------------------------------------------------- files and addresses that PyAV opens
@@ -321,7 +326,7 @@ class _MediaReader(Reader):
 
     def __init__(self, source: str, colour: bool, *, halved_chroma: bool = True, replay: bool = False) -> None:
         self.source, self.colour, self.halved_chroma, self.replay = source, colour, halved_chroma, replay
-        self.copy: tempfile.TemporaryDirectory[str] | None = None
+        self.copy: TemporaryFolder | None = None
         if not replay and not _is_address(source):  # opening others might use up what can be read only once
             with self._opened(source):
                 pass
@@ -330,32 +335,40 @@ class _MediaReader(Reader):
     def _opened(self, source: str) -> Iterator[tuple[Any, Any]]:
         """The container and its video stream."""
         av = import_av()
-        name = "the standard input" if self.source == STANDARD_INPUT else self.source
+        name = "the standard input" if self.source == STANDARD_INPUT else shown_address(self.source)
         try:
-            container = av.open(source, timeout=TIMEOUT) if _is_address(source) else av.open(ffmpeg_path(source))
+            given, timeout = (source, TIMEOUT) if _is_address(source) else (ffmpeg_path(source), None)
+            container = av.open(given, timeout=timeout, metadata_errors="replace")
         except (av.error.FFmpegError, OSError) as error:
-            raise NoVideoError(f"{name} cannot be read as a video: {error.strerror or error}") from error
+            # without its cause, the text of which may hold a password
+            raise NoVideoError(
+                f"{name} cannot be read as a video: {error.strerror or hide_passwords(str(error))}"
+            ) from None
         with container:
             if not container.streams.video:
                 raise NoVideoError(f"{name} has no pictures in it")
             stream = container.streams.video[0]
+            if stream.codec_context is None:
+                raise NoVideoError(f"{name} is encoded in a way that FFmpeg does not know")
             stream.thread_type = "AUTO"
+            width, height = stream.codec_context.width, stream.codec_context.height
+            check_fits(name, f"a frame of {width} x {height} pixels", PER_PIXEL * width * height)
             self.rate = Fraction(stream.average_rate or stream.guessed_rate or RATE)
             if stream.frames or stream.duration:
                 self.length = stream.frames or round(stream.duration * stream.time_base * self.rate)
             yield container, stream
 
     def __iter__(self) -> Iterator[LazyFrame | None]:
-        if self.copy is not None:
-            return self._frames(os.path.join(self.copy.name, "copy.nut"))
-        if self.replay:
-            self.copy = tempfile.TemporaryDirectory(prefix="lowsparse-")
-            return self._frames(self.source, copy=os.path.join(self.copy.name, "copy.nut"))
-        return self._frames(self.source)
+        if not self.replay:
+            return self._frames(self.source)
+        first = self.copy is None
+        self.copy = self.copy or TemporaryFolder("lowsparse-")
+        copy = os.path.join(self.copy.path, "copy.nut")
+        return self._frames(self.source, copy) if first else self._frames(copy)
 
     def close(self) -> None:
         if self.copy is not None:
-            self.copy.cleanup()
+            self.copy.remove()
             self.copy = None
 
     def _frames(self, source: str, copy: str | None = None) -> Iterator[LazyFrame | None]:
@@ -439,7 +452,7 @@ class _PictureReader(Reader):
 
     def __init__(self, paths: list[Path], colour: bool) -> None:
         import_av()  # raises here, not at the first frame
-        self.paths, self.colour, self.length = paths, colour, len(paths)
+        self.paths, self.colour, self.length = sorted(paths, key=_natural_order), colour, len(paths)
 
     def __iter__(self) -> Iterator[LazyFrame | None]:
         for t, path in enumerate(self.paths):
@@ -460,11 +473,6 @@ def frame_label(path: Path, default: int) -> int:
     return int(numbers[-1]) if numbers else default
 
 
-def _sorted_by_number(paths: Iterable[Path]) -> list[Path]:
-    """Paths in natural order: frame2 comes before frame10."""
-
-    def key(path: Path) -> list[tuple[int, int | str]]:
-        parts = re.split(r"(\d+)", path.name)
-        return [(1, int(part)) if k % 2 else (0, part) for k, part in enumerate(parts)]
-
-    return sorted(paths, key=key)
+def _natural_order(path: Path) -> list[str | int]:
+    """The sort key by which frame2 comes before frame10: the name, split into text and numbers."""
+    return [int(part) if k % 2 else part for k, part in enumerate(re.split(r"(\d+)", path.name))]

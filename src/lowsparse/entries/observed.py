@@ -11,26 +11,17 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from ..linalg.lowrank import LowRank
 from ..sweeps import HostSweep, open_sweep
-from . import by_column
-from .compressed import (
-    Parts,
-    check_compressed,
-    check_shape,
-    for_scipy,
-    neighbours,
-    to_float,
-    transpose,
-)
+from . import compressed
+from .compressed import check_compressed, check_shape, compare_neighbours, for_scipy, offsets, read_only, to_float
 from .containers import matrix_of
-from .protocol import HeldOut, MatrixSummary, Recovered
+from .protocol import HeldOut, ResidentSummary
 
-__all__ = ["ObservedMatrix"]
+PART = 2**20  # entries processed at once
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ObservedMatrix(MatrixSummary):
+class ObservedMatrix(ResidentSummary):
     """The entries of a partly observed m x n matrix M on Ω, sorted by column.
 
     Column j holds ``values[indptr[j]:indptr[j+1]]`` in the rows ``rows[indptr[j]:indptr[j+1]]``,
@@ -56,6 +47,8 @@ class ObservedMatrix(MatrixSummary):
     ObservedMatrix(2 x 2, 3 entries observed (75%), float64)
     >>> M.indptr.tolist(), M.rows.tolist(), M.values.tolist()
     ([0, 2, 3], [0, 1, 1], [1.0, 2.0, 3.0])
+    >>> M.nnz, M.dtype.name, M.column_counts.tolist(), M.row_counts.tolist()
+    (3, 'float64', [2, 1], [1, 2])
     """
 
     on_gpu: ClassVar[bool] = False
@@ -78,10 +71,10 @@ class ObservedMatrix(MatrixSummary):
         def where(k: np.intp) -> str:
             return f"row {rows[k]}, column {np.searchsorted(indptr, k, side='right') - 1}"
 
-        bad = neighbours(np.less, indptr, rows)
+        bad = compare_neighbours(np.less, indptr, rows)
         if bad.any():
             raise ValueError(f"rows must ascend inside a column, not so at {where(bad.argmax() + 1)}; from_coo sorts")
-        bad = neighbours(np.equal, indptr, rows)
+        bad = compare_neighbours(np.equal, indptr, rows)
         if bad.any():
             raise ValueError(
                 f"{np.count_nonzero(bad)} duplicate entries, the first at {where(bad.argmax())}: a position can be "
@@ -95,42 +88,23 @@ class ObservedMatrix(MatrixSummary):
                 "leave them out: NaN or mask=False in a dense array, no entry in a sparse one"
             )
 
-        for name, array, dtype in (
-            ("indptr", indptr, np.int64),
-            ("rows", rows, np.int32),
-            ("values", values, values.dtype),
-        ):
-            view = np.ascontiguousarray(array, dtype).view()
-            view.flags.writeable = False
-            object.__setattr__(self, name, view)
+        self._set(indptr, rows, values, shape)
+
+    def _set(self, indptr: NDArray[Any], rows: NDArray[Any], values: NDArray[Any], shape: tuple[int, int]) -> None:
+        object.__setattr__(self, "indptr", read_only(indptr, np.int64))
+        object.__setattr__(self, "rows", read_only(rows, np.int32))
+        object.__setattr__(self, "values", read_only(values))
         object.__setattr__(self, "shape", shape)
+        object.__setattr__(self, "_counted", [])
 
     @classmethod
     def trusted(
-        cls, indptr: NDArray[np.int64], rows: NDArray[np.int32], values: NDArray[Any], shape: tuple[int, int]
-    ) -> Self:
-        """The sorted arrays themselves, unchecked: of columns that were checked before, and may be without any entry.
-
-        Examples
-        --------
-        >>> M = ObservedMatrix.from_dense([[1.0, 2.0]])
-        >>> ObservedMatrix.trusted(M.indptr, M.rows, M.values, M.shape)
-        ObservedMatrix(1 x 2, 2 entries observed (100%), float64)
-        """
+        cls, indptr: NDArray[Any], rows: NDArray[Any], values: NDArray[Any], shape: tuple[int, int]
+    ) -> "ObservedMatrix":
+        """A matrix of arrays that are known to be sorted and finite, without a check; it may have no entry."""
         self = object.__new__(cls)
-        parts = {"indptr": indptr, "rows": rows, "values": values, "shape": shape, "_counted": []}
-        for name, part in parts.items():
-            object.__setattr__(self, name, part)
+        self._set(indptr, rows, values, shape)
         return self
-
-    @classmethod
-    def _unchecked(cls, parts: Parts, shape: tuple[int, int]) -> Self:
-        """What has come from columns that were checked, as it is kept."""
-        indptr, rows, values = (np.ascontiguousarray(part).view() for part in parts)
-        indptr, rows = indptr.astype(np.int64, copy=False), rows.astype(np.int32, copy=False)
-        for part in (indptr, rows, values):
-            part.flags.writeable = False
-        return cls.trusted(indptr, rows, values, shape)
 
     # ------------------------------------------------------------------ from other formats
 
@@ -141,8 +115,9 @@ class ObservedMatrix(MatrixSummary):
         Parameters
         ----------
         X : 2-D array-like
-            NumPy arrays, masked arrays (masked is missing), memory maps (read in tiles), data frames,
-            tensors and whatever else `lowsparse.entries.containers` reads. NaN is missing.
+            NumPy arrays, masked arrays (masked is missing), memory maps (read in tiles), nested lists; pandas and
+            polars data frames, pyarrow tables, xarray arrays; torch tensors and CuPy arrays (copied to the host);
+            anything with ``__array__`` or ``__dlpack__``. NaN is missing.
         mask : 2-D array-like of bool, optional
             True where X is observed. A NaN there is an error.
 
@@ -151,7 +126,7 @@ class ObservedMatrix(MatrixSummary):
         >>> ObservedMatrix.from_dense([[1, 2], [3, 4]], mask=[[True, False], [True, True]])
         ObservedMatrix(2 x 2, 3 entries observed (75%), float64)
         """
-        parts, shape = by_column.from_dense(X, mask)
+        parts, shape = compressed.from_dense(X, mask)
         return cls(*parts, shape)
 
     @classmethod
@@ -172,7 +147,7 @@ class ObservedMatrix(MatrixSummary):
         >>> ObservedMatrix.from_scipy(A).to_dense(fill=-1).tolist()
         [[-1.0, 5.0, -1.0], [0.0, -1.0, -1.0]]
         """
-        parts, shape = by_column.from_sparse(A, copy)
+        parts, shape = compressed.from_sparse(A, copy)
         return cls(*parts, shape)
 
     @classmethod
@@ -198,7 +173,7 @@ class ObservedMatrix(MatrixSummary):
         >>> ObservedMatrix.from_coo([0, 2, 1], [1, 0, 1], [5.0, 6.0, 7.0])
         ObservedMatrix(3 x 2, 3 entries observed (50%), float64)
         """
-        parts, shape = by_column.from_triples(rows, cols, values, shape)
+        parts, shape = compressed.from_triples(rows, cols, values, shape)
         return cls(*parts, shape)
 
     @classmethod
@@ -213,7 +188,7 @@ class ObservedMatrix(MatrixSummary):
         held = matrix_of(X)
         if isinstance(held, ObservedMatrix):
             return held
-        return cls.from_scipy(held) if by_column.is_sparse(held) else cls.from_dense(held)
+        return cls.from_scipy(held) if sp.issparse(held) else cls.from_dense(held)
 
     # ------------------------------------------------------------------ to other formats
 
@@ -227,10 +202,10 @@ class ObservedMatrix(MatrixSummary):
         (3, 1)
         """
         m, n = self.shape
-        return ObservedMatrix._unchecked(transpose((self.indptr, self.rows, self.values), m), (n, m))
+        return ObservedMatrix.trusted(*compressed.transpose((self.indptr, self.rows, self.values), m), (n, m))
 
     def with_values(self, values: ArrayLike) -> "ObservedMatrix":
-        """Other values at the same places.
+        """Other values at the same positions.
 
         Examples
         --------
@@ -240,7 +215,7 @@ class ObservedMatrix(MatrixSummary):
         numbers = np.asarray(values)
         if numbers.dtype != self.dtype or numbers.shape != self.values.shape or not np.isfinite(numbers).all():
             return ObservedMatrix(self.indptr, self.rows, numbers, self.shape)  # which says what is wrong
-        return ObservedMatrix._unchecked((self.indptr, self.rows, numbers), self.shape)
+        return ObservedMatrix.trusted(self.indptr, self.rows, numbers, self.shape)
 
     def to_scipy(self) -> "sp.csc_array[Any]":
         """A `scipy.sparse.csc_array` of the entries; shares the (read-only) memory if it can.
@@ -294,15 +269,13 @@ class ObservedMatrix(MatrixSummary):
         if which.size == self.shape[1] and np.all(np.diff(which) == 1):
             return self
         counts, starts = self.column_counts[which], self.indptr[which]
-        indptr = np.concatenate([[0], np.cumsum(counts)])
+        indptr = offsets(counts)
         if not indptr[-1]:
             return None
         entries: slice | NDArray[np.intp] = slice(starts[0], starts[0] + indptr[-1])
         if np.any(np.diff(which) != 1):
             entries = np.repeat(starts - indptr[:-1], counts) + np.arange(indptr[-1])
-        return ObservedMatrix._unchecked(
-            (indptr, self.rows[entries], self.values[entries]), (self.shape[0], which.size)
-        )
+        return ObservedMatrix.trusted(indptr, self.rows[entries], self.values[entries], (self.shape[0], which.size))
 
     def take_rows(self, which: NDArray[np.intp]) -> "ObservedMatrix":
         """Some rows, ascending.
@@ -322,45 +295,6 @@ class ObservedMatrix(MatrixSummary):
         shape = (len(which), self.shape[1])
         return ObservedMatrix.trusted(starts, place[self.rows[inside]], self.values[inside], shape)
 
-    def split(self, held: NDArray[np.intp]) -> tuple["ObservedMatrix", HeldOut]:
-        """All entries but those at these ascending indices; and those.
-
-        Examples
-        --------
-        >>> rest, held = ObservedMatrix.from_dense([[1.0, 2.0], [3.0, 4.0]]).split(np.array([1]))
-        >>> rest.nnz, held.rows.tolist(), held.columns.tolist(), held.values.tolist()
-        (3, [1], [0], [3.0])
-        """
-        kept = np.ones(self.nnz, dtype=bool)
-        kept[held] = False
-        columns = (np.searchsorted(self.indptr, held, side="right") - 1).astype(np.int32)
-        indptr = self.indptr - np.concatenate(([0], np.cumsum(np.bincount(columns, minlength=self.shape[1]))))
-        rest = ObservedMatrix.trusted(indptr, self.rows[kept], self.values[kept], self.shape)
-        return rest, HeldOut(self.rows[held], columns, self.values[held].astype(np.float64))
-
-    def sample(self, size: int) -> "ObservedMatrix":
-        """About so many of the entries, evenly spread over all columns; all if there are not many more.
-
-        Examples
-        --------
-        >>> ObservedMatrix.from_dense(np.ones((40, 30))).sample(100).nnz
-        100
-        """
-        step = max(1, self.nnz // size)
-        starts = -(-self.indptr // step)
-        return ObservedMatrix._unchecked((starts, self.rows[::step], self.values[::step]), self.shape)
-
-    def parts(self) -> Iterator[NDArray[np.floating[Any]]]:
-        """The values, a million at a time.
-
-        Examples
-        --------
-        >>> [part.tolist() for part in ObservedMatrix.from_coo([0, 2], [1, 1], [5.0, 6.0]).parts()]
-        [[5.0, 6.0]]
-        """
-        for first in range(0, self.nnz, 2**20):
-            yield self.values[first : first + 2**20]
-
     def columns_of_entries(self) -> NDArray[np.int32]:
         """The column of each entry, in the order of `rows` and `values`.
 
@@ -371,62 +305,22 @@ class ObservedMatrix(MatrixSummary):
         """
         return np.repeat(np.arange(self.shape[1], dtype=np.int32), self.column_counts)
 
-    # ------------------------------------------------------------------ facts
-
-    @property
-    def nnz(self) -> int:
-        """The number of observed entries, |Ω|.
-
-        Examples
-        --------
-        >>> ObservedMatrix.from_dense([[1.0, float("nan")]]).nnz
-        1
-        """
-        return int(self.values.size)
-
-    @property
-    def dtype(self) -> np.dtype[np.floating[Any]]:
-        """float32 or float64.
-
-        Examples
-        --------
-        >>> str(ObservedMatrix.from_dense([[1, 2]]).dtype)
-        'float64'
-        """
-        return self.values.dtype
+    # ------------------------------------------------------------------ counts and digests
 
     @property
     def column_counts(self) -> NDArray[np.int64]:
-        """The number of entries in each column.
-
-        Examples
-        --------
-        >>> ObservedMatrix.from_coo([0, 2], [1, 1], [5.0, 6.0]).column_counts.tolist()
-        [0, 2]
-        """
+        """The number of entries in each column."""
         return np.diff(self.indptr)
 
     @property
     def row_counts(self) -> NDArray[np.int64]:
-        """The number of entries in each row.
-
-        Examples
-        --------
-        >>> ObservedMatrix.from_coo([0, 2], [1, 1], [5.0, 6.0]).row_counts.tolist()
-        [1, 0, 1]
-        """
+        """The number of entries in each row."""
         if not self._counted:
             counts = np.zeros(self.shape[0], np.int64)
-            for first in range(0, self.nnz, 2**20):  # bincount takes a copy as int64
-                counts += np.bincount(self.rows[first : first + 2**20], minlength=self.shape[0])
-            counts.flags.writeable = False
-            self._counted.append(counts)
+            for first in range(0, self.nnz, PART):  # bincount takes a copy as int64
+                counts += np.bincount(self.rows[first : first + PART], minlength=self.shape[0])
+            self._counted.append(read_only(counts))
         return self._counted[0]
-
-    @property
-    def largest_part(self) -> int:
-        """How many entries `take_columns` may bring into memory: all are there."""
-        return self.nnz
 
     def fingerprint(self) -> str:
         """A digest of the shape and every entry: equal for equal data, whatever it came from.
@@ -444,6 +338,26 @@ class ObservedMatrix(MatrixSummary):
 
     # ------------------------------------------------------------------ the contract (see `PartialMatrix`)
 
+    def split(self, held: NDArray[np.intp]) -> tuple["ObservedMatrix", HeldOut]:
+        """All entries but those at these ascending indices; and those."""
+        kept = np.ones(self.nnz, dtype=bool)
+        kept[held] = False
+        columns = (np.searchsorted(self.indptr, held, side="right") - 1).astype(np.int32)
+        indptr = self.indptr - np.searchsorted(held, self.indptr)
+        rest = ObservedMatrix.trusted(indptr, self.rows[kept], self.values[kept], self.shape)
+        return rest, HeldOut(self.rows[held], columns, self.values[held].astype(np.float64))
+
+    def sample(self, size: int) -> "ObservedMatrix":
+        """About `size` of the entries, evenly spread over all columns; all if there are not many more."""
+        step = max(1, self.nnz // size)
+        starts = -(-self.indptr // step)
+        return ObservedMatrix.trusted(starts, self.rows[::step], self.values[::step], self.shape)
+
+    def parts(self) -> Iterator[NDArray[np.floating[Any]]]:
+        """The values, a million at a time."""
+        for first in range(0, self.nnz, PART):
+            yield self.values[first : first + PART]
+
     def open_sweep(self, backend: str = "auto") -> HostSweep:
         """The sweep over it, on "native" (the compiled core) or "numpy"."""
         return open_sweep(self, backend)
@@ -457,12 +371,8 @@ class ObservedMatrix(MatrixSummary):
         return self
 
     def with_stored_values(self, values: NDArray[Any]) -> "ObservedMatrix":
-        """Other values at the same positions, as the data's kind of number."""
+        """Other values at the same positions, in the type of the data."""
         return self.with_values(values.astype(self.dtype, copy=False))
-
-    def hold(self, numbers: NDArray[Any]) -> NDArray[Any]:
-        """The array itself."""
-        return numbers
 
     def spread_over_columns(self, numbers: NDArray[Any]) -> NDArray[Any]:
         """For each entry, the number of its column."""
@@ -477,13 +387,9 @@ class ObservedMatrix(MatrixSummary):
         return function(self, *numbers)
 
     def count_lines(self, flagged: NDArray[np.intp]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """How many of the entries at these indices are in each row, and in each column."""
+        """Count the entries at these indices in each row, and in each column."""
         by_column = np.diff(np.searchsorted(flagged, self.indptr))
         return np.bincount(self.rows[flagged], minlength=self.shape[0]), by_column
-
-    def with_room_for(self, rank: int) -> "ObservedMatrix":
-        """Itself."""
-        return self
 
     def solving(self, placed: bool) -> AbstractContextManager[None]:
         """Nothing to explain, and nothing to close."""
@@ -491,14 +397,8 @@ class ObservedMatrix(MatrixSummary):
 
     def outliers(self, flagged: NDArray[np.intp], values: NDArray[Any]) -> "sp.csc_array[Any]":
         """A sparse array with these values at these indices."""
-        rows, indptr = self.rows[flagged], np.searchsorted(flagged, self.indptr)
-        if flagged.size <= np.iinfo(np.int32).max:
-            return sp.csc_array((values, rows, indptr.astype(np.int32)), shape=self.shape)
-        return sp.csc_array((values, rows.astype(np.int64), indptr), shape=self.shape)
-
-    def recovered(self, L: LowRank, flagged: NDArray[np.intp], values: NDArray[Any]) -> Recovered:
-        """All of it in memory."""
-        return Recovered(self, L, flagged, self.outliers(flagged, values))
+        indptr = np.searchsorted(flagged, self.indptr)
+        return sp.csc_array(for_scipy((indptr, self.rows[flagged], values)), shape=self.shape)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Through the constructor, as NumPy forgets read-only flags in a pickle.

@@ -8,8 +8,6 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["NEUTRAL", "REC601", "Grey", "Picture", "Region", "levels"]
-
 Grey = NDArray[np.uint8]
 Region = tuple[int, int, int, int]  # x, y, width, height
 Value = TypeVar("Value", bound=np.generic)
@@ -65,11 +63,7 @@ class Picture:
         return cls(luma, levels(np.stack(parts) + NEUTRAL))
 
     def rgb(self) -> Grey:
-        """The picture as (H, W, 3) integers from 0 to 255.
-
-        >>> Picture(np.full((1, 2), 7, np.uint8)).rgb().tolist()
-        [[[7, 7, 7], [7, 7, 7]]]
-        """
+        """The picture as (H, W, 3) integers from 0 to 255."""
         if self.chroma is None:
             return np.repeat(self.luma[..., None], 3, axis=2)
         luma = self.luma.astype(np.float32)
@@ -88,11 +82,7 @@ class Picture:
         return planes.repeat(2, axis=-2)[..., :H, :].repeat(2, axis=-1)[..., :W]
 
     def crop(self, region: Region) -> Picture:
-        """The part from (x, y) on, of that width and height; x and y must be even if the chroma is halved.
-
-        >>> Picture(np.arange(12, dtype=np.uint8).reshape(3, 4)).crop((1, 1, 2, 2)).luma.tolist()
-        [[5, 6], [9, 10]]
-        """
+        """The part from (x, y) on, of that width and height; x and y must be even if the chroma is halved."""
         x, y, width, height = region
         luma = self.luma[y : y + height, x : x + width]
         if self.chroma is None:

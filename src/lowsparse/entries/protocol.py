@@ -1,7 +1,7 @@
 """The contract for data: what a partly observed matrix is, wherever its entries are.
 
 Five kinds meet it: `ObservedMatrix` (in memory), and in `lowsparse.places` matrices on a GPU, on disk, streamed to a
-GPU, and on a cluster. Whoever uses one never asks which.
+GPU, and on a cluster. Code that uses one never asks which.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,22 +20,26 @@ from ..sweeps import Sweep
 if TYPE_CHECKING:
     from .observed import ObservedMatrix
 
-__all__ = [
-    "HeldOut",
-    "MatrixSummary",
-    "Outliers",
-    "PartialMatrix",
-    "PerEntry",
-    "Recovered",
-    "Resident",
-    "check_rank",
-]
+SAMPLE = 100_000  # values from which the median magnitude is estimated
 
-SAMPLE = 100_000  # values by which the usual size of all is judged
-
-# One number per observed entry: an array of NumPy; of a matrix on a GPU one of CuPy; of a matrix in pieces a formula,
-# which is evaluated where the pieces are. All take NumPy's functions, so one type stands for them.
+# One number per observed entry: an array of NumPy; for a matrix on a GPU one of CuPy; for a matrix in pieces a formula,
+# evaluated where the pieces are. All take NumPy's functions, so one type stands for them.
 PerEntry: TypeAlias = NDArray[Any]
+
+
+@runtime_checkable
+class NumbersInPieces(Protocol):
+    """One number per entry of a matrix in pieces, for those who read or write them a piece at a time."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of entries."""
+
+    def parts(self) -> Iterator[NDArray[Any]]:
+        """The numbers, piece by piece."""
+
+    def replaced(self, read: Callable[[int], NDArray[Any]]) -> NumbersInPieces:
+        """Other numbers in the same place, which ``read(size)`` gives piece by piece."""
 
 
 class Outliers(Protocol):
@@ -44,16 +48,18 @@ class Outliers(Protocol):
     @property
     def shape(self) -> tuple[int, ...]:
         """Rows and columns."""
-        ...
 
     @property
     def nnz(self) -> int:
-        """How many outliers there are."""
-        ...
+        """The number of outliers."""
+
+    @property
+    def data(self) -> PerEntry:
+        """The values of the outliers, column by column."""
 
 
 class HeldOut(NamedTuple):
-    """Entries taken out of a matrix, in the memory of the processor."""
+    """Entries taken out of a matrix, as arrays of NumPy."""
 
     rows: NDArray[np.int32]
     columns: NDArray[np.int32]
@@ -61,7 +67,7 @@ class HeldOut(NamedTuple):
 
 
 class Recovered(NamedTuple):
-    """What a solve hands to its user: factors and outliers, and the data that these belong to."""
+    """What a solve returns: factors and outliers, and the data that these belong to."""
 
     M: PartialMatrix
     L: LowRank
@@ -75,237 +81,178 @@ class PartialMatrix(Protocol):
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
-        ...
 
     @property
     def nnz(self) -> int:
         """The number of observed entries, |Ω|."""
-        ...
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """float32 or float64."""
-        ...
 
     @property
     def density(self) -> float:
         """The observed share |Ω| / (m n)."""
-        ...
 
     @property
     def values(self) -> PerEntry:
         """The observed values."""
-        ...
 
     @property
     def column_counts(self) -> NDArray[np.int64]:
         """The number of entries in each column."""
-        ...
 
     @property
     def row_counts(self) -> NDArray[np.int64]:
         """The number of entries in each row."""
-        ...
 
     @property
     def on_gpu(self) -> bool:
-        """Whether its arrays, and factors that belong to it, are in the memory of a GPU."""
-        ...
+        """Whether its arrays, and the factors of its fit, are in the memory of a GPU."""
 
     @property
     def in_pieces(self) -> bool:
-        """Whether it is gone through in pieces: its values are formulas, and its parts are copies in memory."""
-        ...
+        """Whether it is processed in pieces: its values are formulas, and its parts are copies in memory."""
 
     @property
     def largest_part(self) -> int:
-        """How many entries `take_columns` may bring into memory at once."""
-        ...
+        """The number of entries that `take_columns` may bring into memory at once."""
 
     @property
     def T(self) -> PartialMatrix:  # noqa: N802
         """The transposed matrix."""
-        ...
 
     def take_columns(self, which: NDArray[np.intp]) -> Resident | None:
         """Some columns, in this order; None if they have no entry."""
-        ...
 
     def with_values(self, values: PerEntry) -> PartialMatrix:
         """Other values at the same positions."""
-        ...
 
     def with_stored_values(self, values: PerEntry) -> PartialMatrix:
-        """The same, but the values are computed once and kept: a formula would be evaluated in every pass."""
-        ...
+        """As `with_values`, but a formula is evaluated once and stored, not in every pass."""
 
     def sample(self, size: int) -> Resident:
-        """About so many of the entries, evenly spread over all columns; all if there are not many more."""
-        ...
+        """About `size` of the entries, evenly spread over all columns; all if there are not many more."""
 
     def parts(self) -> Iterator[NDArray[Any]]:
-        """The values, some at a time."""
-        ...
+        """The values, a part at a time."""
 
     def to_host(self) -> ObservedMatrix:
-        """The matrix in the memory of the processor: itself if it is there, else a copy."""
-        ...
+        """The matrix in memory: itself, or a copy."""
 
     def to_host_if_small(self) -> PartialMatrix:
         """The matrix, or a copy for the processor if that would be done before a GPU has started."""
-        ...
 
     def open_sweep(self, backend: str = "auto") -> Sweep:
-        """The sweep over it; `backend` is for entries in the memory of the processor."""
-        ...
+        """The sweep over it; `backend` is for entries in memory, "native" or "numpy"."""
 
     def fingerprint(self) -> str:
         """A digest of the shape and every entry."""
-        ...
 
     def median_magnitude(self) -> float:
-        """Of the values of a sample that are not zero; 0 if all are."""
-        ...
+        """The median magnitude of the non-zero values of a sample; 0 if all are zero."""
 
     def magnitudes(self, clip: float) -> tuple[float, float]:
         """The largest magnitude, and the sum of the squares of all, each taken as at most `clip`."""
-        ...
-
-    def check_rank(self, rank: Any) -> int:
-        """`rank` as an int, if a matrix of this shape can have it; an error otherwise."""
-        ...
 
     # -- numbers per entry
 
     def hold(self, numbers: PerEntry) -> PerEntry:
-        """Numbers that are to be kept: an array is what it is, a formula is evaluated where the pieces are."""
-        ...
+        """Numbers to be stored: an array is returned as it is, a formula is evaluated where the pieces are."""
 
     def spread_over_columns(self, numbers: NDArray[Any]) -> PerEntry:
         """For each entry, the number of its column."""
-        ...
 
     def spread_over_rows(self, numbers: NDArray[Any]) -> PerEntry:
         """For each entry, the number of its row."""
-        ...
 
     def reduce(self, merging: str, function: Callable[..., tuple[Any, ...]], *numbers: PerEntry) -> tuple[Any, ...]:
         """``function(columns, *numbers)`` of all pieces, each item added (+) or concatenated (|) as `merging` says.
 
-        `columns` is a matrix of consecutive columns in memory; what is in memory or on a GPU is one piece. The function
-        may be sent to who has the piece, so it must be one that pickle knows.
+        `columns` is a matrix of consecutive columns in memory; a matrix in memory or on a GPU is one piece. The
+        function must be one that pickle knows: it may be sent to another process.
         """
-        ...
 
     def count_lines(self, flagged: PerEntry) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """How many of the entries at these indices are in each row, and in each column."""
-        ...
+        """Count the entries at these indices in each row, and in each column."""
 
     # -- a solve
 
     def with_room_for(self, rank: int) -> PartialMatrix:
         """The same data, prepared for a solve of this rank within the limit of memory."""
-        ...
 
     def solving(self, placed: bool) -> AbstractContextManager[None]:
-        """The block in which it is solved: errors there are explained; what was started for it is closed after one.
-
-        Started for it was a cluster if the matrix was `placed` there for this solve alone.
-        """
-        ...
+        """The context of a solve, which adds advice to errors and closes a cluster that was `placed` for it alone."""
 
     def outliers(self, flagged: PerEntry, values: PerEntry) -> Outliers:
         """S with these values at these indices."""
-        ...
 
     def recovered(self, L: LowRank, flagged: PerEntry, values: PerEntry) -> Recovered:
-        """What is handed out at the end of a solve, and where: large factors may stay on disk."""
-        ...
+        """The result of a solve, where it is to be: large factors may stay on disk."""
 
 
 class Resident(PartialMatrix, Protocol):
-    """A matrix whose entries are arrays, of the processor or of a GPU."""
+    """A matrix whose entries are arrays of NumPy or CuPy."""
 
     @property
     def indptr(self) -> NDArray[np.int64]:
         """Where each column starts."""
-        ...
 
     @property
     def rows(self) -> NDArray[np.int32]:
         """The row of each entry."""
-        ...
 
     @property
     def T(self) -> Resident:  # noqa: N802
         """The transposed matrix."""
-        ...
 
     def with_values(self, values: PerEntry) -> Resident:
         """Other values at the same positions."""
-        ...
 
     def take_rows(self, which: NDArray[np.intp]) -> Resident:
         """Some rows, ascending."""
-        ...
 
     def split(self, held: NDArray[np.intp]) -> tuple[Resident, HeldOut]:
         """All entries but those at these ascending indices; and those."""
-        ...
 
     def columns_of_entries(self) -> NDArray[np.int32]:
         """The column of each entry."""
-        ...
 
     def to_host_if_small(self) -> Resident:
         """The matrix, or a copy for the processor if that would be done before a GPU has started."""
-        ...
 
 
 class MatrixSummary:
-    """What follows from the shape, the counts of entries and the values of any `PartialMatrix`."""
+    """What follows from the shape, the counts of entries and the values of any `PartialMatrix`.
+
+    Examples
+    --------
+    >>> import lowsparse as ls
+    >>> M = ls.ObservedMatrix.from_coo([0, 2], [1, 1], [5.0, 6.0])
+    >>> M.density, M.empty_columns.tolist(), M.empty_rows.tolist(), M.check_rank(2)
+    (0.3333333333333333, [0], [1], 2)
+    """
 
     __slots__ = ()
 
     @property
     def density(self: PartialMatrix) -> float:
-        """The observed share |Ω| / (m n).
-
-        Examples
-        --------
-        >>> import lowsparse as ls
-        >>> ls.ObservedMatrix.from_dense([[1.0, float("nan")]]).density
-        0.5
-        """
+        """The observed share |Ω| / (m n)."""
         m, n = self.shape
         return float(self.nnz / (m * n))
 
     @property
     def empty_columns(self: PartialMatrix) -> NDArray[np.intp]:
-        """The columns without an entry.
-
-        Examples
-        --------
-        >>> import lowsparse as ls
-        >>> ls.ObservedMatrix.from_coo([0, 2], [1, 1], [5.0, 6.0]).empty_columns.tolist()
-        [0]
-        """
+        """The columns without an entry."""
         return np.flatnonzero(self.column_counts == 0)
 
     @property
     def empty_rows(self: PartialMatrix) -> NDArray[np.intp]:
-        """The rows without an entry.
-
-        Examples
-        --------
-        >>> import lowsparse as ls
-        >>> ls.ObservedMatrix.from_coo([0, 2], [1, 1], [5.0, 6.0]).empty_rows.tolist()
-        [1]
-        """
+        """The rows without an entry."""
         return np.flatnonzero(self.row_counts == 0)
 
     def median_magnitude(self: PartialMatrix) -> float:
-        """Of the values of a sample that are not zero; 0 if all are."""
+        """The median magnitude of the non-zero values of a sample; 0 if all are zero."""
         sizes = np.abs(self.sample(SAMPLE).values).astype(np.float64)
         return float(np.median(sizes[sizes > 0])) if sizes.any() else 0.0
 
@@ -321,22 +268,48 @@ class MatrixSummary:
 
     def __repr__(self: PartialMatrix) -> str:
         m, n = self.shape
-        share = 100 * self.nnz / (m * n)
+        share = 100 * self.density
         return f"{type(self).__name__}({m} x {n}, {self.nnz} entries observed ({share:.3g}%), {self.dtype})"
 
-    def check_rank(self: PartialMatrix, rank: Any) -> int:
-        """`rank` as an int, if a matrix of this shape can have it; an error otherwise.
-
-        Examples
-        --------
-        >>> import lowsparse as ls
-        >>> ls.ObservedMatrix.from_dense([[1.0, 2.0], [3.0, 4.0]]).check_rank(2)
-        2
-        """
+    def check_rank(self: PartialMatrix, rank: object) -> int:
+        """`rank` as an int, if a matrix of this shape can have it; an error otherwise."""
         return check_rank(rank, self.shape)
 
 
-def check_rank(rank: Any, shape: tuple[int, int]) -> int:
+class ResidentSummary(MatrixSummary):
+    """What is the same for all matrices whose entries are arrays, of NumPy or CuPy."""
+
+    __slots__ = ()
+
+    @property
+    def nnz(self: Resident) -> int:
+        """The number of observed entries, |Ω|."""
+        return int(self.values.size)
+
+    @property
+    def dtype(self: Resident) -> np.dtype[Any]:
+        """float32 or float64."""
+        return self.values.dtype
+
+    @property
+    def largest_part(self: Resident) -> int:
+        """The number of entries that `take_columns` may bring into memory: all are there."""
+        return self.nnz
+
+    def hold(self, numbers: PerEntry) -> PerEntry:
+        """The array itself."""
+        return numbers
+
+    def with_room_for(self: Resident, rank: int) -> Resident:
+        """The matrix itself."""
+        return self
+
+    def recovered(self: Resident, L: LowRank, flagged: PerEntry, values: PerEntry) -> Recovered:
+        """The result of a solve, which stays where the matrix is."""
+        return Recovered(self, L, flagged, self.outliers(flagged, values))
+
+
+def check_rank(rank: object, shape: tuple[int, int]) -> int:
     """`rank` as an int, if a matrix of this shape can have it; an error otherwise.
 
     >>> check_rank(3, (2, 5))

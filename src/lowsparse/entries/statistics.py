@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .protocol import PartialMatrix, Resident
-
-__all__ = ["by_columns", "column_medians", "column_sums", "row_sums"]
 
 
 def column_sums(columns: Resident, *numbers: NDArray[Any]) -> tuple[NDArray[np.float64], ...]:
@@ -32,7 +30,7 @@ def column_medians(M: Resident, *, empty: float = 0.0) -> NDArray[np.float64]:
     >>> column_medians(ObservedMatrix.from_dense([[1.0, np.nan], [2.0, np.nan], [9.0, np.nan]])).tolist()
     [2.0, 0.0]
     """
-    # by column, then by value: the median of a column lies in the middle of its part
+    # sorted by column, then by value: the median of a column is in the middle of its part
     order = np.lexsort((M.values, M.columns_of_entries()))
     values = M.values[order].astype(np.float64)
     counts, first = M.column_counts, M.indptr[:-1]
@@ -42,19 +40,13 @@ def column_medians(M: Resident, *, empty: float = 0.0) -> NDArray[np.float64]:
 
 
 def by_columns(M: PartialMatrix, function: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
-    """What a function of a matrix in memory gives for each of its columns; pickle must know it.
+    """A function of a matrix in memory that gives a number for each column, such as `column_medians`, for any matrix.
 
-    >>> from lowsparse import ObservedMatrix
-    >>> by_columns(ObservedMatrix.from_dense([[1.0, 2.0], [3.0, np.nan]]), column_medians).tolist()
-    [2.0, 2.0]
+    Pickle must know the function.
     """
-    found: NDArray[Any] = M.reduce("|", _OneItem(function))[0]
+    found: NDArray[Any] = M.reduce("|", partial(_in_tuple, function))[0]
     return found
 
 
-@dataclass(frozen=True)
-class _OneItem:
-    function: Callable[[Any], NDArray[Any]]
-
-    def __call__(self, columns: Resident) -> tuple[NDArray[Any]]:
-        return (np.asarray(self.function(columns)),)
+def _in_tuple(function: Callable[[Any], NDArray[Any]], columns: Resident) -> tuple[NDArray[Any]]:
+    return (np.asarray(function(columns)),)

@@ -1,35 +1,33 @@
-"""Robust fit of an affine subspace to samples with holes and gross errors: X = 1 mean + scores components + outliers.
+"""Robust fit of an affine subspace to samples with missing entries and gross errors: X = 1 mean + scores components.
 
-A level that all samples share is one more component to a fit of low rank, usually the largest. Subtracting the medians
-of the features first does not remove it: they are not a point of the affine subspace, but off it by their own error, so
-the rest still has a rank of one more. Here mean and components are fitted at once, on a block of rows and columns that
-determines them:
+For a low-rank fit, a level that all samples share is one more component, usually the largest. Subtracting the medians
+of the features does not remove it: due to their error they are not in the affine subspace, so the difference still has
+one rank more. Here mean and components are fitted together, on a block of rows and columns that determines them:
 
-1. the medians are subtracted, and a subspace is fitted roughly. The error of the medians is noise to it, and the rank
-   is that of the components: no component is left over for outliers to take;
+1. the medians are subtracted, and a subspace is fitted roughly. It has the rank of the components, so that outliers
+   find no spare component, and the error of the medians is noise to it;
 2. the features are regressed robustly on the ones and the scores, which gives the mean and the components; then the
-   samples, minus that mean, on the components, which gives the scores; and so on until both converge. That is the
+   samples, minus that mean, on the components, which gives the scores; and so on until both converge. This is the
    alternating robust regression of the default method, with a column of U held fixed;
 3. all rows and columns follow from the block by one regression each.
 
-That this finds the right centre is measured, not proved. So there are several rough fits, also one with a spare
-component for the error of the medians, and the one that leads to least noise is taken (`_AffineBlock.search`).
+That this finds the right centre is measured, not proved. So there are several rough fits, one of them with a spare
+component for the error of the medians, and the one that leads to the least noise is taken (`_AffineBlock.search`).
 
-Any point of the affine subspace would do as the mean. It is the one at which the scores of the samples that are
-explained have their spatial median.
+Of the points of the affine subspace, the mean is the spatial median of the samples that are well explained.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..diagnosis import largest_rank
 from ..entries.observed import ObservedMatrix
+from ..entries.protocol import PartialMatrix, PerEntry
 from ..entries.statistics import by_columns, column_medians
 from ..linalg.grassmann import basis
 from ..linalg.scale import CONSISTENT, robust_scale
@@ -37,27 +35,23 @@ from ..robust.regression import EFFICIENT, SMALLEST, LineRegression, poorly_expl
 from ..robust.sketch import Sketch, draw
 from ..solve import solve
 from ..solvers import Ladder
-from ..sweeps import Float, enough, host_backend
+from ..sweeps import Float, host_backend, min_support
 from .subspace import principal_axes
 
-__all__ = ["AffineFit", "fit_affine", "spatial_median"]
-
-GENEROUS = 4.0  # size of the block, as a multiple of what determines the affine subspace
+BLOCK_FACTOR = 4.0  # size of the block relative to what determines the affine subspace
 ATTEMPTS = 2  # of a rough fit
-WIDER = 2.0  # c at first, as a multiple of what the residuals ask for: they contain the error of the medians
-PACE = 0.3  # c / its previous value, at least
-PASSES = 100  # over the block, at most
+FIRST_C = 2.0  # first c relative to the c for the residuals, which contain the error of the medians
+PACE = 0.3  # least c relative to its previous value
+MAX_PASSES = 100  # over the block
 CAREFUL = 3  # first passes, which reweight twice
-ROUNDS = 3  # of rough fits about the mean that was found before, at most,
-MUCH = 0.15  # where so much noise is left, in units,
-LESS = 0.9  # and as long as it falls by this factor
-CLOSE = 0.5  # size of the levels, in units, from which on zero is not tried as the centre
-REFITS = 3  # of poorly explained rows and columns, at most, when the passes have converged,
-PATIENCE = 30  # or after so many
-RESTING = 0.02  # of the error due to noise: a pass that changes the affine subspace by less is the last
+# Rough fits about the last mean: at most ROUNDS, where the noise, in units, exceeds NOISY and falls by the factor LESS.
+ROUNDS, NOISY, LESS = 3, 0.15, 0.9
+CLOSE = 0.5  # size of the levels, in units, below which zero is tried as the centre
+REFITS, PATIENCE = 3, 30  # refits of poorly explained lines, when passes have converged or after as many passes
+SETTLED = 0.02  # change of the affine subspace, relative to the error due to noise, in the last pass
 ROUNDING = 1e-9  # of a mean, in units
-NOTHING = 1e-7  # size of a component against the largest that counts as none
-WORSE = 2.0  # noise of a fit with a given start, against that of the start, at most
+NEGLIGIBLE = 1e-7  # size of a component, relative to the largest, that is left out
+WORSE = 2.0  # largest noise of a fit from a given start, relative to that of the start
 
 
 @dataclass(frozen=True)
@@ -66,13 +60,13 @@ class AffineFit:
 
     mean: Float  # d
     scores: Float  # n x k
-    components: Float  # k x d, orthonormal rows; fewer than asked for if there is nothing for them to explain
-    noise: float  # the robust scale of the residuals
-    n_iter: int = 0  # passes over a block or more
+    components: Float  # k x d, orthonormal rows; fewer than asked for if that is exact
+    noise: float  # robust scale of the residuals
+    n_iter: int = 0  # passes over the block, or more
 
 
 def fit_affine(
-    M: Any,
+    M: PartialMatrix,
     rank: int | str,
     *,
     max_rank: int | None = None,
@@ -84,45 +78,34 @@ def fit_affine(
 ) -> AffineFit:
     """Fit an affine subspace of dimension `rank` (or "auto") to the rows of M, in memory or in pieces.
 
-    A `start`, with scores of the rows of M, replaces the rough fit unless it turns out to leave more noise than it
-    says. A `thorough` fit begins with a full solve of one rank more, whose last component takes up the error of the
-    levels; and these are not the medians, which follow errors that lie all on one side.
-
-    >>> rng = np.random.default_rng(1)
-    >>> X = 100.0 + rng.standard_normal((80, 2)) @ rng.standard_normal((2, 15))
-    >>> X[rng.random(X.shape) < 0.1] = 0.0
-    >>> fit = fit_affine(ObservedMatrix.from_dense(X), 2)
-    >>> bool(np.isclose(X, fit.mean + fit.scores @ fit.components).mean() > 0.85)
-    True
+    A `start`, with scores of the rows of M, replaces the rough fit unless the fit from there is much noisier. A
+    `thorough` fit begins with a full solve of one rank more, whose last component takes up the error of the levels;
+    these are not the medians then, which are biased if all errors have the same sign.
     """
-    options = _Options(max_iter, tol, backend if backend in ("native", "numpy") else "auto")
+    options = _Options(max_iter, tol, host_backend(backend))
     if start is not None:
         block = _AffineBlock(M, start.mean, len(start.components), options)
         fit = block.fit(block.restrict(start))
         if fit.noise <= WORSE * start.noise + SMALLEST * block.unit:
             return block.extend(fit)
     bound = rank if isinstance(rank, int) else largest_rank(M) if max_rank is None else max_rank
-    levels = by_columns(M, _shortest_halves if thorough else column_medians)
-    block, fit = _AffineBlock(M, levels, bound, options).search(rank, bound, thorough=thorough)
-    return block.extend(fit)
+    levels = by_columns(M, _shorths if thorough else column_medians)
+    best = _AffineBlock(M, levels, bound, options).search(rank, thorough=thorough)
+    return best.block.extend(best)
 
 
 def spatial_median(points: Float, max_iter: int = 50) -> Float:
-    """The point with the smallest sum of distances to the rows of `points`, by Weiszfeld's iteration.
-
-    >>> spatial_median(np.array([[0.0, 0.0], [0.0, 2.0], [2.0, 0.0], [0.0, 0.0], [90.0, 0.0]])).round(3).tolist()
-    [0.0, 0.0]
-    """
-    at = np.median(points, axis=0)
-    unit = float(np.median(np.linalg.norm(points - at, axis=1))) or 1.0
+    """The point with the smallest sum of distances to the rows of `points`, by Weiszfeld's iteration."""
+    centre = np.median(points, axis=0)
+    unit = float(np.median(np.linalg.norm(points - centre, axis=1))) or 1.0
     for _ in range(max_iter):
-        near = 1.0 / np.maximum(np.linalg.norm(points - at, axis=1), 1e-9 * unit)
-        at = near @ points / near.sum()
-    return np.asarray(at, dtype=np.float64)
+        weight = 1.0 / np.maximum(np.linalg.norm(points - centre, axis=1), 1e-9 * unit)
+        centre = weight @ points / weight.sum()
+    return np.asarray(centre, dtype=np.float64)
 
 
-def _shortest_halves(M: ObservedMatrix) -> Float:
-    """The mean of the shortest interval that holds half of a column's entries; 0 if there are none."""
+def _shorths(M: ObservedMatrix) -> Float:
+    """The mean of each column over the shortest interval with half of its entries; 0 if there are none."""
     found = np.zeros(M.shape[1])
     for j in np.flatnonzero(M.column_counts):
         x = np.sort(M.values[M.indptr[j] : M.indptr[j + 1]].astype(np.float64))
@@ -141,10 +124,7 @@ class _Options:
 
 @dataclass(frozen=True)
 class _Affine:
-    """L = B Cᵀ; B (orthonormal) has a row for each row of the data and a constant first column, C one for each column.
-
-    So L = 1 meanᵀ + B₁ C₁ᵀ, where B₁ and C₁ are without the first columns.
-    """
+    """L = B Cᵀ = 1 meanᵀ + B₁ C₁ᵀ: B is orthonormal, its first column is constant, and B₁ and C₁ are the others."""
 
     B: Float
     C: Float
@@ -168,7 +148,7 @@ class _Affine:
 
     @property
     def is_point(self) -> bool:
-        """Whether it has no direction: most samples are the same."""
+        """Whether it has dimension 0, as most samples are the same."""
         return int(self.B.shape[1]) == 1
 
     def principal(self) -> tuple[Float, Float]:
@@ -177,7 +157,7 @@ class _Affine:
         return self.B[:, 1:] @ R.T, Q
 
     def distance(self, other: _Affine) -> float:
-        """How far the affine subspaces are apart where the samples are, relative to the spread of these."""
+        """The distance of the affine subspaces where the samples are, relative to the spread of these."""
         Q, P = basis(self.C[:, 1:])[0], basis(other.C[:, 1:])[0]
         step = other.mean - self.mean
         off, tilt = np.linalg.norm(step - Q @ (Q.T @ step)), np.linalg.norm(P - Q @ (Q.T @ P))
@@ -185,59 +165,62 @@ class _Affine:
 
 
 @dataclass(frozen=True)
-class _BlockFit:
+class _Candidate:
+    block: _AffineBlock
     affine: _Affine
-    noise: float  # the robust scale of the residuals
+    noise: float  # robust scale of the residuals
     passes: int
 
-    def plus_passes(self, passes: int) -> _BlockFit:
+    def plus_passes(self, passes: int) -> _Candidate:
         return replace(self, passes=self.passes + passes)
 
 
 class _AffineBlock:
     """Rows and columns that determine the affine subspace, minus some levels, and the matrix they are from."""
 
-    def __init__(self, M: Any, levels: Float, rank: int, options: _Options, sketch: Sketch | None = None) -> None:
-        self.M, self.levels, self.rank, self.options = M, levels, rank, options
-        rng = np.random.default_rng(0x616666)  # at_least: no entries are held out
-        self.sketch = draw(M, rank + 1, rng, at_least=M.nnz + 1, generous=GENEROUS) if sketch is None else sketch
+    def __init__(
+        self, M: PartialMatrix, levels: Float, bound: int, options: _Options, sketch: Sketch | None = None
+    ) -> None:
+        self.M, self.levels, self.bound, self.options = M, levels, bound, options
+        if sketch is None:  # no entries are held out
+            rng = np.random.default_rng(0x616666)
+            sketch = draw(M, bound + 1, rng, min_entries=M.nnz + 1, block_factor=BLOCK_FACTOR)
+        self.sketch = sketch
         self.A = _subtract(self.sketch.M, self.sketch.M.spread_over_columns(levels[self.sketch.columns]))
         self.transposed = self.A.T
         self.unit = self.A.median_magnitude() or 1.0
 
-    def search(self, rank: int | str, bound: int, *, thorough: bool) -> tuple[_AffineBlock, _BlockFit]:
-        """The fit with least noise of several rough starts, or the first with hardly any.
+    def search(self, rank: int | str, *, thorough: bool) -> _Candidate:
+        """The fit with the least noise from several rough starts, or the first with hardly any.
 
-        They start at the levels, without and with a spare component, and at zero if that is not far. Where much noise
-        is left, they start again at the mean that was found, as long as that leads to less noise.
+        They start at the levels, without and with a spare component, and at zero if that is close. Where much noise is
+        left, they start again at the mean that was found, as long as that leads to less noise.
         """
         if thorough:
-            return self, self._try(rank, bound, 1, Ladder())
-        block, best = self, self._best_of_two(rank, bound)
+            return self._fit_from_rough(rank, 1, Ladder())
+        best = self._best_of_two(rank)
         if best.noise > self.options.tol * self.unit and np.median(np.abs(self.levels)) < CLOSE * self.unit:
             zero = self._with_levels(np.zeros_like(self.levels))
-            other = zero._try(rank, bound, 0, Ladder(attempts=ATTEMPTS))
-            block, best = _better((self, best), (zero, other))
+            best = _better(best, zero._fit_from_rough(rank, 0, Ladder(attempts=ATTEMPTS)))
         for _ in range(ROUNDS):
-            if best.noise <= MUCH * self.unit or best.affine.is_point:
+            if best.noise <= NOISY * self.unit or best.affine.is_point:
                 break
-            moved = block._with_levels(block._levels_at(best))
-            other = moved._best_of_two(rank, bound)
+            other = best.block._at_mean_of(best)._best_of_two(rank)
             if other.noise >= LESS * best.noise:
-                return block, best.plus_passes(other.passes)
-            block, best = moved, other.plus_passes(best.passes)
-        return block, best
+                return best.plus_passes(other.passes)
+            best = other.plus_passes(best.passes)
+        return best
 
-    def _best_of_two(self, rank: int | str, bound: int) -> _BlockFit:
+    def _best_of_two(self, rank: int | str) -> _Candidate:
         """Without a spare component, or with one, if the rank is given and that leads to less noise."""
-        first = self._try(rank, bound, 0, Ladder(attempts=ATTEMPTS))
+        first = self._fit_from_rough(rank, 0, Ladder(attempts=ATTEMPTS))
         if isinstance(rank, str) or first.noise <= self.options.tol * self.unit:
             return first
-        return _better((self, first), (self, self._try(rank, bound, 1, Ladder(attempts=ATTEMPTS))))[1]
+        return _better(first, self._fit_from_rough(rank, 1, Ladder(attempts=ATTEMPTS)))
 
-    def _try(self, rank: int | str, bound: int, spare: int, method: Ladder) -> _BlockFit:
-        """The fit from a rough one that has so many spare components."""
-        most = min(bound + spare, *self.A.shape)
+    def _fit_from_rough(self, rank: int | str, spare: int, method: Ladder) -> _Candidate:
+        """The fit from a rough one, which has this number of spare components."""
+        most = min(self.bound + spare, *self.A.shape)
         rough = solve(
             self.A,
             rank if isinstance(rank, str) else most,
@@ -248,39 +231,38 @@ class _AffineBlock:
             backend=self.options.backend,
         )
         scores, _, components = principal_axes(rough.L)
-        return self.fit(self._affine(scores, components, bound, rough.noise)).plus_passes(rough.n_iter)
+        return self.fit(self._affine(scores, components, rough.noise)).plus_passes(rough.n_iter)
 
     def _with_levels(self, levels: Float) -> _AffineBlock:
         """The same rows and columns minus other levels."""
-        return _AffineBlock(self.M, levels, self.rank, self.options, self.sketch)
+        return _AffineBlock(self.M, levels, self.bound, self.options, self.sketch)
 
-    def _levels_at(self, fit: _BlockFit) -> Float:
-        """The levels, moved to the mean that was found where it is known."""
+    def _at_mean_of(self, fit: _Candidate) -> _AffineBlock:
+        """The block with its levels at the mean of a fit."""
         scores, axes = fit.affine.principal()
         good = _well_explained(self._samples(fit.affine.mean), axes, scores, self._loss_scale(fit.noise))
         levels = self.levels.copy()
         levels[self.sketch.columns] += fit.affine.mean + axes @ spatial_median(scores[good])
-        return levels
+        return self._with_levels(levels)
 
-    def _affine(self, scores: Float, components: Float, bound: int, noise: float) -> _Affine:
+    def _affine(self, scores: Float, components: Float, noise: float) -> _Affine:
         """Scores and components of the block as an affine subspace of dimension at most `bound`.
 
         A spare component may be the error of the levels, which is the same for all rows.
         """
-        lines = self._lines(self.transposed, learning=False)
-        good = _well_explained(lines, components.T, scores, self._loss_scale(noise))
-        at = spatial_median(scores[good])
-        _, sizes, right = np.linalg.svd(scores[good] - at, full_matrices=False)
-        axes = right[:bound][sizes[:bound] > NOTHING * max(sizes[0], self.unit)].T
-        return _Affine.of(at @ components, (scores - at) @ axes, components.T @ axes)
+        samples = self._lines(self.transposed, learning=False)
+        good = _well_explained(samples, components.T, scores, self._loss_scale(noise))
+        centre = spatial_median(scores[good])
+        _, sizes, right = np.linalg.svd(scores[good] - centre, full_matrices=False)
+        axes = right[: self.bound][sizes[: self.bound] > NEGLIGIBLE * max(sizes[0], self.unit)].T
+        return _Affine.of(centre @ components, (scores - centre) @ axes, components.T @ axes)
 
     def restrict(self, fit: AffineFit) -> _Affine:
         """The part of a fit in this block, whose levels are the mean of the fit."""
-        scores, components = fit.scores[self.sketch.rows], fit.components[:, self.sketch.columns]
-        return self._affine(scores, components, len(components), fit.noise)
+        return self._affine(fit.scores[self.sketch.rows], fit.components[:, self.sketch.columns], fit.noise)
 
-    def extend(self, fit: _BlockFit) -> AffineFit:
-        """From the block to all rows and columns, with the mean in the middle of the samples."""
+    def extend(self, fit: _Candidate) -> AffineFit:
+        """Extend a fit to all rows and columns, and move the mean to the spatial median of the samples."""
         affine, c = fit.affine, self._loss_scale(fit.noise)
         if affine.is_point:
             mean = self.levels.copy()
@@ -293,99 +275,94 @@ class _AffineBlock:
             strip = _subtract(self.sketch.strip, self.sketch.strip.spread_over_columns(self.levels[columns])).T
         samples = self._lines(_subtract(strip, strip.spread_over_rows(mean)), learning=False)
         if rows.size < n:
-            scores, _ = samples.complete(axes, rows, scores, c, turns=7)
+            scores, _ = samples.complete(axes, rows, scores, c, n_reweight=7)
         good = _well_explained(samples, axes, scores, c)
         if (rows.size, columns.size) != (n, d):
             M = strip.T if columns.size == d else _subtract(self.M, self.M.spread_over_columns(self.levels))
             affine, features = _Affine.of(mean, scores, axes), self._lines(M, learning=False)
-            C, _ = features.complete(affine.B, columns, affine.C, c, turns=5)
+            C, _ = features.complete(affine.B, columns, affine.C, c, n_reweight=5)
             affine = _Affine(affine.B, features.refit(affine.B, C, c, 1).V)
             mean, (scores, axes) = affine.mean, affine.principal()
-        at = spatial_median(scores[good])
-        mean = self.levels + mean + axes @ at
-        mean[np.abs(mean) <= ROUNDING * self.unit] = 0.0  # or zeros would become numbers that a fit can explain
-        return AffineFit(mean, scores - at, axes.T, fit.noise, fit.passes)
+        centre = spatial_median(scores[good])
+        mean = self.levels + mean + axes @ centre
+        mean[np.abs(mean) <= ROUNDING * self.unit] = 0.0  # so that zeros minus the mean stay zeros
+        return AffineFit(mean, scores - centre, axes.T, fit.noise, fit.passes)
 
-    def fit(self, affine: _Affine) -> _BlockFit:
-        """Passes over the block until the affine subspace converges."""
+    def fit(self, affine: _Affine) -> _Candidate:
+        """Run passes over the block until the affine subspace converges."""
         features = self._lines(self.A, learning=True)
         noise = robust_scale(features.sweep.residual(affine.B, affine.C))
-        c, passes, since, refits = WIDER * self._loss_scale(noise), 0, 0, 0
+        c, passes, since, refits = FIRST_C * self._loss_scale(noise), 0, 0, 0
         if affine.is_point:
             share = features.explained_share(affine.B, affine.C, c)
-            return _BlockFit(
-                _Affine(affine.B, features.refit_poorly_explained(affine.B, affine.C, c, share)[0]), noise, 0
-            )
+            C, _, _ = features.refit_poorly_explained(affine.B, affine.C, c, share)
+            return _Candidate(self, _Affine(affine.B, C), noise, 0)
         overdetermined = affine.B.shape[1] <= min(self.A.shape)
-        while passes < min(PASSES, self.options.max_iter) and overdetermined:
+        while passes < min(MAX_PASSES, self.options.max_iter) and overdetermined:
             previous = affine
             affine, noise = self._pass(features, affine, c, 2 if passes < CAREFUL else 1)
             passes, since = passes + 1, since + 1
-            rests = c <= 1.5 * self._loss_scale(noise) and previous.distance(affine) <= self._tolerance(affine, noise)
+            settled = c <= 1.5 * self._loss_scale(noise) and previous.distance(affine) <= self._tolerance(affine, noise)
             c = max(self._loss_scale(noise), PACE * c)
-            changed = 0
-            if refits < REFITS and (rests or since == PATIENCE):
-                affine, changed = self._refit_poorly_explained(features, affine, c)
+            n_improved = 0
+            if refits < REFITS and (settled or since == PATIENCE):
+                affine, n_improved = self._refit_poorly_explained(features, affine, c)
                 refits, since = refits + 1, 0
-            if changed:
+            if n_improved:
                 c = max(10 * c, 1e-3 * self.unit) if noise < SMALLEST * self.unit else 2 * c
-            elif rests:
+            elif settled:
                 break
-        return _BlockFit(affine, noise, passes)
+        return _Candidate(self, affine, noise, passes)
 
     def _pass(self, features: LineRegression, affine: _Affine, c: float, n_reweight: int) -> tuple[_Affine, float]:
-        """Regress the features, then the samples; and the robust scale of the residuals in between."""
+        """Regress the features, then the samples; return the fit, and the scale of the residuals in between."""
         half = _Affine(affine.B, features.refit(affine.B, affine.C, c, n_reweight).V)
         scores, axes = half.principal()
         fitted = self._samples(half.mean).refit(axes, scores, c, n_reweight)
-        return _Affine.of(half.mean, fitted.V, axes), CONSISTENT * fitted.before.quantile(0.5)
+        return _Affine.of(half.mean, fitted.V, axes), CONSISTENT * fitted.magnitudes.quantile(0.5)
 
     def _refit_poorly_explained(self, features: LineRegression, affine: _Affine, c: float) -> tuple[_Affine, int]:
-        """Regress features and samples from zero that explain few of their entries; how many are better so."""
+        """Regress features and samples again that explain few of their entries; how many were improved."""
         share = features.explained_share(affine.B, affine.C, c)
-        C, _, some = features.refit_poorly_explained(affine.B, affine.C, c, share)
+        C, _, n_features = features.refit_poorly_explained(affine.B, affine.C, c, share)
         affine = _Affine(affine.B, C)
         scores, axes = affine.principal()
         samples = self._samples(affine.mean)
         share = samples.explained_share(axes, scores, c)
-        scores, _, others = samples.refit_poorly_explained(axes, scores, c, share)
-        return _Affine.of(affine.mean, scores, axes) if others else affine, some + others
+        scores, _, n_samples = samples.refit_poorly_explained(axes, scores, c, share)
+        return _Affine.of(affine.mean, scores, axes) if n_samples else affine, n_features + n_samples
 
     def _tolerance(self, affine: _Affine, noise: float) -> float:
-        """A distance of affine subspaces that is small against the error due to noise, or against `tol`."""
+        """A distance of affine subspaces that is small compared with the error due to noise, or with `tol`."""
         (n, d), k = self.A.shape, affine.B.shape[1] - 1
         error = noise * math.sqrt(d * (k + 1) * (n + d - k) / self.A.nnz) / affine.size if affine.size else 0.0
-        return max(RESTING * error, 1e-3 * self.options.tol, 1e-13)
+        return max(SETTLED * error, 1e-3 * self.options.tol, 1e-13)
 
     def _loss_scale(self, noise: float) -> float:
         """c of the Cauchy loss."""
         return max(EFFICIENT * noise, SMALLEST * self.unit)
 
-    def _lines(self, M: Any, *, learning: bool) -> LineRegression:
-        return LineRegression(M, M.open_sweep(host_backend(self.options.backend)), self.unit, learning=learning)
+    def _lines(self, M: PartialMatrix, *, learning: bool) -> LineRegression:
+        return LineRegression(M, M.open_sweep(self.options.backend), self.unit, learning=learning)
 
     def _samples(self, mean: Float) -> LineRegression:
         """The samples of the block minus a mean."""
         return self._lines(_subtract(self.transposed, self.transposed.spread_over_rows(mean)), learning=True)
 
 
-def _better(
-    one: tuple[_AffineBlock, _BlockFit], other: tuple[_AffineBlock, _BlockFit]
-) -> tuple[_AffineBlock, _BlockFit]:
-    """The one with less noise, with the passes of both."""
-    if other[1].noise < one[1].noise:
-        one, other = other, one
-    return one[0], one[1].plus_passes(other[1].passes)
+def _better(one: _Candidate, other: _Candidate) -> _Candidate:
+    """The fit with less noise, with the passes of both."""
+    return other.plus_passes(one.passes) if other.noise < one.noise else one.plus_passes(other.passes)
 
 
 def _well_explained(samples: LineRegression, axes: Float, scores: Float, c: float) -> NDArray[np.bool_]:
-    """Which samples have enough entries, of which as many are explained as is usual; all if none has."""
+    """Which samples have enough entries and are explained as well as is usual; all if none is."""
     share = samples.explained_share(axes, scores, c)
-    good = samples.M.column_counts >= enough(axes.shape[1])
+    good = samples.M.column_counts >= min_support(axes.shape[1])
     good[poorly_explained(share, 0.5)] = False
     return good if good.any() else ~good
 
 
-def _subtract(M: Any, numbers: Any) -> Any:
-    """M minus a number for each entry; in pieces, a formula."""
+def _subtract(M: PartialMatrix, numbers: PerEntry) -> PartialMatrix:
+    """M minus a number for each entry."""
     return M.with_values((M.values - numbers).astype(M.dtype, copy=False))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Self
 
@@ -15,51 +16,36 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from ..imputation.model import Imputation
 from ..support.checks import check_choice
-from .samples import (
-    SampleTransformer,
-    copy_without,
-    in_pieces,
-    is_dask,
-    is_large,
-    like_input,
-    map_chunks,
-    read_samples,
-    to_observed,
-    to_pieces,
-    to_seed,
-)
-
-__all__ = ["RobustImputer"]
+from .samples import Samples, SampleTransformer, is_dask, is_large, map_chunks, to_observed, to_seed
 
 
 class RobustImputer(SampleTransformer):
     """Fill the missing entries of a table by a low-rank model that is robust to gross errors.
 
     Rows are samples. The model is x_ij ≈ level_j + offset_i + (A Bᵀ)_ij in units of each feature's spread (see
-    `lowsparse.imputation.model`). `transform` regresses every row robustly on what was learnt, from its own entries
-    alone, so a new one may have holes and outliers too. `fit_transform` starts from the coefficients of the fit: it is
-    faster, with nearly the same result.
+    `lowsparse.imputation.model`). `transform` regresses every row robustly on the fitted model, by its own entries
+    alone; new rows may have missing entries and outliers too. `fit_transform` starts from the coefficients of the fit:
+    it is faster, with nearly the same result.
 
     Parameters
     ----------
     rank : int or "auto"
-        The largest rank of A Bᵀ. Held-out entries decide how much of it is used; "auto" sets no limit but what the
-        number of entries allows.
+        The largest rank of A Bᵀ; "auto" is the largest that the number of entries allows. The rank is chosen by
+        held-out entries.
     clean : bool
         Also replace observed entries that are gross errors.
     missing_values : number or NaN
         The placeholder of missing entries. None and pandas' NA are missing in any case.
     add_indicator : bool
-        Append columns that tell where entries were missing (`sklearn.impute.MissingIndicator`).
+        Append indicators of missing entries (`sklearn.impute.MissingIndicator`).
     keep_empty_features : bool
         Keep features without any observed entry in `fit`, filled with 0; else they are dropped.
     absent : "missing" or "zero"
         Whether entries that a scipy.sparse matrix does not store are unknown, or zero. The result is dense.
     max_iter, backend, memory
-        As in `lowsparse.solve`; `memory` is of samples that are not in memory. With backend "dask" the current client
-        is used.
+        As in `lowsparse.solve`; `memory` is for samples that are not in memory. Backend "dask" uses the current client.
     random_state : int, Generator, RandomState or None
-        Of the first directions of a path of shrinkage. The same data and seed give the same bits.
+        Used to start a path of shrinkage. The same data and seed give the same bits.
 
     Attributes
     ----------
@@ -67,7 +53,8 @@ class RobustImputer(SampleTransformer):
         The fitted model, with ``result``, the `Result` of its low-rank part.
     rank_ : int
         The rank of the low-rank part.
-    indicator_ : MissingIndicator, if asked for
+    indicator_ : MissingIndicator
+        If `add_indicator`.
     n_iter_, n_features_in_, feature_names_in_
 
     Examples
@@ -120,20 +107,16 @@ class RobustImputer(SampleTransformer):
         y
             Not used.
         """
-        if is_large(X):
-            self._fit_large(X)
-        else:
-            self._fit_in_memory(X)
+        self._fit(X)
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
         """Learn the model and fill the missing entries of the samples, as `transform` does."""
-        if is_large(X):
-            self._fit_large(X)
-            fitted = self.model_.lowrank(self.backend)
-            return self._map_chunks(partial(self._small_copy()._fill_fitted, fitted.V), X, fitted.U)
-        samples = self._fit_in_memory(X)
-        return self._fill(X, samples, self.model_.lowrank(self.backend).to_dense())
+        samples = self._fit(X)
+        fitted = self.model_.lowrank(self.backend)
+        if samples is None:
+            return self._map_chunks(partial(self._without("model_")._fill_fitted, fitted.V), X, fitted.U)
+        return self._fill(X, samples, fitted.to_dense())
 
     def transform(self, X: Any) -> Any:
         """Fill the missing entries of samples; with `clean`, replace their gross errors too.
@@ -143,7 +126,7 @@ class RobustImputer(SampleTransformer):
         """
         check_is_fitted(self)
         if is_large(X):
-            return self._map_chunks(self._small_copy().transform, X)
+            return self._map_chunks(self._without("model_").transform, X)
         samples = self._read(X, reset=False)
         return self._fill(X, samples, self._predict(samples))
 
@@ -167,48 +150,29 @@ class RobustImputer(SampleTransformer):
             return np.asarray(kept, dtype=object)
         return np.concatenate([kept, self.indicator_.get_feature_names_out(names)]).astype(object)
 
-    def _read(self, X: Any, *, reset: bool) -> Any:
-        return read_samples(self, X, reset=reset, absent=self.absent, missing_values=self.missing_values)
-
-    def _check(self) -> None:
-        check_choice("absent", self.absent, ("missing", "zero"))
+    def _fit(self, X: Any) -> Samples | None:
+        """Fit, and return the samples as they were read; None if they are not in memory."""
         for name in ("clean", "add_indicator", "keep_empty_features"):
             check_choice(name, getattr(self, name), (True, False))
-
-    def _fit_in_memory(self, X: Any) -> Any:
-        """Fit, and return the samples as they were read."""
-        self._check()
-        samples = self._read(X, reset=True)
-        M = to_observed(samples)
-        if M is None:
-            raise ValueError("X has no observed entry: there is nothing to learn from")
+        samples, M = self._observe(X, reset=True)
         if self.add_indicator:
-            self.indicator_ = MissingIndicator(error_on_new=False).fit(_dense(samples))
-        self._fit(M)
-        return samples
-
-    def _fit_large(self, X: Any) -> None:
-        """Fit samples that are not in memory."""
-        self._check()
-        M = to_pieces(self, X, reset=True, missing_values=self.missing_values)
-        if self.add_indicator:  # two samples in which the same features are missing
-            holes = np.where(M.column_counts < M.shape[0], np.nan, 0.0)
-            self.indicator_ = MissingIndicator(error_on_new=False).fit(np.vstack([holes, np.zeros_like(holes)]))
-        self._fit(M)
-
-    def _fit(self, M: Any) -> None:
+            if samples is None:  # two samples in which the same features are missing
+                pattern = np.where([M.column_counts < M.shape[0], np.zeros(M.shape[1], bool)], np.nan, 0.0)
+            else:
+                pattern = _dense(samples)
+            self.indicator_ = MissingIndicator(error_on_new=False).fit(pattern)
         self._kept = M.column_counts > 0
         if not self._kept.all() and not self.keep_empty_features:
             warnings.warn(
                 f"RobustImputer: {np.count_nonzero(~self._kept)} features have no observed entry and are dropped; "
                 "keep_empty_features=True keeps them, filled with 0",
-                stacklevel=4,
+                stacklevel=3,
             )
         self.model_ = Imputation.fit(
             M,
             self.rank,
             max_iter=self.max_iter,
-            backend="auto" if in_pieces(M) else self.backend,
+            backend="auto" if M.in_pieces else self.backend,
             random_state=to_seed(self.random_state),
         )
         self._prediction = self.model_.prediction
@@ -216,13 +180,10 @@ class RobustImputer(SampleTransformer):
         result = self.model_.result
         self.n_iter_ = result.n_iter
         if not self.model_.is_reliable:
-            warnings.warn(f"RobustImputer: {result.status.value}: {result.message}", ConvergenceWarning, stacklevel=4)
+            warnings.warn(f"RobustImputer: {result.status.value}: {result.message}", ConvergenceWarning, stacklevel=3)
+        return samples
 
-    def _small_copy(self) -> Any:
-        """A copy without the data that were fitted."""
-        return copy_without(self, "model_")
-
-    def _map_chunks(self, function: Any, X: Any, *aligned: Any) -> Any:
+    def _map_chunks(self, function: Callable[..., NDArray[Any]], X: Any, *aligned: NDArray[Any]) -> Any:
         if not is_dask(X):
             raise TypeError(
                 f"the missing entries of a {type(X).__name__} cannot be filled lazily: give a Dask array, such as "
@@ -230,11 +191,11 @@ class RobustImputer(SampleTransformer):
             )
         return map_chunks(function, X, len(self.get_feature_names_out()), *aligned)
 
-    def _predict(self, samples: Any) -> NDArray[np.float64]:
+    def _predict(self, samples: Samples) -> NDArray[np.float64]:
         """The prediction of all entries of samples."""
         return self._prediction.rows(to_observed(samples.T), samples.shape[0], self.backend)
 
-    def _fill(self, X: Any, samples: Any, predicted: NDArray[np.float64]) -> Any:
+    def _fill(self, X: Any, samples: Samples, predicted: NDArray[np.float64]) -> Any:
         """The samples, with predictions for missing entries, and 0 in features without any entry in `fit`."""
         predicted[:, ~self._kept] = 0.0
         filled = _dense(samples).copy()
@@ -247,7 +208,7 @@ class RobustImputer(SampleTransformer):
         if self.add_indicator:
             filled = np.hstack([filled, self.indicator_.transform(_dense(samples)).astype(filled.dtype)])
         same_features = filled.shape[1] == samples.shape[1] and not self.add_indicator
-        return like_input(self, filled, X, None if same_features else self.get_feature_names_out())
+        return self._rewrap(filled, X, None if same_features else self.get_feature_names_out())
 
     def _fill_fitted(self, V: NDArray[np.float64], X: NDArray[Any], U: NDArray[np.float64]) -> Any:
         """Fill samples that were fitted, by their rows of the factor U and by V."""
@@ -259,7 +220,7 @@ class RobustImputer(SampleTransformer):
             return np.asarray((np.abs(given - fitted) > self._prediction.tolerance) & self._kept)
 
 
-def _dense(samples: Any) -> NDArray[Any]:
+def _dense(samples: Samples) -> NDArray[Any]:
     """The samples as an array, NaN where an entry is missing."""
     if isinstance(samples, np.ndarray):
         return samples

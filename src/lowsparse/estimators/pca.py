@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from ..entries.observed import ObservedMatrix
+from ..entries.protocol import PartialMatrix
 from ..entries.statistics import by_columns, column_medians, column_sums
 from ..linalg.lowrank import LowRank
 from ..result import Result, Status
@@ -21,36 +21,33 @@ from ..solvers import Solver, from_name
 from ..support.checks import check_choice
 from ..sweeps import host_backend
 from .affine import AffineFit, fit_affine
-from .samples import check_n_components, in_pieces, is_large, read_samples, to_observed, to_pieces, to_seed
+from .samples import check_n_components, to_seed
 from .subspace import SubspaceTransformer, principal_axes
 
-__all__ = ["RobustPCA"]
-
-BETTER = 0.5  # noise of a fit with another centre, against that of the first, below which it is taken
-FAR_BETTER = 0.2  # noise of the solve, against that of the affine fit, below which another centre is tried
+BETTER = 0.5  # noise of a fit with another centre relative to that of the first, below which it is taken
+FAR_BETTER = 0.2  # noise of the solve relative to that of the affine fit, below which another centre is tried
 
 
 class RobustPCA(SubspaceTransformer):
-    """Principal components of samples with holes and gross errors: X = scores · components + mean + outliers.
+    """Principal components of samples with missing entries and gross errors: X = scores · components + mean + outliers.
 
     Rows are samples. The model is that of `lowsparse.solve`, L of low rank plus S sparse on the observed entries, and
-    the axes are those of L. New samples may have holes and outliers too: `transform` regresses each of them robustly
-    on the components. One scale of noise is assumed for all features: where their units differ, put scikit-learn's
-    `RobustScaler` in front, which takes NaN.
+    the axes are those of L. New samples may have missing entries and outliers too: `transform` regresses each of them
+    robustly on the components. The noise is assumed to have the same scale in all features: if their units differ,
+    scale them first, for instance by scikit-learn's `RobustScaler`, which accepts NaN.
 
     Parameters
     ----------
     n_components : int or "auto"
         The rank of L. "auto" tries one rank after the other as long as held-out entries are predicted better.
     center : "robust", "median" or None
-        What is subtracted first: a centre that is fitted with the components, so that samples with a level have those
-        of the centred data, and samples without one lose nothing; the medians of the features, which are off the affine
-        subspace by their own error; or nothing. Never the mean: an outlier would spread over the whole column of its
-        feature. The centre is found by the library's own method, whichever `method` finds the components.
+        What is subtracted first: a centre that is fitted together with the components, by the library's own method
+        whatever `method` is; the medians of the features, whose error adds a component; or nothing. Never the mean, by
+        which an outlier would spread over its whole feature.
     method : str or a solver of `lowsparse.solvers`
     max_iter, tol, backend, memory
-        As in `lowsparse.solve`; `memory` is of samples that are not in memory, or of the GPU. With backend "dask" the
-        current client is used.
+        As in `lowsparse.solve`; `memory` is for samples that are not in memory, or for the GPU. Backend "dask" uses the
+        current client.
     max_rank : int, optional
         The largest rank to try if `n_components` is "auto".
     absent : "missing" or "zero"
@@ -67,20 +64,18 @@ class RobustPCA(SubspaceTransformer):
     singular_values_ : n_components
         Of the low-rank part of the training data.
     mean_ : n_features, or None if `center` is
-        With ``center="robust"``, the point of the affine subspace at which the scores of the samples that fit it have
-        their spatial median.
+        With ``center="robust"``, the spatial median of the samples that fit the affine subspace, within it.
     explained_variance_, explained_variance_ratio_ : n_components
-        Variances of the scores, and their shares in the variance of the data without outliers: that of all scores and
-        of the residuals of the inliers, summed over the features.
+        Variances of the scores, and their shares in the total variance without outliers: that of all scores, plus that
+        of the residuals of the inliers.
     noise_ : float
         The standard deviation of the inliers about the low-rank part.
     outliers_ : csr_array, n_samples x n_features
-        The gross errors of the training data: on observed entries only, non-zeros only. Of samples that are not in
-        memory, a `StoredOutliers`.
+        The gross errors of the training data, on observed entries; a `StoredOutliers` if the samples are not in memory.
     result_ : lowsparse.Result
         Of the centred data, with ``status``, ``message``, ``trace`` and ``diagnostics``.
     n_iter_ : int
-        Passes, those that find the centre included.
+        Number of passes, including those that find the centre.
     n_components_, n_features_in_, feature_names_in_
 
     Examples
@@ -137,19 +132,16 @@ class RobustPCA(SubspaceTransformer):
             Not used.
         """
         check_choice("center", self.center, (None, "median", "robust"))
-        check_choice("absent", self.absent, ("missing", "zero"))
-        first = not (self.warm_start and hasattr(self, "components_"))
-        if is_large(X):
-            samples = M = to_pieces(self, X, reset=first)
-        else:
-            samples = read_samples(self, X, reset=first, absent=self.absent)
-            M = to_observed(samples)
+        warm = self.warm_start and hasattr(self, "components_")
+        _, M = self._observe(X, reset=not warm)
         rank = self.n_components
         if rank != "auto":
-            rank = check_n_components(rank, samples.shape, min(samples.shape), also="'auto'")
-        if M is None:
-            raise ValueError("X has no observed entry: there is nothing to learn from")
-        last = self._last_fit(samples, rank) if self.warm_start else None
+            rank = check_n_components(rank, M.shape, min(M.shape), also="'auto'")
+        last = None
+        if warm and rank == len(self.components_):
+            scores = np.asarray(self.transform(M if M.in_pieces else X), dtype=np.float64)
+            mean = np.zeros(self.n_features_in_) if self.mean_ is None else self.mean_
+            last = AffineFit(mean, scores, self.components_, self.noise_)
         if self.center == "robust":
             self._fit_affine(M, rank, last)
         else:
@@ -158,8 +150,8 @@ class RobustPCA(SubspaceTransformer):
             self._set_attributes(self._solve(centred, rank, self._start(last, rank)))
         return self
 
-    def _fit_affine(self, M: Any, rank: int | str, last: AffineFit | None) -> None:
-        """The centre, and the components about it."""
+    def _fit_affine(self, M: PartialMatrix, rank: int | str, last: AffineFit | None) -> None:
+        """Fit the centre, and the components about it."""
         fit = partial(
             fit_affine,
             M,
@@ -173,7 +165,7 @@ class RobustPCA(SubspaceTransformer):
         result = self._solve(_centred(M, found.mean), rank, self._start(found, rank))
         passes, other = found.n_iter + result.n_iter, None
         if result.noise < FAR_BETTER * found.noise and found.noise > self.tol * result.M.median_magnitude():
-            scores, _, components = principal_axes(result.L)  # these have a centre of their own
+            scores, _, components = principal_axes(result.L)  # which have a centre of their own
             other = fit(start=AffineFit(found.mean, scores, components, result.noise))
         elif result.status is Status.STALLED:  # a missing component may be the error of the centre
             other = fit(thorough=True)
@@ -187,7 +179,7 @@ class RobustPCA(SubspaceTransformer):
         self._set_attributes(result)
         self.n_iter_ = passes
 
-    def _solve(self, M: ObservedMatrix, rank: Any, start: str | LowRank = "svd") -> Result:
+    def _solve(self, M: PartialMatrix, rank: int | str, start: str | LowRank) -> Result:
         return solve(
             M,
             rank,
@@ -195,22 +187,14 @@ class RobustPCA(SubspaceTransformer):
             method=self.method,
             max_iter=self.max_iter,
             tol=self.tol,
-            backend="auto" if in_pieces(M) else self.backend,
-            memory=self.memory if self.backend in ("outofcore", "dask", "cuda") and not in_pieces(M) else None,
+            backend="auto" if M.in_pieces else self.backend,
+            memory=self.memory if self.backend in ("outofcore", "dask", "cuda") and not M.in_pieces else None,
             start=start,
             random_state=to_seed(self.random_state),
         )
 
-    def _last_fit(self, samples: Any, rank: int | str) -> AffineFit | None:
-        """The last fit, with the scores of these samples."""
-        if not hasattr(self, "components_") or rank != len(self.components_):
-            return None
-        scores = np.asarray(self._transform_large(samples) if in_pieces(samples) else self.transform(samples))
-        mean = np.zeros(self.n_features_in_) if self.mean_ is None else self.mean_
-        return AffineFit(mean, scores.astype(np.float64), self.components_, self.noise_)
-
     def _start(self, fit: AffineFit | None, rank: int | str) -> str | LowRank:
-        """Where to start: at a fit, unless it has fewer components or the method takes no start."""
+        """The start of the solver: a fit, unless it has fewer components or the method takes no start."""
         solver = from_name(self.method) if isinstance(self.method, str) else self.method
         if fit is None or not solver.takes_start or fit.scores.shape[1] != rank:
             return "svd"
@@ -219,13 +203,13 @@ class RobustPCA(SubspaceTransformer):
         return LowRank(fit.scores, fit.components)
 
     def _set_attributes(self, result: Result) -> None:
-        if not result.converged and result.next_noise is None:  # fewer components than the data have is no failure
+        if not result.converged and result.next_noise is None:  # to ask for few components is no failure
             warnings.warn(f"RobustPCA: {result.status.value}: {result.message}", ConvergenceWarning, stacklevel=3)
-        M = result.M
+        M, S = result.M, result.S
         scores, self.singular_values_, self.components_ = principal_axes(result.L)
         self.result_, self.n_iter_, self.noise_ = result, result.n_iter, result.noise
         self.n_components_ = len(self.components_)
-        self.outliers_ = result.S if in_pieces(M) else sparse.csr_array(result.S)
+        self.outliers_ = sparse.csr_array(S) if isinstance(S, sparse.csc_array) else S
         self._unit = M.median_magnitude() or 1.0
         self._largest = WILD * float(np.median(np.linalg.norm(scores, axis=1))) or np.inf
         self.explained_variance_ = np.var(scores, axis=0, ddof=min(1, len(scores) - 1))
@@ -233,17 +217,16 @@ class RobustPCA(SubspaceTransformer):
         self.explained_variance_ratio_ = self.explained_variance_ / (total or 1.0)
 
 
-def _centred(M: ObservedMatrix, mean: NDArray[np.float64]) -> ObservedMatrix:
+def _centred(M: PartialMatrix, mean: NDArray[np.float64]) -> PartialMatrix:
     """M minus a number for each column."""
-    centred: ObservedMatrix = M.with_stored_values(M.values - M.spread_over_columns(mean))
-    return centred
+    return M.with_stored_values(M.values - M.spread_over_columns(mean))
 
 
 def _unexplained_variance(result: Result) -> float:
     """The mean square of the residuals of each feature, without outliers, summed over the features."""
-    M: Any = result.M
+    M = result.M
     flagged: Any = result.flagged
-    e: Any = M.open_sweep(host_backend(result.backend)).residual(result.L.U, np.ascontiguousarray(result.L.V.T))
-    good = ~(flagged.mask if in_pieces(M) else result.is_outlier)
+    e = M.open_sweep(host_backend(result.backend)).residual(result.L.U, np.ascontiguousarray(result.L.V.T))
+    good = ~(flagged.mask if M.in_pieces else result.is_outlier)
     squares, counts = M.reduce("||", column_sums, good * e * e, 1.0 * good)
     return float(np.sum(squares / np.maximum(counts, 1)))

@@ -9,7 +9,7 @@ import copy
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import sklearn
@@ -20,18 +20,25 @@ from sklearn.utils.validation import check_array, validate_data
 
 from ..entries.containers import is_known, rewrap, unwrap
 from ..entries.observed import ObservedMatrix
+from ..entries.protocol import PartialMatrix
 from ..entries.statistics import by_columns
 from ..places.decide import choose_place, is_chunked
-from ..support.checks import check_count
+from ..support.checks import check_choice, check_count
 from ..support.optional import import_optional
 
 IN_MEMORY = ("native", "numpy", "cuda")  # backends
 
-Samples = Any  # a float array, NaN where an entry is missing, or a csr_array of the observed entries
+# A float array, NaN where an entry is missing, or the observed entries.
+Samples: TypeAlias = NDArray[Any] | sparse.csr_array | sparse.csc_array
 
 
 class SampleTransformer(TransformerMixin, BaseEstimator):
-    """A transformer of samples with missing entries, dense or sparse, in single or double precision."""
+    """A transformer of samples with missing entries: dense, sparse, or larger than memory."""
+
+    backend: str
+    absent: str
+    memory: int | str | None = None
+    missing_values: float = np.nan
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -40,38 +47,73 @@ class SampleTransformer(TransformerMixin, BaseEstimator):
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
+    def _observe(self, X: Any, *, reset: bool) -> tuple[Samples | None, PartialMatrix]:
+        """The samples as they were read, None if they are not in memory, and the matrix of their entries."""
+        check_choice("absent", self.absent, ("missing", "zero"))
+        if is_large(X):
+            return None, self._place(X, reset=reset)
+        samples = self._read(X, reset=reset)
+        M = to_observed(samples)
+        if M is None:
+            raise ValueError("X has no observed entry: there is nothing to learn from")
+        return samples, M
 
-def read_samples(
-    estimator: BaseEstimator, X: Any, *, reset: bool, absent: str = "missing", missing_values: float = np.nan
-) -> Samples:
-    """Check X and make it a float array (NaN is missing), or a csr_array whose stored entries are the observed ones.
-
-    With ``absent="zero"`` entries that a sparse matrix does not store are observed zeros.
-    """
-    if is_large(X):
-        raise TypeError(
-            f"{type(X).__name__}: the samples are not in memory, but this needs it; give some, X[:1000].compute()"
+    def _read(self, X: Any, *, reset: bool) -> Samples:
+        """Check X and convert it to floating point; with ``absent="zero"``, what a sparse X does not store is zero."""
+        if is_large(X):
+            raise TypeError(
+                f"{type(X).__name__}: the samples are not in memory, but this needs it; give some, X[:1000].compute()"
+            )
+        data = X.to_scipy() if isinstance(X, ObservedMatrix) else unwrap(X) if is_known(X) else X
+        if isinstance(data, np.ma.MaskedArray):
+            data = np.ma.filled(data.astype(np.promote_types(data.dtype, np.float32)), np.nan)
+        array = check_array(
+            data,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            ensure_all_finite="allow-nan",
+            estimator=self,
+            input_name="X",
         )
-    data = X.to_scipy() if isinstance(X, ObservedMatrix) else unwrap(X) if is_known(X) else X
-    if isinstance(data, np.ma.MaskedArray):
-        data = np.ma.filled(data.astype(np.promote_types(data.dtype, np.float32)), np.nan)
-    array: Any = check_array(
-        data,
-        accept_sparse="csr",
-        dtype=[np.float64, np.float32],
-        ensure_all_finite="allow-nan",
-        estimator=estimator,
-        input_name="X",
-    )
-    validate_data(estimator, X if hasattr(X, "columns") else array, reset=reset, skip_check_array=True)
-    if absent == "zero" and not isinstance(array, np.ndarray):
-        array = array.toarray()
-    if isinstance(array, np.ndarray):
-        known = array != missing_values
-        return array if known.all() else np.where(known, array, np.nan)
-    known = ~np.isnan(array.data) & (array.data != missing_values)
-    entries = array.tocoo()
-    return sparse.csr_array((entries.data[known], (entries.row[known], entries.col[known])), shape=array.shape)
+        validate_data(self, X if hasattr(X, "columns") else array, reset=reset, skip_check_array=True)
+        if self.absent == "zero" and not isinstance(array, np.ndarray):
+            array = array.toarray()
+        if isinstance(array, np.ndarray):
+            known = array != self.missing_values
+            return array if known.all() else np.where(known, array, np.nan)
+        entries = array.tocoo()
+        known = ~np.isnan(entries.data) & (entries.data != self.missing_values)
+        return sparse.csr_array((entries.data[known], (entries.row[known], entries.col[known])), shape=array.shape)
+
+    def _place(self, X: Any, *, reset: bool) -> PartialMatrix:
+        """Samples that are not in memory, as a matrix on disk or on a cluster."""
+        if self.backend in IN_MEMORY:
+            raise ValueError(f"backend={self.backend!r} is for samples in memory: leave it out, or X.compute() first")
+        if any(math.isnan(size) for size in X.shape):
+            raise ValueError("the number of samples is not known yet: X.compute_chunk_sizes() first")
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        if not math.isnan(self.missing_values):
+            if not is_dask(X):
+                raise ValueError("missing_values is for Dask arrays, and for samples in memory: here NaN is missing")
+            X = X.map_blocks(_mark_missing, self.missing_values, dtype=np.promote_types(X.dtype, np.float32))
+        return choose_place(X, self.backend, memory=self.memory).place()
+
+    def _rewrap(self, values: NDArray[Any], X: Any, columns: Any = None) -> Any:
+        """Values in the kind of container X is, with its index and these columns; an array if scikit-learn decides.
+
+        `set_output` decides for one estimator (``"default"`` is an array), ``sklearn.set_config`` for all.
+        """
+        configured = getattr(self, "_sklearn_output_config", {}).get("transform") is not None
+        if configured or sklearn.get_config()["transform_output"] != "default" or not is_known(X):
+            return values
+        return rewrap(values, X, columns=columns)
+
+    def _without(self, *attributes: str) -> Self:
+        """A copy without these attributes, small enough to be sent to workers."""
+        small = copy.copy(self)
+        for name in attributes:
+            small.__dict__.pop(name, None)
+        return small
 
 
 def check_n_components(n_components: Any, shape: tuple[int, int], maximum: int, also: str = "") -> int:
@@ -89,35 +131,20 @@ def to_observed(samples: Samples) -> ObservedMatrix | None:
     return None if np.isnan(samples).all() else ObservedMatrix.from_dense(samples)
 
 
-def like_input(estimator: Any, values: NDArray[Any], X: Any, columns: Any = None) -> Any:
-    """Values in the kind of container X is, with its index and these columns; an array if scikit-learn is to decide.
-
-    `set_output` decides for one estimator (``"default"`` is an array), ``sklearn.set_config`` for all.
-    """
-    configured = getattr(estimator, "_sklearn_output_config", {}).get("transform") is not None
-    if configured or sklearn.get_config()["transform_output"] != "default" or not is_known(X):
-        return values
-    return rewrap(values, X, columns=columns)
-
-
-def to_seed(random_state: Any) -> Any:
+def to_seed(random_state: Any) -> int | np.random.Generator | None:
     """`random_state` as `solve` takes it: a number drawn from a RandomState, which scikit-learn allows."""
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31 - 1))
-    return random_state
+    seed: int | np.random.Generator | None = random_state
+    return seed
 
 
 # ---------------------------------------------------------------------- samples that are not in memory
 
 
 def is_large(X: Any) -> bool:
-    """Whether samples are not in memory: a Dask or Zarr array, or a `StoredMatrix`."""
-    return is_chunked(X) or in_pieces(X)
-
-
-def in_pieces(X: Any) -> bool:
-    """Whether samples are a matrix in pieces, on disk or on a cluster."""
-    return bool(getattr(X, "in_pieces", False))
+    """Whether samples are not in memory: a Dask or Zarr array, or a matrix on disk or on a cluster."""
+    return is_chunked(X) or bool(getattr(X, "in_pieces", False))
 
 
 def is_dask(X: Any) -> bool:
@@ -125,30 +152,8 @@ def is_dask(X: Any) -> bool:
     return hasattr(X, "__dask_graph__") and hasattr(X, "map_blocks")
 
 
-def to_pieces(estimator: Any, X: Any, *, reset: bool, missing_values: float = np.nan) -> Any:
-    """The samples as a matrix in pieces, with a row for each sample."""
-    if estimator.backend in IN_MEMORY:
-        raise ValueError(f"backend={estimator.backend!r} is for samples in memory: leave it out, or X.compute() first")
-    if any(math.isnan(size) for size in X.shape):
-        raise ValueError("the number of samples is not known yet: X.compute_chunk_sizes() first")
-    validate_data(estimator, X, reset=reset, skip_check_array=True)
-    if not math.isnan(missing_values):
-        if not is_dask(X):
-            raise ValueError("missing_values is for Dask arrays, and for samples in memory: here NaN is missing")
-        X = X.map_blocks(_mark_missing, missing_values, dtype=np.promote_types(X.dtype, np.float32))
-    return choose_place(X, estimator.backend, memory=estimator.memory).place()
-
-
 def _mark_missing(X: NDArray[Any], missing_values: float) -> NDArray[Any]:
     return np.where(missing_values == X, np.nan, X)
-
-
-def copy_without(estimator: Any, *attributes: str) -> Any:
-    """A copy of an estimator that is small enough to be sent to workers."""
-    small = copy.copy(estimator)
-    for name in attributes:
-        small.__dict__.pop(name, None)
-    return small
 
 
 def map_chunks(function: Callable[..., NDArray[Any]], X: Any, width: int, *aligned: NDArray[Any]) -> Any:
@@ -161,10 +166,10 @@ def map_chunks(function: Callable[..., NDArray[Any]], X: Any, width: int, *align
     return da.map_blocks(function, X, *others, **options)
 
 
-def map_samples(function: Callable[[NDArray[Any]], NDArray[Any]], M: Any) -> NDArray[Any]:
+def map_samples(function: Callable[[sparse.csr_array], NDArray[Any]], M: PartialMatrix) -> NDArray[Any]:
     """Apply a function of samples to all rows of a matrix in pieces."""
     return by_columns(M.T, partial(_on_rows, function))
 
 
-def _on_rows(function: Callable[[Any], NDArray[Any]], M: ObservedMatrix) -> NDArray[Any]:
+def _on_rows(function: Callable[[sparse.csr_array], NDArray[Any]], M: ObservedMatrix) -> NDArray[Any]:
     return function(M.to_scipy().T.tocsr())

@@ -9,17 +9,15 @@ import numpy as np
 from ..streaming import Stream
 from ..support.checks import check_choice
 from ..sweeps import Float
-from .samples import check_n_components, is_dask, read_samples, to_observed
+from .samples import check_n_components, is_dask, to_observed
 from .subspace import SubspaceTransformer, signs
-
-__all__ = ["StreamingRobustPCA"]
 
 
 class StreamingRobustPCA(SubspaceTransformer):
     """Robust principal components of a stream of samples, in bounded memory and without a step size.
 
-    `partial_fit` takes rows as they come, with holes and outliers; the result does not depend on how they are batched.
-    Only sums are kept of the past, a few numbers for each feature and pair of components (see `lowsparse.streaming`).
+    `partial_fit` takes rows as they come, with missing entries and outliers; how they are batched makes no difference.
+    Only sums of the past are kept, a few numbers for each feature and pair of components (see `lowsparse.streaming`).
     `transform` regresses samples robustly on the current components, as `RobustPCA` does.
 
     Parameters
@@ -27,8 +25,8 @@ class StreamingRobustPCA(SubspaceTransformer):
     n_components : int
         The dimension of the subspace.
     half_life : float, optional
-        In samples: the age at which a sample counts half, so that the components follow data that change. None: all
-        samples count the same, for ever.
+        The number of samples after which a sample has half its weight, so that the components follow data that change.
+        None: all samples have the same weight.
     absent : "missing" or "zero"
         Whether entries that a scipy.sparse matrix does not store are unknown, or zero.
     backend : "auto", "native" or "numpy"
@@ -36,9 +34,9 @@ class StreamingRobustPCA(SubspaceTransformer):
     Attributes
     ----------
     components_ : n_components x n_features
-        Orthonormal rows, those with most energy first.
+        Orthonormal rows, by descending singular value.
     singular_values_ : n_components
-        Of the samples so far without noise and outliers, each counted by its age.
+        Of the samples so far, weighted by age, without noise and outliers.
     noise_ : float
         The standard deviation of the inliers.
     mean_ : None
@@ -101,7 +99,7 @@ class StreamingRobustPCA(SubspaceTransformer):
             for k in range(X.numblocks[0]):
                 self._push(np.asarray(X.blocks[k]), restart=restart and not k)
             return self
-        samples = read_samples(self, X, reset=restart, absent=self.absent)
+        samples = self._read(X, reset=restart)
         n, d = samples.shape
         if restart:
             rank = check_n_components(self.n_components, samples.shape, maximum=d)
@@ -118,12 +116,12 @@ class StreamingRobustPCA(SubspaceTransformer):
 
     @property
     def components_(self) -> Float:  # type: ignore[override]
-        """Orthonormal rows, those with most energy first."""
+        """Orthonormal rows, by descending singular value."""
         return np.ascontiguousarray((self.stream_.U * signs(self.stream_.U.T)).T)
 
     @property
     def singular_values_(self) -> Float:
-        """Of the samples so far without noise and outliers, each counted by its age."""
+        """Of the samples so far, weighted by age, without noise and outliers."""
         return self.stream_.singular_values
 
     @property

@@ -13,34 +13,17 @@ from ..entries.observed import ObservedMatrix
 from ..entries.statistics import column_medians
 from ..linalg.lowrank import LowRank
 from ..linalg.scale import OUTLIER
-from ..robust.regression import EFFICIENT, Placement
+from ..robust.regression import EFFICIENT, SubspaceRegression
 from ..solvers.start import generator
 from ..sweeps import Float
 from ..validation import clip_errors, error_bound
-from .samples import (
-    SampleTransformer,
-    copy_without,
-    is_dask,
-    is_large,
-    like_input,
-    map_chunks,
-    map_samples,
-    read_samples,
-    to_observed,
-    to_pieces,
-)
-
-__all__ = ["SubspaceTransformer", "principal_axes", "signs"]
+from .samples import Samples, SampleTransformer, is_dask, is_large, map_chunks, map_samples, to_observed
 
 
 def principal_axes(L: LowRank) -> tuple[Float, Float, Float]:
     """(scores, singular values, components) with L = scores @ components and orthonormal components.
 
     The entry of a component with the largest magnitude is positive.
-
-    >>> scores, sizes, components = principal_axes(LowRank([[2.0], [0.0]], [[0.0, -3.0]]))
-    >>> scores.tolist(), sizes.tolist(), components.tolist()
-    ([[-6.0], [0.0]], [6.0], [[0.0, 1.0]])
     """
     Q, R = np.linalg.qr(L.U)
     left, sizes, right = np.linalg.svd(R @ L.V, full_matrices=False)
@@ -61,26 +44,14 @@ class SubspaceTransformer(ClassNamePrefixFeaturesOutMixin, SampleTransformer):
     mean_: Float | None
     noise_: float
     n_features_in_: int
-    backend: str
-    memory: int | str | None = None
-    absent: str
-    _unit: float  # the usual size of an entry
-    _largest: float  # the longest scores that are accepted where few entries determine them
+    _unit: float  # the median magnitude of the entries
+    _largest: float  # the longest scores that are accepted if few entries determine them
 
     @property
     def _n_features_out(self) -> int:
         return len(self.components_)
 
-    @property
-    def _placement(self) -> Placement:
-        return Placement(
-            np.ascontiguousarray(self.components_.T, dtype=np.float64),
-            EFFICIENT * self.noise_,
-            self._unit,
-            self._largest,
-        )
-
-    def _centred(self, samples: Any) -> ObservedMatrix | None:
+    def _centred(self, samples: Samples) -> ObservedMatrix | None:
         """The entries minus the mean, a column for each sample."""
         M = to_observed(samples.T)
         if M is None or self.mean_ is None:
@@ -90,7 +61,8 @@ class SubspaceTransformer(ClassNamePrefixFeaturesOutMixin, SampleTransformer):
     def _scores(self, M: ObservedMatrix | None, n: int) -> Float:
         if M is None:
             return np.zeros((n, len(self.components_)))
-        return self._placement.coefficients(M, self.backend)
+        B = np.ascontiguousarray(self.components_.T, dtype=np.float64)
+        return SubspaceRegression(B, EFFICIENT * self.noise_, self._unit, self._largest).coefficients(M, self.backend)
 
     def transform(self, X: Any) -> Any:
         """The scores of samples, by robust regression on the components.
@@ -98,21 +70,18 @@ class SubspaceTransformer(ClassNamePrefixFeaturesOutMixin, SampleTransformer):
         Missing entries are left out, gross errors have no influence, and the scores of a sample depend on that sample
         alone. One without any entry gets zeros.
 
-        X is anything that `fit` takes; the scores are n_samples x n_components, in the kind of container X is.
+        X is anything that `fit` takes. The scores are n_samples x n_components, in the kind of container X is: a Dask
+        array is transformed lazily, and the scores of a matrix on disk are an array.
         """
         check_is_fitted(self)
         if is_large(X):
-            return self._transform_large(X)
-        samples = read_samples(self, X, reset=False, absent=self.absent)
+            transform = self._without("result_", "outliers_").transform
+            if is_dask(X):
+                return map_chunks(transform, X, len(self.components_))
+            return map_samples(transform, self._place(X, reset=False))
+        samples = self._read(X, reset=False)
         scores = self._scores(self._centred(samples), samples.shape[0]).astype(samples.dtype, copy=False)
-        return like_input(self, scores, X, self.get_feature_names_out())
-
-    def _transform_large(self, X: Any) -> Any:
-        """Lazy for a Dask array; of other samples that are not in memory, the scores are."""
-        transform = copy_without(self, "result_", "outliers_").transform
-        if is_dask(X):
-            return map_chunks(transform, X, len(self.components_))
-        return map_samples(transform, to_pieces(self, X, reset=False))
+        return self._rewrap(scores, X, self.get_feature_names_out())
 
     def inverse_transform(self, X: Any) -> Any:
         """The samples that have these scores: ``X @ components_``, and the mean if there is one."""
@@ -132,10 +101,11 @@ class SubspaceTransformer(ClassNamePrefixFeaturesOutMixin, SampleTransformer):
         A csr_array, n_samples x n_features, only on observed entries, only non-zeros.
         """
         check_is_fitted(self)
-        samples = read_samples(self, X, reset=False, absent=self.absent)
+        samples = self._read(X, reset=False)
         M = self._centred(samples)
         if M is None:
-            return sparse.csr_array(samples.shape, dtype=samples.dtype)
+            n, d = samples.shape
+            return sparse.csr_array((n, d), dtype=samples.dtype)
         L = LowRank(self._scores(M, M.shape[1]), self.components_)
         sample, feature = M.columns_of_entries(), M.rows
         e = M.values - L.at(sample, feature)
@@ -146,12 +116,12 @@ class SubspaceTransformer(ClassNamePrefixFeaturesOutMixin, SampleTransformer):
         """How well entries of X are predicted from the others of their sample: 1 is exact, 0 is as good as medians.
 
         In each of five folds a fifth of the entries, drawn at random, is hidden and predicted from the scores of the
-        rest. The score is 1 - the ratio of two mean absolute errors, ours and that of the features' medians. Errors
-        are clipped at four times the robust scale of the data, as some entries are outliers. A rank that is too high
-        scores lower, so the score can choose it (`GridSearchCV`). X should be samples that were not fitted.
+        rest. The score is 1 minus the ratio of two mean absolute errors: of these predictions, and of the features'
+        medians. Errors are clipped at four times the robust scale of the data, as some entries are outliers. Too high
+        a rank scores lower, so the score can choose it (`GridSearchCV`). X should be samples that were not fitted.
         """
         check_is_fitted(self)
-        M = self._centred(read_samples(self, X, reset=False, absent=self.absent))
+        M = self._centred(self._read(X, reset=False))
         if M is None:
             raise ValueError("X has no entry that could be predicted")
         fold = generator(0).integers(5, size=M.nnz)
@@ -160,9 +130,8 @@ class SubspaceTransformer(ClassNamePrefixFeaturesOutMixin, SampleTransformer):
         for k in range(5):
             hidden = fold == k
             kept = np.bincount(sample[~hidden], minlength=M.shape[1])
-            rest = None
-            if kept.any():
-                rest = ObservedMatrix(np.r_[0, np.cumsum(kept)], M.rows[~hidden], M.values[~hidden], M.shape)
+            indptr = np.r_[0, np.cumsum(kept)]
+            rest = ObservedMatrix(indptr, M.rows[~hidden], M.values[~hidden], M.shape) if kept.any() else None
             L = LowRank(self._scores(rest, M.shape[1]), self.components_)
             error[hidden] = L.at(sample[hidden], M.rows[hidden]) - M.values[hidden]
         bound = error_bound(M.values)

@@ -1,11 +1,11 @@
-"""The model of a table with missing entries: scales and offsets, a low-rank part, and new rows placed on it.
+"""The model of a table with missing entries: scales and offsets, a low-rank part, and the regression of new rows.
 
     x_ij = s_j (b_j + a_i + y_ij + noise),   y of low rank, some entries grossly wrong.
 
-Rows are samples. The scales s, levels b and offsets a are those of `offsets`, y is the L of `solve`, its rank chosen by
-held-out entries. A row that was not fitted gets its offset, then its coefficients on the low-rank part, by the same
-robust regressions, from its own entries alone. Rows that were fitted are regressed once more in the end: shrinkage,
-which may have found the low-rank part, takes too much off them; the prior that it implies does not.
+Rows are samples. The scales s, levels b and offsets a are those of `offsets`; y is the L of `solve`, its rank chosen by
+held-out entries. A new row gets its offset, then its coefficients on the low-rank part, by the same robust regressions,
+from its own entries alone. Rows that were fitted are regressed once more in the end: the path of shrinkage, which may
+have found the low-rank part, shrinks them too much; the prior that it implies does not.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from ..entries.observed import ObservedMatrix
+from ..entries.protocol import PartialMatrix
 from ..linalg.lowrank import LowRank
 from ..linalg.scale import CONSISTENT, OUTLIER, outlying, robust_scale
+from ..loop import Progress
 from ..result import Result, Status
-from ..robust.regression import EFFICIENT, EXPLAINED, Placement
-from ..solve import Progress, solve
+from ..robust.regression import EFFICIENT, EXPLAINED, SubspaceRegression
+from ..solve import solve
 from ..support.checks import check_count
 from ..sweeps import Float, Robust, host_backend
 from .offsets import NEGLIGIBLE, Preparation
 
-__all__ = ["Imputation", "Prediction"]
-
-HELPS = 0.5  # error of held-out entries, against what scales and offsets leave of them
+HELPS = 0.5  # error of held-out entries relative to the scale of y, below which a stalled fit is reliable
 N_REWEIGHT = 2  # in the last regression of the rows that were fitted
 FEW = 20  # entries; the noise of a column with fewer is the usual one
-THIN = 50  # entries of the median column: with fewer, rows get offsets
-USUAL = 3.0  # times the usual length of a row: coefficients are limited to this if few entries determine them
+THIN = 50  # entries of the median column, below which rows get offsets
+LONGEST = 3.0  # coefficients of a row that few entries determine, relative to the usual length
 
 
 @dataclass(frozen=True)
 class Imputation:
-    """A fitted table.
+    """A fitted model of a table.
 
     >>> rng = np.random.default_rng(1)
     >>> truth = 5 + rng.standard_normal((80, 2)) @ rng.standard_normal((2, 12))
@@ -51,13 +51,13 @@ class Imputation:
 
     preparation: Preparation
     result: Result  # of the low-rank part
-    width: float  # c of the offsets of rows
+    width: float  # c of the regression that gives the offsets of rows
     noise_by_column: Float  # in units of the features' spread
 
     @classmethod
     def fit(
         cls,
-        M: ObservedMatrix | Any,
+        M: PartialMatrix,
         rank: int | str = "auto",
         *,
         max_iter: int = 500,
@@ -70,7 +70,7 @@ class Imputation:
         M = _without_negligible(M)
         # Where columns have few entries, a low-rank fit cannot find the offsets of the rows by itself.
         preparation = Preparation.fit(M, rows=bool(np.median(M.column_counts) < THIN), backend=backend)
-        solve_rest = partial(
+        solve_auto = partial(
             solve,
             rank="auto",
             max_rank=max_rank,
@@ -80,24 +80,24 @@ class Imputation:
             callback=callback,
         )
         if max_rank is None:
-            result = solve_rest(preparation.apply(M))
-        else:  # the table may have this rank as it is, and one more without its levels
+            result = solve_auto(preparation.apply(M))
+        else:  # with its levels the table may have this rank, and without them one more
             unlevelled = preparation.without_levels()
-            result = solve_rest(unlevelled.apply(M))
+            result = solve_auto(unlevelled.apply(M))
             error = _usual_error(result) if result.converged else math.inf
             levelled = None
             if error > EXPLAINED or result.L.rank < max_rank:
-                levelled = solve_rest(preparation.apply(M))
+                levelled = solve_auto(preparation.apply(M))
             if levelled is None or error < 0.5 * levelled.noise - EXPLAINED:
                 preparation = unlevelled
             else:
                 result = levelled
-        result, noise = _flagged_by_column(result, backend)
+        result, noise = _flag_by_column(result, backend)
         return cls(preparation, result, EFFICIENT * robust_scale(result.M.values.astype(np.float64)), noise)
 
     @property
     def rank(self) -> int:
-        """The rank of y; 0 if nothing predicts entries better than scales and offsets do."""
+        """The rank of y; 0 if nothing predicts entries better than scales and offsets."""
         return int(np.count_nonzero(np.linalg.norm(self.result.L.V, axis=1)))
 
     @property
@@ -108,15 +108,15 @@ class Imputation:
         return self.result.converged or (self.result.status is Status.STALLED and predicts)
 
     def lowrank(self, backend: str = "auto") -> LowRank:
-        """All entries of the rows that were fitted, regressed as new rows are, but from the coefficients of the fit.
+        """All entries of the rows that were fitted: s_j (b_j + a_i + y_ij) = [A, a, 1] [s Bᵀ; s; s b], with y = A Bᵀ.
 
-        As factors, with y = A Bᵀ: s_j (b_j + a_i + y_ij) = [A, a, 1] [s Bᵀ; s; s b].
+        The rows are regressed as new rows are, but from the coefficients of the fit.
         """
         prepared, L = self.preparation, self.result.L
         A, B = L.U, L.V.T
         if self.rank:
             rows, B = self._factors()
-            options = Robust(c=self._c, turns=N_REWEIGHT, ridge=self.result.noise**2)
+            options = Robust(c=self._c, n_reweight=N_REWEIGHT, ridge=self.result.noise**2)
             A = self.result.M.T.open_sweep(host_backend(backend)).regress(B, rows, options).V
         s, one = prepared.scale, np.ones(L.shape[0])
         return LowRank(np.column_stack([A, prepared.offset, one]), np.vstack([s * B.T, s, s * prepared.level]))
@@ -124,78 +124,74 @@ class Imputation:
     @cached_property
     def prediction(self) -> Prediction:
         """What is needed for new rows, without the rows that were fitted."""
-        prepared = self.preparation
+        scale = self.preparation.scale
         return Prediction(
-            scale=prepared.scale,
-            level=prepared.level,
-            damping=prepared.damping,
+            preparation=replace(self.preparation, offset=np.zeros(0)),
             width=self.width,
-            B=self._factors()[1] if self.rank else np.zeros((prepared.scale.size, 0)),
+            B=self._factors()[1] if self.rank else np.zeros((scale.size, 0)),
             c=self._c,
             ridge=self.result.noise**2,
             unit=self._unit,
-            tolerance=(OUTLIER * self.noise_by_column + 1e-7) * prepared.scale,
+            tolerance=(OUTLIER * self.noise_by_column + 1e-7) * scale,
         )
 
     def _factors(self) -> tuple[Float, Float]:
-        """A and B = V diag(σ) / √m with A Bᵀ = L: rows of A have the variance 1, so that the noise is their ridge."""
+        """A and B = V diag(σ) / √m with A Bᵀ = L: columns of A have variance 1, so the ridge is that of the noise."""
         left, sizes, right = np.linalg.svd(self.result.L.V, full_matrices=False)  # U is orthonormal
         k, root = self.rank, math.sqrt(self.result.L.shape[0])
         return self.result.L.U @ left[:, :k] * root, np.ascontiguousarray(right[:k].T * (sizes[:k] / root))
 
     @property
     def _c(self) -> float:
-        """The scale of the loss by which rows are regressed."""
+        """c of the regression of rows on B."""
         return max(EFFICIENT * self.result.noise, EXPLAINED * self._unit)
 
     @cached_property
     def _unit(self) -> float:
-        """The usual size of an entry of y."""
+        """The robust scale of y."""
         return robust_scale(self.result.M.values[:: max(1, self.result.M.nnz // 100_000)].astype(np.float64)) or 1.0
 
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """The prediction of new rows: x_ij = s_j (b_j + a_i + (A Bᵀ)_ij), a and A by robust regressions of each row."""
+    """Predicts new rows: x_ij = s_j (b_j + a_i + (A Bᵀ)_ij), with a and A by robust regressions of each row."""
 
-    scale: Float  # s
-    level: Float  # b
-    damping: float  # of a; infinite: there is none
-    width: float  # c of the regression that gives a,
+    preparation: Preparation  # s, b, and the damping of a
+    width: float  # c of the regression that gives a
     B: Float
-    c: float  # and of the one that gives A,
+    c: float  # c of the regression that gives A
     ridge: float
-    unit: float  # the usual size of an entry of y
-    tolerance: Float  # of each column: entries farther from the prediction are gross errors
+    unit: float  # robust scale of y
+    tolerance: Float  # of each column: largest error of the prediction that is not a gross error
 
     def rows(self, M: ObservedMatrix | None, rows: int, backend: str = "auto") -> Float:
         """All entries of rows, given as the columns of M; None if they have no entry at all."""
-        y = np.zeros((rows, self.scale.size))
+        scale, level, damping = self.preparation.scale, self.preparation.level, self.preparation.damping
+        y = np.zeros((rows, scale.size))
         if M is not None:
-            rest = M.with_values((M.values / self.scale[M.rows] - self.level[M.rows]).astype(M.dtype))
-            if math.isfinite(self.damping):
-                one = np.ones((self.scale.size, 1))
-                y += self._placement(one, self.width, self.damping).coefficients(rest, backend)
+            rest = M.with_values((M.values / scale[M.rows] - level[M.rows]).astype(M.dtype))
+            if math.isfinite(damping):
+                ones = np.ones((scale.size, 1))
+                y += self._regression(ones, self.width, damping).coefficients(rest, backend)
                 offset = np.repeat(y[:, 0], rest.column_counts)
                 rest = rest.with_values((rest.values - offset).astype(rest.dtype))
             if self.B.shape[1]:
-                y += self._placement(self.B, self.c, self.ridge).coefficients(rest, backend) @ self.B.T
-        return self.scale * (self.level + y)
+                y += self._regression(self.B, self.c, self.ridge).coefficients(rest, backend) @ self.B.T
+        return scale * (level + y)
 
-    def _placement(self, B: Float, c: float, ridge: float) -> Placement:
-        return Placement(B, c, self.unit, largest=USUAL * math.sqrt(B.shape[1]), ridge=ridge)
+    def _regression(self, B: Float, c: float, ridge: float) -> SubspaceRegression:
+        return SubspaceRegression(B, c, self.unit, largest=LONGEST * math.sqrt(B.shape[1]), ridge=ridge)
 
 
 def _usual_error(result: Result) -> float:
-    """The scale of the errors of held-out entries, if there are any; at least the noise."""
+    """The robust scale of the errors of held-out entries, if there are any; at least the noise."""
     return max(result.noise, result.held_out or 0.0)
 
 
-def _flagged_by_column(result: Result, backend: str) -> tuple[Result, Float]:
-    """The result with the outliers that each column has by its own noise, and that noise.
+def _flag_by_column(result: Result, backend: str) -> tuple[Result, Float]:
+    """The result with outliers by the noise of each column, at least that of all together; and this noise.
 
-    Columns are features, and in units of their spread some are noisier than others. No column is taken to be less noisy
-    than all together.
+    Columns are features, and relative to their spread some are noisier than others.
     """
     M, L = result.M, result.L
     sweep = M.open_sweep(host_backend(backend))
@@ -208,8 +204,8 @@ def _flagged_by_column(result: Result, backend: str) -> tuple[Result, Float]:
     return replace(result, flagged=flagged, S=S), noise
 
 
-def _without_negligible(M: ObservedMatrix) -> ObservedMatrix:
-    """Zeros for entries so much smaller than the largest that their powers would underflow."""
+def _without_negligible(M: PartialMatrix) -> PartialMatrix:
+    """M with zeros for entries so small, relative to the largest, that their powers would underflow."""
     sizes = np.abs(M.values)
     least = NEGLIGIBLE * float(sizes.max())
     return M.with_values(M.values * (sizes >= least)) if np.count_nonzero((sizes < least) & (sizes > 0)) else M

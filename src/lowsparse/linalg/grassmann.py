@@ -11,8 +11,6 @@ from scipy.linalg.lapack import dgesv, dpotrf, dtrtri
 from .arrays import add_scaled_then_multiply, host, inner, matmul_small, on_device
 from .arrays import gram as gram_of
 
-__all__ = ["basis", "leverages", "qf", "qr", "relative_change", "retract"]
-
 Float = NDArray[np.float64]
 
 
@@ -20,14 +18,9 @@ def qf(A: Float) -> Float:
     """The Q factor of the thin QR factorisation A = QR whose R has a positive diagonal.
 
     The sign matters: without it U jumps between iterations and differences of U mean nothing.
-
-    >>> Q = qf(np.array([[3.0, 1.0], [4.0, 1.0], [0.0, 2.0]]))
-    >>> bool(np.allclose(Q.T @ Q, np.eye(2)) and np.allclose(Q[:, 0], [0.6, 0.8, 0.0]))
-    True
     """
     # R is the Cholesky factor of AᵀA, and Q = A R⁻¹ is as orthonormal as cond(A)² allows: enough close to the
-    # manifold, where A has been almost orthonormal already. What is not may be so after another turn, which takes less
-    # time than Householder's way.
+    # manifold, where A is almost orthonormal. Repeating it where that was not enough is faster than Householder's QR.
     Q: Float = A
     with np.errstate(over="ignore", invalid="ignore"):
         for _ in range(3):
@@ -43,12 +36,7 @@ def qf(A: Float) -> Float:
 
 
 def basis(A: Float) -> tuple[Float, Float]:
-    """A = QR, where Q is orthonormal to rounding times the square of the condition of A: a good basis of its range.
-
-    >>> Q, R = basis(np.array([[3.0, 1.0], [4.0, 1.0], [0.0, 2.0]]))
-    >>> bool(np.allclose(Q.T @ Q, np.eye(2)) and np.allclose(Q @ R, [[3, 1], [4, 1], [0, 2]]))
-    True
-    """
+    """A = QR, where Q is orthonormal to rounding times the square of the condition of A: a good basis of its range."""
     R, inverse = _factored(gram_of(A))
     pivots = R.diagonal().tolist()
     if inverse.size and min(pivots) > 1e-5 * max(pivots):
@@ -59,22 +47,17 @@ def basis(A: Float) -> tuple[Float, Float]:
 def _factored(gram: Float) -> tuple[Float, Float]:
     """The upper triangular R with RᵀR = gram, and R⁻¹, which is empty if there is no such R.
 
-    LAPACK is called without what NumPy puts around it: that takes longer than such a small matrix.
+    LAPACK is called directly: NumPy's checks take longer than such a small matrix.
     """
     R, failed = dpotrf(gram)
     return R, dtrtri(R)[0] if not failed else np.empty((0, 0))
 
 
 def qr(A: Float) -> tuple[Float, Float]:
-    """A = QR to rounding; R is with the processor, wherever A is.
-
-    >>> Q, R = qr(np.array([[3.0], [4.0]]))
-    >>> bool(np.allclose(Q @ R, [[3.0], [4.0]]))
-    True
-    """
+    """A = QR to rounding; R is an array of NumPy, wherever A is."""
     if not on_device(A):
         return _householder(A)
-    Q, R = basis(A)  # which is good to the square of the condition of A, and that of Q is about 1
+    Q, R = basis(A)  # good to the square of the condition of A, and that of Q is about 1
     if np.linalg.cond(R) < 2:
         return Q, R
     Q, T = basis(Q)
@@ -87,7 +70,7 @@ def _householder(A: Float) -> tuple[Float, Float]:
 
 
 def leverages(A: Float) -> Float:
-    """Of the rows of A: the diagonal of the projection onto its range, between 0 and 1, with the rank for its sum.
+    """The leverages of the rows of A: the diagonal of the projection onto its range; in [0, 1], their sum is the rank.
 
     >>> leverages(np.array([[2.0, 0.0], [0.0, 0.0], [0.0, 0.0]])).tolist()
     [1.0, 0.0, 0.0]
@@ -103,29 +86,25 @@ def leverages(A: Float) -> Float:
 
 
 def retract(
-    U: Float, D: Float, HtH: Float, *, step: float = 1.0, afresh: bool = False, made: Float | None = None
+    U: Float, D: Float, HtH: Float, *, step: float = 1.0, exact: bool = False, moved: Float | None = None
 ) -> tuple[Float, Float]:
     """Move from U along the tangent vector H = step D, given HᵀH: qf(U + H) = (U + H) R⁻¹, and R⁻¹.
 
-    As UᵀU = I and UᵀH = 0, RᵀR = I + HᵀH. What rounding takes from UᵀU = I adds up from step to step: now and then it
-    is to be made `afresh`, and after a long step it is; else what has been `made` already is taken. (The paper writes
-    Retr_U(U + H) with the same formula, which would be qf(2U + H), half the step.)
-
-    >>> U, H = np.eye(2)[:, :1], np.array([[0.0], [1.0]])
-    >>> retract(U, H, H.T @ H)[0].ravel().round(4).tolist()
-    [0.7071, 0.7071]
+    As UᵀU = I and UᵀH = 0, RᵀR = I + HᵀH. Rounding errors of UᵀU = I add up from step to step: `exact`, or after a long
+    step, the new basis is qf(U + H) itself; else it is (U + H) R⁻¹, or `moved` if that is known already. (The paper
+    writes Retr_U(U + H) with the same formula, which would be qf(2U + H), half the step.)
     """
     RtR = np.eye(len(HtH)) + HtH
     if not np.isfinite(RtR).all():
         return qf(U + step * D), np.full_like(RtR, np.nan)
     inverse = np.ascontiguousarray(_factored(RtR)[1])
-    if afresh or RtR.max() > 2:
+    if exact or RtR.max() > 2:
         return qf(U + step * D), inverse
-    return add_scaled_then_multiply(U, D, step, inverse) if made is None else made, inverse
+    return add_scaled_then_multiply(U, D, step, inverse) if moved is None else moved, inverse
 
 
 def relative_change(U: Float, V: Float, U_new: Float, V_new: Float) -> float:
-    """‖U_new V_newᵀ - U Vᵀ‖ / ‖U Vᵀ‖, as accurate where it is small.
+    """‖U_new V_newᵀ - U Vᵀ‖ / ‖U Vᵀ‖, accurate also where it is small.
 
     The difference is A V_newᵀ + U Bᵀ, where A = U_new - U T and B = V_new Tᵀ - V are small then, and UᵀA = ridge T.
 
@@ -141,7 +120,7 @@ def relative_change(U: Float, V: Float, U_new: Float, V_new: Float) -> float:
     *_, T, failed = dgesv(gram + ridge * np.eye(len(gram)), inner(U, U_new))
     if failed:
         return math.inf
-    turned = matmul_small(V_new, T.T)
-    A, B = U_new - matmul_small(U, T), turned - V
-    square = np.vdot(gram_of(A), gram_of(V_new)) + np.vdot(gram, gram_of(B)) + 2 * ridge * float((B * turned).sum())
+    VT = matmul_small(V_new, T.T)
+    A, B = U_new - matmul_small(U, T), VT - V
+    square = np.vdot(gram_of(A), gram_of(V_new)) + np.vdot(gram, gram_of(B)) + 2 * ridge * float((B * VT).sum())
     return math.sqrt(max(float(square), 0.0) / size)

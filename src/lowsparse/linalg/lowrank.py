@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .arrays import host, on_device, to_device_of
 
 _Floats = NDArray[np.float64]
-_BLOCK = 2**18
-_STRIP = 2**17  # rows of a factor that are looked at together
+_Index = int | slice | Sequence[int] | NDArray[np.intp] | NDArray[np.bool_]
+_BLOCK = 2**18  # entries of L formed at once
+_STRIP = 2**17  # rows of a factor read at once
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -31,8 +32,8 @@ class LowRank:
     >>> L = LowRank([[1.0], [2.0]], [[3.0, 4.0, 5.0]])
     >>> L
     LowRank(2 x 3, rank 1)
-    >>> float(L.at(1, 2))
-    10.0
+    >>> L.shape, L.rank, L.T.shape, float(L.at(1, 2))
+    ((2, 3), 1, (3, 2), 10.0)
     """
 
     U: _Floats
@@ -53,35 +54,17 @@ class LowRank:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(m, n).
-
-        Examples
-        --------
-        >>> LowRank(np.ones((4, 2)), np.ones((2, 3))).shape
-        (4, 3)
-        """
+        """(m, n)."""
         return self.U.shape[0], self.V.shape[1]
 
     @property
     def rank(self) -> int:
-        """r, the number of columns of U; the rank of U V is at most this.
-
-        Examples
-        --------
-        >>> LowRank(np.ones((4, 2)), np.ones((2, 3))).rank
-        2
-        """
+        """r, the number of columns of U; the rank of U V is at most this."""
         return int(self.U.shape[1])
 
     @property
     def T(self) -> "LowRank":  # noqa: N802
-        """The transposed matrix, of the same memory.
-
-        Examples
-        --------
-        >>> LowRank(np.ones((4, 2)), np.ones((2, 3))).T.shape
-        (3, 4)
-        """
+        """The transposed matrix, of the same memory."""
         return LowRank(self.V.T, self.U.T)
 
     def at(self, i: ArrayLike, j: ArrayLike) -> Any:
@@ -104,7 +87,7 @@ class LowRank:
             flat[part] = host(np.einsum("kr,kr->k", self.U[row], self.V.T[column]))
         return entries[()]
 
-    def columns(self, j: Any) -> _Floats:
+    def columns(self, j: _Index) -> _Floats:
         """The dense columns that the integer, slice or 1-D index j chooses, as NumPy would.
 
         Examples
@@ -117,7 +100,7 @@ class LowRank:
             raise IndexError("columns are chosen by an integer, a slice or a 1-D index array")
         return self.U @ part
 
-    def rows(self, i: Any) -> _Floats:
+    def rows(self, i: _Index) -> _Floats:
         """The dense rows that the integer, slice or 1-D index i chooses, as NumPy would.
 
         Examples
@@ -131,14 +114,7 @@ class LowRank:
         return part @ self.V
 
     def to_host(self) -> "LowRank":
-        """The same factors as arrays of NumPy, if they are on a GPU.
-
-        Examples
-        --------
-        >>> L = LowRank([[1.0]], [[2.0]])
-        >>> L.to_host() is L
-        True
-        """
+        """The same factors as arrays of NumPy, if they are on a GPU."""
         return LowRank(host(self.U), host(self.V)) if on_device(self.U) else self
 
     def to_dense(self) -> _Floats:
@@ -162,7 +138,7 @@ class LowRank:
         """
         from ..support.export import dense_to_zarr
 
-        dense_to_zarr(path, self, dtype)
+        dense_to_zarr(path, self.shape, self.columns, dtype)
 
     def to_parquet(self, path: str | os.PathLike[str], *, dtype: DTypeLike = np.float64) -> None:
         """Write all m n entries as records (row, column, value), a block of columns at a time (the extra `tables`).
@@ -173,19 +149,18 @@ class LowRank:
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     LowRank([[1.0], [2.0]], [[3.0, 4.0]]).to_parquet(f"{folder}/l.parquet")
         """
-        from ..support.export import records_to_parquet
+        from ..support.export import Records, records_to_parquet
 
+        def records(part: slice) -> Records:
+            j, i = np.divmod(np.arange(part.start * self.shape[0], part.stop * self.shape[0]), self.shape[0])
+            return i, j, self.columns(part).T.ravel().astype(dtype)
+
+        records_to_parquet(path, map(records, self._column_blocks()))
+
+    def _column_blocks(self) -> list[slice]:
         m, n = self.shape
         width = max(1, _BLOCK // m)
-        rows = np.arange(m)
-        blocks = (range(first, min(first + width, n)) for first in range(0, n, width))
-        records_to_parquet(
-            path,
-            (
-                (np.tile(rows, len(j)), np.repeat(j, m), self.columns(slice(j.start, j.stop)).T.ravel().astype(dtype))
-                for j in blocks
-            ),
-        )
+        return [slice(j, min(j + width, n)) for j in range(0, n, width)]
 
     def singular_values(self) -> _Floats:
         """The r largest singular values of U V, descending.
@@ -208,7 +183,7 @@ class LowRank:
         >>> round(LowRank([[3.0], [4.0]], [[1.0]]).norm(), 12)
         5.0
         """
-        return _norm([self.U], [self.V.T])
+        return float(np.linalg.norm(_core([self.U], [self.V.T])))
 
     def error(self, other: "LowRank | ArrayLike", relative: bool = False) -> float:
         """The distance ‖U V − X‖_F to another matrix X, accurate near 0.
@@ -236,13 +211,11 @@ class LowRank:
             # U V − U* V* = [U, U*] [V; −V*]. Nothing is squared before the difference is taken:
             # ‖L‖² + ‖X‖² − 2⟨L, X⟩ would lose every digit below the root of the machine precision.
             U, V = to_device_of(X.U, self.U), to_device_of(X.V, self.V)
-            distance = _norm([self.U, U], [self.V.T, V.T], signs=(1, -1))
+            distance = float(np.linalg.norm(_core([self.U, U], [self.V.T, V.T], signs=(1, -1))))
             if relative:
                 size = X.norm()
         else:
-            m, n = self.shape
-            width = max(1, _BLOCK // m)
-            blocks = [slice(j, j + width) for j in range(0, n, width)]
+            blocks = self._column_blocks()
             distance = float(np.linalg.norm([np.linalg.norm(self.columns(j) - X[:, j]) for j in blocks]))
             if not np.isfinite(distance):
                 raise ValueError("other holds NaN or infinite numbers: compare with a complete matrix")
@@ -279,10 +252,6 @@ def _triangle(factors: Sequence[_Floats], signs: tuple[int, ...]) -> Any:
 def _strips(A: _Floats) -> list[_Floats]:
     """A tall factor in parts."""
     return [A[k : k + _STRIP] for k in range(0, max(1, len(A)), _STRIP)]
-
-
-def _norm(left: Sequence[_Floats], right: Sequence[_Floats], signs: tuple[int, ...] = (1,)) -> float:
-    return float(np.linalg.norm(_core(left, right, signs)))
 
 
 def _real_matrix(name: str, X: ArrayLike) -> NDArray[Any]:

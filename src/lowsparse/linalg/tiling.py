@@ -1,4 +1,4 @@
-"""A matrix as blocks of its entries: where they begin and end, and the sums of L over them."""
+"""Blocks of rows and columns, and the sums of L over them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from numpy.typing import NDArray
 
 from .lowrank import LowRank
 
-__all__ = ["Edges", "block_edges", "block_of_lines", "block_sums"]
-
 Edges = NDArray[np.intp]  # block k holds the lines from edge k to edge k + 1
 
 
 def block_edges(lines: int, most: int) -> Edges:
-    """Where blocks begin and end: at most so many, as equal as they can be.
+    """The edges of at most so many blocks of about equal size.
 
     >>> block_edges(7, 3).tolist()
     [0, 2, 4, 7]
@@ -25,11 +23,7 @@ def block_edges(lines: int, most: int) -> Edges:
 
 
 def block_of_lines(edges: Edges) -> NDArray[np.intp]:
-    """The block that each line is in.
-
-    >>> block_of_lines(np.array([0, 2, 3])).tolist()
-    [0, 0, 1]
-    """
+    """The block that each line is in."""
     return np.repeat(np.arange(edges.size - 1), np.diff(edges))
 
 

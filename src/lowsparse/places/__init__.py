@@ -1,4 +1,4 @@
-"""Matrices larger than memory: on disk in the core's own layout, and gone through in pieces."""
+"""Where the entries of a matrix are and are swept: on a GPU, on disk, on a cluster; and the choice among them."""
 
 from .disk.matrix import StoredMatrix
 from .disk.store import CorruptStoreError

@@ -1,7 +1,6 @@
-"""Where a solve runs: one decision, by the backend that was asked for, the data, the GPU and the cluster.
+"""Where a solve runs: decided once, from the requested backend, the data, the GPU and the cluster.
 
-`choose_place` checks and decides; it writes nothing and copies nothing to a GPU. `Placement.place` then brings the data
-there.
+`choose_place` checks and decides; it writes nothing and copies nothing to a GPU. `Placement.place` then moves the data.
 """
 
 from __future__ import annotations
@@ -18,35 +17,26 @@ import numpy as np
 from ..entries.files import is_table, read_matrix
 from ..entries.observed import ObservedMatrix
 from ..entries.protocol import PartialMatrix
+from ..support.addresses import hide_passwords
+from ..support.files import TemporaryFolder
 from ..support.optional import import_optional
 from ..support.sizes import bytes_of
 from ..sweeps import BACKENDS as IN_MEMORY
 from ..sweeps import native, reason_unavailable
 from .cluster import ClusterMatrix
+from .compatible import check_workers
 from .disk.matrix import StoredMatrix
-from .disk.scratch import TemporaryFolder
 from .disk.sources import are_paths, is_frames, is_store
 from .gpu import launch
 from .gpu.matrix import NEEDED, DeviceMatrix, as_device_matrix, is_on_gpu
 from .gpu.streamed import WORK, StreamedMatrix
-from .pieces.matrix import InPieces
-
-__all__ = [
-    "BACKENDS",
-    "Place",
-    "Placement",
-    "available",
-    "check_can_run",
-    "choose_place",
-    "is_chunked",
-    "shape_of",
-    "worth_a_gpu",
-]
+from .liveness import call, timeout
+from .pieces.matrix import MatrixInPieces
 
 BACKENDS = (*IN_MEMORY, "cuda", "outofcore", "dask")
-# Entries in memory from which on backend="auto" takes a GPU. The default method takes 12 to 23 ns an entry on 16 and 2
-# threads and 7 on a GPU, copying included (docs/gpu.log); but CuPy and the driver have to load, once a process, and the
-# kernels to be compiled, once a machine.
+# Entries in memory from which on backend="auto" uses a GPU. The default method takes 12 to 23 ns an entry on 16 and 2
+# threads and 7 on a GPU, copying included (docs/gpu.log); but CuPy and the driver load once a process, and the kernels
+# compile once a machine.
 WORTH = 100_000_000
 
 
@@ -58,19 +48,19 @@ class Place(Enum):
     GPU_STREAM = "a gpu, in pieces"
     DISK = "disk"
     CLUSTER = "cluster"
+    ITS_OWN = "where the matrix is"
+
+
+PLACES = {"outofcore": Place.DISK, "dask": Place.CLUSTER, "cuda": Place.GPU_STREAM}  # of data out of memory, by backend
 
 
 def available() -> dict[str, str | None]:
-    """For each backend over one machine's memory, None if it can run here, else the reason why not.
-
-    >>> available()["numpy"] is None
-    True
-    """
+    """For each backend that runs in memory or on a GPU, None if it can run here, else why not."""
     return {**{name: reason_unavailable(name) for name in IN_MEMORY}, "cuda": launch.reason_unavailable()}
 
 
 def check_can_run(backend: str) -> None:
-    """Raise if a backend that is asked for, by this name or by LOWSPARSE_BACKEND, is unknown or cannot run here.
+    """Raise if the backend, which LOWSPARSE_BACKEND names if it is "auto", is unknown or cannot run here.
 
     >>> check_can_run("gpu")
     Traceback (most recent call last):
@@ -87,11 +77,7 @@ def check_can_run(backend: str) -> None:
 
 
 def worth_a_gpu(entries: int) -> bool:
-    """Whether a solve is large enough to win on a GPU, and there is one with twice the memory that it needs.
-
-    >>> worth_a_gpu(1000)
-    False
-    """
+    """Whether a solve is large enough to be faster on a GPU, and there is one with twice the memory that it needs."""
     if entries < WORTH or launch.reason_unavailable() is not None:
         return False
     cupy = launch.need_cupy()
@@ -100,11 +86,7 @@ def worth_a_gpu(entries: int) -> bool:
 
 
 def is_chunked(M: Any) -> bool:
-    """Whether it is a Dask or Zarr array.
-
-    >>> is_chunked([[1.0]])
-    False
-    """
+    """Whether M is a Dask or Zarr array."""
     return hasattr(M, "chunks") and type(M).__module__.partition(".")[0] in ("dask", "zarr")
 
 
@@ -121,7 +103,7 @@ def shape_of(source: Any) -> tuple[int, int] | None:
 
 @dataclass(frozen=True)
 class Placement:
-    """Data, which may not be read yet, and where they are to be solved."""
+    """Data, perhaps not read yet, and where to solve them."""
 
     source: Any
     where: Place
@@ -129,7 +111,7 @@ class Placement:
     client: Any = None
 
     def place(self) -> PartialMatrix:
-        """Bring the data there; what is put on disk for that goes with the matrix."""
+        """Move the data there; files that are written for it are removed with the matrix."""
         source = self.source
         match self.where:
             case Place.MEMORY:
@@ -142,9 +124,12 @@ class Placement:
                 return self._stored()
             case Place.CLUSTER:
                 return source if isinstance(source, ClusterMatrix) else _on_cluster(self._stored(), self.client)
+            case Place.ITS_OWN:
+                matrix: PartialMatrix = source
+                return matrix
 
     def _stored(self) -> StoredMatrix:
-        """On disk, in a temporary folder that goes with the matrix if it is not there yet."""
+        """The matrix on disk; if it is not there yet, in a temporary folder that is removed with it."""
         limit = bytes_of(self.memory)
         if isinstance(self.source, StoredMatrix):
             return self.source if self.memory is None else self.source.within(limit)
@@ -172,16 +157,16 @@ def choose_place(
     client: Any = None,
     runs_anywhere: bool = True,
 ) -> Placement:
-    """Where a backend runs over data that a `PartialMatrix` is made of, or an error that says what to do.
+    """Where to solve data with a backend, or an error that says what to do instead.
 
-    With "auto", what is not in memory stays out of it; what is goes to a GPU if that is worth it, and if the method
+    With "auto", data that are not in memory stay out of it; data in memory go to a GPU if that is faster and the method
     `runs_anywhere`. Nothing is written, and nothing is copied to a GPU.
 
     >>> choose_place([[1.0, 2.0]], "numpy").where.value
     'memory'
     """
     check_can_run(backend)
-    bytes_of(memory)  # an error now if it is no size
+    bytes_of(memory)  # raises if it is no size
     if client is not None:
         if backend not in ("auto", "dask"):
             raise ValueError(f"a client is for backend='dask', not {backend!r}")
@@ -192,18 +177,20 @@ def choose_place(
     match source:
         case DeviceMatrix():
             where = _choose_on_gpu(backend, memory)
-        case InPieces():
+        case MatrixInPieces():
             where = _choose_in_pieces(source, backend)
         case ObservedMatrix():
             where = _choose_in_memory(source, backend, memory, runs_anywhere)
         case _:
             where = _choose_unread(source, backend)
+    if where is Place.CLUSTER:
+        timeout()  # raises if it is no time
     return Placement(source, where, memory, client)
 
 
 def _opened(M: Any, memory: int | str | None) -> Any:
-    """A matrix where it is; or what will be read when it is put on disk: arrays in chunks, and files of arrays."""
-    if isinstance(M, InPieces) or is_chunked(M) or are_paths(M) or is_frames(M):
+    """The matrix, where it is; or a source that is read when it is written to disk: chunked arrays and files."""
+    if isinstance(M, MatrixInPieces) or is_chunked(M) or are_paths(M) or is_frames(M):
         return M
     if is_store(M):
         return StoredMatrix(M, memory=bytes_of(memory))
@@ -220,13 +207,12 @@ def _choose_on_gpu(backend: str, memory: int | str | None) -> Place:
     return Place.MEMORY if backend in IN_MEMORY else Place.GPU
 
 
-def _choose_in_pieces(source: InPieces, backend: str) -> Place:
-    stays = {"outofcore": Place.DISK, "dask": Place.CLUSTER, "cuda": Place.GPU_STREAM}[source.backend]
-    if backend in ("auto", source.backend):
-        return stays
-    if stays is Place.DISK and backend in ("dask", "cuda"):
-        return Place.CLUSTER if backend == "dask" else Place.GPU_STREAM
-    kind = "on a cluster" if stays is Place.CLUSTER else "in pieces"
+def _choose_in_pieces(source: MatrixInPieces, backend: str) -> Place:
+    if backend == "auto":
+        backend = source.backend
+    if backend == source.backend or (source.backend == "outofcore" and backend in PLACES):
+        return PLACES.get(backend, Place.ITS_OWN)
+    kind = "on a cluster" if source.backend == "dask" else "in pieces"
     raise ValueError(f"a matrix {kind} runs on its own backend, {source.backend!r}, not on {backend!r}")
 
 
@@ -234,7 +220,7 @@ def _choose_in_memory(M: ObservedMatrix, backend: str, memory: int | str | None,
     if backend == "auto":
         backend = os.environ.get("LOWSPARSE_BACKEND") or "auto"
     if backend in ("outofcore", "dask"):
-        return Place.DISK if backend == "outofcore" else Place.CLUSTER
+        return PLACES[backend]
     if backend == "cuda":
         return Place.GPU if memory is None or WORK * M.nnz <= bytes_of(memory) else Place.GPU_STREAM
     if memory is not None:
@@ -247,13 +233,13 @@ def _choose_unread(source: Any, backend: str) -> Place:
         return Place.CLUSTER if hasattr(source, "__dask_graph__") and _current_client() is not None else Place.DISK
     if backend in IN_MEMORY:
         if not is_chunked(source):
-            raise ValueError(f"{source} is read from disk: leave the backend out")
+            raise ValueError(f"{hide_passwords(str(source))} is read from disk: leave the backend out")
         return Place.MEMORY
-    return {"outofcore": Place.DISK, "dask": Place.CLUSTER, "cuda": Place.GPU_STREAM}[backend]
+    return PLACES[backend]
 
 
 def _current_client() -> Any:
-    """Of Dask, if its library is in use and there is one."""
+    """Dask's current client, if its library is imported and there is one."""
     distributed = sys.modules.get("distributed")
     if distributed is None:
         return None
@@ -268,7 +254,7 @@ def _on_cluster(M: StoredMatrix, client: Any) -> ClusterMatrix:
     own = None
     client = client or _current_client()
     if client is None:
-        # one worker in this process: its threads are the compiled core's, and nothing has to be copied
+        # one worker in this process: its threads are those of the compiled core, and nothing is copied
         own = client = distributed.Client(
             processes=False,
             n_workers=1,
@@ -276,19 +262,14 @@ def _on_cluster(M: StoredMatrix, client: Any) -> ClusterMatrix:
             direct_to_workers=True,
             dashboard_address=":0",
         )
-    _check_seen(M, client)
-    there = ClusterMatrix(M, client)
+    try:
+        call(client, client.wait_for_workers, 1)
+        check_workers(client, str(M.folder.resolve() / M.name))
+        there = ClusterMatrix(M, client)
+    except BaseException:
+        if own is not None:
+            own.close()
+        raise
     if own is not None:
         there.close = weakref.finalize(there, own.close)
     return there
-
-
-def _check_seen(M: StoredMatrix, client: Any) -> None:
-    """Raise unless all workers see the folder of the matrix."""
-    folder = str(M.folder.resolve())
-    blind = [worker for worker, sees in client.run(os.path.isdir, folder).items() if not sees]
-    if blind:
-        raise ValueError(
-            f"{len(blind)} workers do not see {folder}, the first is {blind[0]}: put the matrix on a disk that they "
-            "share, StoredMatrix.build(data, folder), or set TMPDIR to a folder there"
-        )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import base64
-import importlib
 import io
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Filmstrip", "inline", "size"]
+from ..support.checks import check_count
+from ..support.optional import import_optional
 
 Picture = NDArray[np.uint8]  # grey (H, W) or RGB (H, W, 3)
 
@@ -42,10 +42,8 @@ class Filmstrip:
     def __init__(
         self, *, expected: int | None = None, most: int = 240, width: int = 480, budget: int = 6_000_000
     ) -> None:
-        for name, value in (("most", most), ("width", width), ("budget", budget)):
-            if value < 1:
-                raise ValueError(f"{name} must be 1 or more, not {value}")
-        self.most, self.width, self.budget, self.expected = most, width, budget, expected
+        self.most, self.width = check_count("most", most), check_count("width", width)
+        self.budget, self.expected = check_count("budget", budget), expected
         self.every = max(1, -(-(expected or 0) // most))
         self.quality = 0  # of JPEG; chosen when the first frame comes
         self.numbers: list[int] = []
@@ -59,10 +57,10 @@ class Filmstrip:
     def add(self, number: int, original: Picture, background: Picture, foreground: Picture) -> None:
         """Add a frame, numbered from 0, if it is wanted."""
         if self.numbers and number <= self.numbers[-1]:
-            raise ValueError(f"frames must be added in their order: {number} came after {self.numbers[-1]}")
+            raise ValueError(f"frames must be added in order: {number} came after {self.numbers[-1]}")
         if not self.wants(number):
             return
-        self.quality = self.quality or self._affordable(original, background, foreground)
+        self.quality = self.quality or self._best_quality(original, background, foreground)
         first, second, third = (self._encoded(k, one) for k, one in enumerate((original, background, foreground)))
         self.numbers.append(number)
         self.moments.append((first, second, third))
@@ -81,12 +79,12 @@ class Filmstrip:
         self.numbers = [self.numbers[k] for k in kept]
         self.moments = [self.moments[k] for k in kept]
 
-    def _affordable(self, original: Picture, background: Picture, foreground: Picture) -> int:
+    def _best_quality(self, *pictures: Picture) -> int:
         """The best JPEG quality that fits the budget, if the background changes little."""
         moments = -(-(self.expected or self.most) // self.every)
         for quality in QUALITIES[:-1]:
-            costs = [len(_jpeg(_reduced(one, self.width), quality)) for one in (original, background, foreground)]
-            if BASE64 * (moments * (costs[0] + costs[2]) + costs[1]) <= ROOM * self.budget:
+            original, background, foreground = (len(_jpeg(_reduced(one, self.width), quality)) for one in pictures)
+            if BASE64 * (moments * (original + foreground) + background) <= ROOM * self.budget:
                 return quality
         return QUALITIES[-1]
 
@@ -119,7 +117,7 @@ def _jpeg(pixels: NDArray[np.uint8], quality: int) -> bytes:
     return file.getvalue()
 
 
-def _reduced(picture: Any, width: int) -> NDArray[np.uint8]:
+def _reduced(picture: Picture, width: int) -> NDArray[np.uint8]:
     pixels = np.asarray(picture)
     if pixels.dtype != np.uint8 or pixels.ndim not in (2, 3) or pixels.shape[2:] not in ((), (3,)) or not pixels.size:
         raise ValueError(f"a picture must be (H, W) or (H, W, 3) of uint8, not {pixels.shape} of {pixels.dtype}")
@@ -134,7 +132,4 @@ def _alike(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> bool:
 
 
 def _pillow() -> Any:
-    try:
-        return importlib.import_module("PIL.Image")
-    except ImportError as error:
-        raise ImportError("pictures need Pillow: python -m pip install 'lowsparse[cli]'") from error
+    return import_optional("PIL.Image", "cli", "pictures")

@@ -14,11 +14,9 @@ from ..entries.observed import ObservedMatrix
 from ..linalg.lowrank import LowRank
 from ..linalg.tiling import Edges, block_edges, block_of_lines, block_sums
 
-__all__ = ["HeatMap", "heat_map"]
-
 Floats = NDArray[np.float64]
 ROWS, COLUMNS = 160, 280  # maximum number of cells
-EXACT = 2_000_000  # entries; beyond, L stands for the inliers of a cell as well
+EXACT = 2_000_000  # entries; with more, the inliers of a cell are replaced by L as well
 LEVELS = 65_534  # of a value in the page; the next one stands for a missing value
 
 
@@ -68,54 +66,40 @@ class HeatMap:
         }
 
 
-def heat_map(
-    M: ObservedMatrix, L: LowRank, flagged: ArrayLike = (), *, empty_rows: ArrayLike = (), empty_columns: ArrayLike = ()
-) -> HeatMap:
+def heat_map(M: ObservedMatrix, L: LowRank, flagged: ArrayLike = ()) -> HeatMap:
     """The heat map of a table with the entries M, of which those with the indices `flagged` are outliers.
 
-    Missing entries and outliers are replaced by L, but not in `empty_rows` and `empty_columns`, where L is unknown.
+    Missing entries and outliers are replaced by L, but not in rows and columns without any entry, where L is unknown.
     Tables of more than 160 x 280 entries are shown as blocks.
     """
-    m, n = M.shape
-    row_edges, column_edges = block_edges(m, ROWS), block_edges(n, COLUMNS)
-    row_cell = block_of_lines(row_edges)
-    known_row, known_column = np.ones(m, bool), np.ones(n, bool)
-    known_row[np.asarray(empty_rows, dtype=np.intp)] = False
-    known_column[np.asarray(empty_columns, dtype=np.intp)] = False
+    row_edges, column_edges = block_edges(M.shape[0], ROWS), block_edges(M.shape[1], COLUMNS)
+    known_row, known_column = M.row_counts > 0, M.column_counts > 0
     known = LowRank(L.U * known_row[:, None], L.V * known_column)
-    wrong = np.zeros(M.nnz, bool)
-    wrong[np.asarray(flagged, dtype=np.intp)] = True
-    fits = block_sums(known, row_edges, column_edges)
-    rows_known = np.add.reduceat(known_row.astype(np.float64), row_edges[:-1])
-    columns = M.columns_of_entries()
-    parts = []
+    inlier = np.ones(M.nnz, bool)
+    inlier[np.asarray(flagged, dtype=np.intp)] = False
+    row_cell, columns = block_of_lines(row_edges), M.columns_of_entries()
+    observed, given, inliers, corrections = np.zeros((4, row_edges.size - 1, column_edges.size - 1))
     for k, (start, stop) in enumerate(itertools.pairwise(column_edges)):
         entries = slice(int(M.indptr[start]), int(M.indptr[stop]))
-        rows, at, values = M.rows[entries], columns[entries], M.values[entries].astype(np.float64)
-        bad, cell = wrong[entries], row_cell[rows]
-        covered = known_row[rows] & known_column[at]
-
-        def summed(weights: NDArray[Any], cell: NDArray[np.intp] = cell) -> Floats:
-            return np.asarray(np.bincount(cell, weights, minlength=row_edges.size - 1), dtype=np.float64)
-
-        total = np.diff(row_edges) * float(stop - start)
-        observed, good = summed(np.ones(cell.size)), summed(~bad)
-        fillable = rows_known * float(np.count_nonzero(known_column[start:stop]))
-        # replace L by the values of the inliers; for many entries their means agree
-        fitted = known.at(rows, at) if M.nnz <= EXACT else np.where(covered, values, 0.0)
-        completed = fits[:, k] - summed(np.where(bad, 0.0, fitted)) + summed(np.where(bad, 0.0, values))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            parts.append(
-                {
-                    "given": summed(values) / observed,
-                    "completed": completed / (fillable + good - summed(covered & ~bad)),
-                    "wrong": (observed - good) / total,
-                    "filled": (fillable - summed(covered)) / total,
-                    "empty": (total - fillable - summed(~covered)) / total,
-                }
-            )
-    stacked = {name: np.stack([part[name] for part in parts], axis=1) for name in parts[0]}
-    return HeatMap(**stacked, row_edges=row_edges, column_edges=column_edges)
+        i, values, good = M.rows[entries], M.values[entries].astype(np.float64), inlier[entries]
+        # of many inliers, the means of M and L agree
+        correction = np.where(good, values - known.at(i, columns[entries]), 0.0) if M.nnz <= EXACT else np.zeros(i.size)
+        sums = (observed, np.ones(i.size)), (given, values), (inliers, good), (corrections, correction)
+        for total, weights in sums:
+            total[:, k] = np.bincount(row_cell[i], weights, minlength=len(total))
+    size = np.outer(np.diff(row_edges), np.diff(column_edges))
+    sides = ((known_row, row_edges), (known_column, column_edges))
+    fillable = np.outer(*(np.add.reduceat(known_lines.astype(np.float64), edges[:-1]) for known_lines, edges in sides))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return HeatMap(
+            given=given / observed,
+            completed=(block_sums(known, row_edges, column_edges) + corrections) / fillable,
+            wrong=(observed - inliers) / size,
+            filled=(fillable - observed) / size,
+            empty=(size - fillable) / size,
+            row_edges=row_edges,
+            column_edges=column_edges,
+        )
 
 
 def _range(values: Floats, low: float, high: float) -> tuple[Floats, Floats]:

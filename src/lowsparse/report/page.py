@@ -21,8 +21,6 @@ from ..support.charts import convergence
 from ..support.format import duration, format_number
 from ..support.html import Markup, element, embedded
 
-__all__ = ["Run", "card", "columns", "icon", "meters", "pane", "settings_list", "write"]
-
 ICONS = {  # outlines on 24 x 24
     "first": "M6 5v14M19 5l-10 7 10 7z",
     "back": "M15 5l-8 7 8 7",
@@ -82,23 +80,16 @@ def write(
         element("title", f"{run.title} · lowsparse"),
         element("style", Markup(style)),
     ]
-    content = element(
-        "main", _heading(run), body, _facts(run), *more, columns(*cards, *_about(run, reading)), id="main"
-    )
-    document = element(
-        "html",
-        element("head", *head),
-        element(
-            "body",
-            element("a", "Skip to the report", class_="skip", href="#main"),
-            _banner(kind),
-            content,
-            _footer(),
-            embedded(data),
-            element("script", Markup(script)),
-        ),
-        lang="en",
-    )
+    about = (_reliability(run, reading), _times(run), _command(run), _convergence(run), _settings(run))
+    content = [
+        element("a", "Skip to the report", class_="skip", href="#main"),
+        _banner(kind),
+        element("main", _heading(run), body, _facts(run), *more, columns(*cards, *about), id="main"),
+        _footer(),
+        embedded(data),
+        element("script", Markup(script)),
+    ]
+    document = element("html", element("head", *head), element("body", *content), lang="en")
     # file names need not be valid UTF-8
     files.write(path, f"<!doctype html>\n{document}\n".encode("utf-8", "replace"))
 
@@ -127,23 +118,26 @@ def _hashed(text: str) -> str:
 # ---------------------------------------------------------------------- parts
 
 
+def fragment(name: str) -> Markup:
+    """A part of the page that is the same in every report, without the indentation of its file."""
+    return Markup("".join(line.strip() for line in _asset(name).splitlines()))
+
+
 def icon(name: str) -> Markup:
     """An icon, hidden from screen readers."""
-    return element(
-        "svg", element("path", d=ICONS[name]), class_=f"icon icon-{name}", viewBox="0 0 24 24", aria_hidden="true"
-    )
+    path = element("path", d=ICONS[name])
+    return element("svg", path, class_=f"icon icon-{name}", viewBox="0 0 24 24", aria_hidden="true")
 
 
 def card(title: str, *content: object) -> Markup:
     """A section of the page with a heading."""
-    name = "".join(letter for letter in title.lower() if letter.isalnum())
-    heading = element("h2", title, id=name)
-    return element("section", heading, *content, class_="card", aria_labelledby=name)
+    name = "".join(filter(str.isalnum, title.lower()))
+    return element("section", element("h2", title, id=name), *content, class_="card", aria_labelledby=name)
 
 
-def columns(*cards: Markup) -> Markup | None:
+def columns(*cards: Markup | None) -> Markup | None:
     """Cards in two columns, or in one on narrow screens."""
-    return element("div", *cards, class_="columns") if cards else None
+    return element("div", *cards, class_="columns") if any(cards) else None
 
 
 def pane(name: str, text: str, picture: Markup) -> Markup:
@@ -151,35 +145,25 @@ def pane(name: str, text: str, picture: Markup) -> Markup:
     button = element(
         "button", icon("enlarge"), type="button", class_="enlarge", aria_pressed="false", aria_label=f"Enlarge: {name}"
     )
-    caption = element(
-        "figcaption", element("span", element("strong", name), " ", element("span", text, class_="words")), button
-    )
-    return element("figure", picture, caption, class_="pane")
+    caption = element("span", element("strong", name), " ", element("span", text, class_="words"))
+    return element("figure", picture, element("figcaption", caption, button), class_="pane")
 
 
 def settings_list(values: Mapping[str, object]) -> Markup:
     """A list of names and values."""
-    pairs = [
-        element("div", element("dt", name), element("dd", _format(value), dir="auto")) for name, value in values.items()
-    ]
-    return element("dl", *pairs, class_="settings")
+    pairs = ((element("dt", name), element("dd", _format(value), dir="auto")) for name, value in values.items())
+    return element("dl", *(element("div", *pair) for pair in pairs), class_="settings")
 
 
 def meters(rows: Sequence[tuple[object, float, str]]) -> Markup:
     """A bar chart as a table of names, lengths and texts."""
     longest = max(length for _, length, _ in rows) or 1.0
-    made = []
+    lines = []
     for name, length, text in rows:
         bar = element("rect", width=f"{100 * length / longest:.4g}%", height="100%", class_="bar")
-        made.append(
-            element(
-                "tr",
-                element("th", name, scope="row"),
-                element("td", element("svg", bar, class_="meter"), aria_hidden="true", class_="wide"),
-                element("td", text, class_="figure"),
-            )
-        )
-    return element("table", element("tbody", *made), class_="meters")
+        chart = element("td", element("svg", bar, class_="meter"), aria_hidden="true", class_="wide")
+        lines.append(element("tr", element("th", name, scope="row"), chart, element("td", text, class_="figure")))
+    return element("table", element("tbody", *lines), class_="meters")
 
 
 def _banner(kind: str) -> Markup:
@@ -201,21 +185,16 @@ def _facts(run: Run) -> Markup | None:
     return element("ul", *items, class_="facts", aria_label="Key facts")
 
 
-def _about(run: Run, reading: str) -> list[Markup]:
-    parts = (_trust(run, reading), _times(run), _command(run), _convergence(run), _settings(run))
-    return [part for part in parts if part is not None]
-
-
-def _trust(run: Run, reading: str) -> Markup | None:
+def _reliability(run: Run, reading: str) -> Markup | None:
     diagnosis = diagnosis_remarks(run.diagnosis) if run.diagnosis else []
     remarks = [*diagnosis, *run.remarks, *(Remark(note) for note in run.notes)]
     if not remarks:
         return None
-    signs = {True: ("good", "Good: "), False: ("warning", "Warning: "), None: ("plain", "")}
-    items = [
-        element("li", icon(signs[one.good][0]), element("span", signs[one.good][1], class_="unseen"), one.text)
-        for one in remarks
-    ]
+    kinds = {True: ("good", "Good: "), False: ("warning", "Warning: "), None: ("plain", "")}
+    items = []
+    for remark in remarks:
+        name, prefix = kinds[remark.good]
+        items.append(element("li", icon(name), element("span", prefix, class_="unseen"), remark.text))
     explanation = element("p", reading, class_="quiet") if reading else None
     return card("Reliability", explanation, element("ul", *items, class_="remarks"))
 
@@ -254,14 +233,13 @@ def _command(run: Run) -> Markup | None:
 
 
 def _footer() -> Markup:
+    text = (
+        " splits data with missing and wrong entries into a low-rank matrix L and sparse errors S: M = L + S on the "
+        "observed entries."
+    )
     return element(
         "footer",
-        element(
-            "p",
-            element("strong", f"lowsparse {__version__}"),
-            " splits data with missing and wrong entries into a low-rank matrix L and sparse errors S: M = L + S on "
-            "the observed entries.",
-        ),
+        element("p", element("strong", f"lowsparse {__version__}"), text),
         element("p", "This page is a single file that loads nothing from elsewhere."),
         element("p", role="status", aria_live="polite", class_="unseen", id="announcement"),
     )

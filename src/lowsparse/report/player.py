@@ -14,8 +14,6 @@ from ..support.html import Markup, element, joined
 from .film import Filmstrip, inline, size
 from .page import Run, card, icon, pane, settings_list, write
 
-__all__ = ["video_report"]
-
 PANES = {"Original": "as recorded", "Background": "the low-rank part", "Foreground": "what differs from it"}
 BUTTONS = {"first": "First frame", "back": "Previous frame", "play": "Play", "next": "Next frame", "last": "Last frame"}
 PACE = 8.0  # pictures a second at the initial speed
@@ -84,12 +82,10 @@ def _player(film: Filmstrip, shares: NDArray[np.float64], fps: float | None) -> 
         pane(name, caption, element("img", src=inline(picture), alt=name, width=width, height=height, decoding="sync"))
         for (name, caption), picture in zip(PANES.items(), film.moments[0], strict=True)
     ]
-    buttons = [
-        element(
-            "button", icon(name), icon("pause") if name == "play" else None, type="button", id=name, aria_label=label
-        )
-        for name, label in BUTTONS.items()
-    ]
+    buttons = []
+    for name, label in BUTTONS.items():
+        icons = [icon(name), icon("pause") if name == "play" else None]
+        buttons.append(element("button", *icons, type="button", id=name, aria_label=label))
     scrubber = element(
         "input",
         type="range",
@@ -102,23 +98,13 @@ def _player(film: Filmstrip, shares: NDArray[np.float64], fps: float | None) -> 
         aria_label="Frame",
         aria_keyshortcuts="ArrowLeft ArrowRight Home End Space",
     )
+    where = element("p", f"Frame 1 of {shares.size:,}", id="where")
+    controls = [element("div", *buttons, class_="buttons"), where, _speeds(film.every, fps)]
     keys = "Keys: ← → one frame, Page ↑ ↓ ten, Home and End, space to play."
     return element(
         "section",
         element("div", *panes, class_="panes"),
-        element(
-            "div",
-            element(
-                "div",
-                element("div", *buttons, class_="buttons"),
-                element("p", f"Frame 1 of {shares.size:,}", id="where"),
-                _speeds(film.every, fps),
-                class_="controls",
-            ),
-            scrubber,
-            _density(shares),
-            class_="transport",
-        ),
+        element("div", element("div", *controls, class_="controls"), scrubber, _density(shares), class_="transport"),
         element("p", keys, class_="keys quiet"),
         element("noscript", element("p", "The player needs JavaScript; this is the first frame.", class_="quiet")),
         class_="player",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,17 +18,15 @@ from ..result import Result
 from ..support.charts import bars
 from ..support.format import percent
 from ..support.html import Markup, element
-from .heat import HeatMap, heat_map
-from .page import Run, card, columns, meters, pane, write
-
-__all__ = ["Deviations", "Line", "TableView", "deviations", "table_report"]
+from .heat import heat_map
+from .page import Run, card, columns, fragment, meters, pane, write
 
 Floats = NDArray[np.float64]
+Indices = NDArray[np.integer[Any]]
 Labels = Sequence[object] | NDArray[Any]
 WORST = 8  # rows and columns to name
 LISTED = 2000  # outliers in the page, at most
 MAX_DEVIATIONS = 1e6  # larger numbers are cut
-COLUMNS = {"row": "Row", "column": "Column", "value": "Value", "expected": "Expected", "deviations": "Deviations"}
 PANES = {
     "As given": "missing values are blank, errors marked",
     "What was done": "kept, corrected, filled",
@@ -36,38 +34,31 @@ PANES = {
 }
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """A row or a column, and how many of its entries are outliers."""
 
     label: str
     outliers: int
     observed: int
 
-    @property
-    def share(self) -> float:
-        """Of the observed entries."""
-        return self.outliers / self.observed if self.observed else 0.0
 
-
-@dataclass(frozen=True, kw_only=True)
 class TableView:
-    """What the report shows of a completed table; `TableView.of` makes one from a result."""
+    """What the report shows of a completed table.
 
-    heat: HeatMap
-    row_names: Sequence[tuple[str, str]]  # of the first and the last row of each cell of the heat map
-    column_names: Sequence[tuple[str, str]]
-    outliers: Mapping[str, Sequence[Any]]  # columns: row, column, value, expected, deviations
-    total: int  # outliers, also those not listed
-    singular_values: Sequence[float]
-    worst_rows: Sequence[Line]
-    worst_columns: Sequence[Line]
-    by_column: bool = False  # columns have units of their own, and colours each on their own scale
-    panes: Mapping[str, str] = field(default_factory=lambda: PANES)  # titles and captions of the three heat maps
+    Parameters
+    ----------
+    row_labels, column_labels
+        Names of all rows and columns; by default their numbers, from 0.
+    given, fit
+        The entries and the fit in their own units, if `result` is of scaled and centred entries.
+    by_column
+        Columns have units of their own, and colours each on their own scale.
+    panes
+        Titles and captions of the three heat maps.
+    """
 
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         result: Result,
         *,
         row_labels: Labels | None = None,
@@ -76,54 +67,41 @@ class TableView:
         fit: LowRank | None = None,
         by_column: bool = False,
         panes: Mapping[str, str] = PANES,
-    ) -> Self:
-        """The table of a result.
-
-        Parameters
-        ----------
-        row_labels, column_labels
-            Names of all rows and columns; by default their numbers, from 0.
-        given, fit
-            The entries and the fit in their own units, if `result` is of scaled and centred entries.
-        by_column, panes
-            As above.
-        """
+    ) -> None:
         M, L = given or result.M.to_host(), fit or result.L
-        row_labels = range(M.shape[0]) if row_labels is None else row_labels
-        column_labels = range(M.shape[1]) if column_labels is None else column_labels
-        for name, labels, count in (("row", row_labels, M.shape[0]), ("column", column_labels, M.shape[1])):
+        rows = range(M.shape[0]) if row_labels is None else row_labels
+        columns = range(M.shape[1]) if column_labels is None else column_labels
+        for name, labels, count in (("row", rows, M.shape[0]), ("column", columns, M.shape[1])):
             if len(labels) != count:
                 raise ValueError(f"{name}_labels has {len(labels)} names, but the table has {count} {name}s")
-        heat = heat_map(M, L, result.flagged, empty_rows=M.empty_rows, empty_columns=M.empty_columns)
-        i, j = M.rows[result.flagged], M.columns_of_entries()[result.flagged]
-        return cls(
-            heat=heat,
-            row_names=_names(heat.row_edges, row_labels),
-            column_names=_names(heat.column_edges, column_labels),
-            outliers=_list_outliers(result, M, L, row_labels, column_labels),
-            total=int(result.flagged.size),
-            singular_values=result.L.singular_values().tolist(),
-            worst_rows=_worst(row_labels, np.bincount(i, minlength=M.shape[0]), M.row_counts),
-            worst_columns=_worst(column_labels, np.bincount(j, minlength=M.shape[1]), M.column_counts),
-            by_column=by_column,
-            panes=panes,
-        )
+        self.by_column, self.panes = by_column, panes
+        self.heat = heat_map(M, L, result.flagged)
+        self.row_names, self.column_names = _names(self.heat.row_edges, rows), _names(self.heat.column_edges, columns)
+        self.singular_values = result.L.singular_values()
+        self.total = int(result.flagged.size)  # number of outliers
+        listed = {name: numbers[:LISTED].tolist() for name, numbers in list_outliers(result, M, L).items()}
+        self.outliers: dict[str, list[Any]] = {
+            **listed,
+            "row": [str(rows[i]) for i in listed["row"]],
+            "column": [str(columns[j]) for j in listed["column"]],
+        }
+        in_row, in_column = M.count_lines(result.flagged)
+        self.worst_rows = _worst(rows, in_row, M.row_counts)
+        self.worst_columns = _worst(columns, in_column, M.column_counts)
 
 
-def _list_outliers(
-    result: Result, M: ObservedMatrix, L: LowRank, row_labels: Labels, column_labels: Labels
-) -> dict[str, list[Any]]:
-    """The outliers with the largest deviations, as columns."""
+def list_outliers(result: Result, M: ObservedMatrix, L: LowRank) -> dict[str, NDArray[Any]]:
+    """The outliers as columns, those with the largest deviations first; M and L are in their own units."""
     found = deviations(result)
-    order = np.argsort(-found, kind="stable")[:LISTED]
+    order = np.argsort(-found, kind="stable")
     at = result.flagged[order]
     i, j = M.rows[at], M.columns_of_entries()[at]
     return {
-        "row": [str(row_labels[k]) for k in i],
-        "column": [str(column_labels[k]) for k in j],
-        "value": M.values[at].tolist(),
-        "expected": L.at(i, j).tolist(),
-        "deviations": np.minimum(found[order], MAX_DEVIATIONS).tolist(),
+        "row": i,
+        "column": j,
+        "value": M.values[at],
+        "expected": L.at(i, j),
+        "deviations": np.minimum(found[order], MAX_DEVIATIONS),
     }
 
 
@@ -143,7 +121,7 @@ class Deviations:
         m, n = result.M.shape
         self.bound = result.L.norm() ** 2 / (m * n) / result.noise**2 if result.noise else np.inf
 
-    def __call__(self, rows: Any, columns: Any, values: Any) -> Floats:
+    def __call__(self, rows: Indices, columns: Indices, values: NDArray[np.floating[Any]]) -> Floats:
         """The deviations of entries by row, column and value."""
         distance = np.abs(np.asarray(values, np.float64) - self.L.at(rows, columns))
         with np.errstate(divide="ignore"):
@@ -165,7 +143,7 @@ def table_report(path: str | os.PathLike[str], run: Run, table: TableView, *, re
         "heat": table.heat.packed(table.by_column),
         "rowNames": table.row_names,
         "columnNames": table.column_names,
-        "outliers": {name: table.outliers[name] for name in COLUMNS},
+        "outliers": table.outliers,
     }
     write(
         Path(path),
@@ -173,7 +151,7 @@ def table_report(path: str | os.PathLike[str], run: Run, table: TableView, *, re
         kind="table report",
         body=_heat(table),
         more=[_outliers(table), columns(*_lines(table))],
-        cards=[_spectrum(table)] if table.singular_values else (),
+        cards=[_spectrum(table.singular_values)] if table.singular_values.size else (),
         reading=reading,
         scripts=["heat.js", "entries.js"],
         data=data,
@@ -184,7 +162,7 @@ def _names(edges: NDArray[np.intp], labels: Labels) -> list[tuple[str, str]]:
     return [(str(labels[a]), str(labels[b - 1])) for a, b in itertools.pairwise(edges)]
 
 
-def _worst(labels: Labels, outliers: NDArray[Any], observed: NDArray[Any]) -> list[Line]:
+def _worst(labels: Labels, outliers: Indices, observed: Indices) -> list[Line]:
     """The lines with the largest lower bounds (Wilson, 95 %) of their shares of outliers.
 
     The bound keeps lines with few entries, one outlier of one observed, from coming first.
@@ -204,20 +182,11 @@ def _heat(table: TableView) -> Markup:
     shares = {kind: table.heat.share(kind) for kind in ("wrong", "filled", "empty")}
     summary = ", ".join(f"{percent(share)} {kind}" for kind, share in shares.items())
     description = f"{m:,} rows and {n:,} columns: {summary}"
+    canvas = partial(
+        element, "canvas", width=1, height=1, tabindex="0", role="application", aria_roledescription="heat map"
+    )
     panes = [
-        pane(
-            name,
-            caption,
-            element(
-                "canvas",
-                width=1,
-                height=1,
-                tabindex="0",
-                role="application",
-                aria_roledescription="heat map",
-                aria_label=f"{name}. {description}. Arrow keys move from cell to cell.",
-            ),
-        )
+        pane(name, caption, canvas(aria_label=f"{name}. {description}. Arrow keys move from cell to cell."))
         for name, caption in table.panes.items()
     ]
     swatches = [element("i", class_=f"swatch scale-{k}") for k in range(5)]
@@ -246,50 +215,13 @@ def _heat(table: TableView) -> Markup:
 
 
 def _outliers(table: TableView) -> Markup:
-    count = len(table.outliers["row"])
     if not table.total:
         return card("Outliers", element("p", "None: all entries fit."))
+    count = len(table.outliers["row"])
     text = "Entries that do not fit, by their distance from the expected value in standard deviations."
     if count < table.total:
         text += f" These are the first {count:,} of {table.total:,}."
-    heads = [
-        element(
-            "th",
-            element("button", title, type="button", data_column=name),
-            scope="col",
-            aria_sort="descending" if name == "deviations" else "none",
-            class_="figure" if name in ("value", "expected", "deviations") else None,
-        )
-        for name, title in COLUMNS.items()
-    ]
-    search = element(
-        "label",
-        element("span", "Search", class_="unseen"),
-        element("input", type="search", id="search", placeholder="Search rows, columns, values", autocomplete="off"),
-    )
-    sizes = [element("option", str(k), value=k, selected=k == 10) for k in (10, 25, 100)]
-    pager = element(
-        "div",
-        element("button", "Previous", type="button", id="previous"),
-        element("span", id="pages"),
-        element("button", "Next", type="button", id="following"),
-        element("label", "Rows ", element("select", *sizes, id="size", autocomplete="off")),
-        class_="pager",
-    )
-    listed = element(
-        "table",
-        element("caption", "Outliers", class_="unseen"),
-        element("thead", element("tr", *heads)),
-        element("tbody", id="entries"),
-        class_="entries",
-    )
-    return card(
-        "Outliers",
-        element("p", text, class_="quiet"),
-        element("div", search, element("output", id="count", aria_live="polite"), class_="tools"),
-        element("div", listed, class_="scroll", tabindex="0", role="region", aria_label="Outliers"),
-        pager,
-    )
+    return card("Outliers", element("p", text, class_="quiet"), fragment("outliers.html"))
 
 
 def _lines(table: TableView) -> list[Markup]:
@@ -300,17 +232,16 @@ def _lines(table: TableView) -> list[Markup]:
         if not lines:
             continue
         text = element("p", f"Outliers among the observed entries. {choose}", class_="quiet")
-        buttons = [element("button", line.label, type="button", class_="find", dir="auto") for line in lines]
+        button = partial(element, "button", type="button", class_="find", dir="auto")
         rows = [
-            (button, line.share, f"{line.outliers:,} of {line.observed:,}")
-            for button, line in zip(buttons, lines, strict=True)
+            (button(line.label), line.outliers / line.observed, f"{line.outliers:,} of {line.observed:,}")
+            for line in lines
         ]
         parts.append(card(title, text, meters(rows)))
     return parts
 
 
-def _spectrum(table: TableView) -> Markup:
-    sizes = np.asarray(table.singular_values, dtype=np.float64)
+def _spectrum(sizes: Floats) -> Markup:
     if not sizes.any():
         return card("Singular values", element("p", "L is 0: no low-rank part predicts the entries."))
     share = percent(sizes[0] ** 2 / float(np.sum(sizes**2)))

@@ -6,19 +6,20 @@ import io
 import os
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..support.files import write, write_csv
 from . import claims, figures, settings
+from .content import sections
+from .experiment import Experiment
 from .jobs import Job, Record, RunProgress, Store, machine
-from .markdown import markdown
-from .page import write_page
-from .results import NUMBERS, CaseResults, Results, SceneResults, write_numbers
+from .results import NUMBERS, Results, write_numbers
 from .synthetic import Case
 from .video import Clip, Scene, open_clip
+from .writers import write_markdown, write_page
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -77,7 +78,7 @@ def reproduce(
     ('index.html', True)
     """
     numbers = sorted(set(settings.PRINTED_STEPS if cases is None else cases))
-    command = _command(quick, cases, videos, methods, Path(data))
+    command = _command(quick, {"case": cases, "video": videos, "method": methods}, Path(data))
     synthetic = [Case(number, quick) for number in numbers]
     results = Results(quick, command, machine(), _methods(methods))
     clips = _clips(videos, Path(data), quick, results)
@@ -90,11 +91,10 @@ def reproduce(
 
 
 def _methods(methods: Sequence[str] | None) -> tuple[str, ...]:
-    wanted = settings.METHODS if methods is None else tuple(methods)
-    for method in wanted:
-        if method not in settings.METHODS:
-            raise ValueError(f"unknown method {method!r}: choose among {', '.join(settings.METHODS)}")
-    return tuple(method for method in settings.METHODS if method in wanted)
+    unknown = [method for method in methods or () if method not in settings.METHODS]
+    if unknown:
+        raise ValueError(f"unknown method {unknown[0]!r}: choose among {', '.join(settings.METHODS)}")
+    return tuple(method for method in settings.METHODS if methods is None or method in methods)
 
 
 def _clips(videos: Sequence[str | os.PathLike[str]] | None, data: Path, quick: bool, results: Results) -> list[Clip]:
@@ -111,26 +111,15 @@ def _clips(videos: Sequence[str | os.PathLike[str]] | None, data: Path, quick: b
     return [open_clip(name, data, quick) for name, known in settings.VIDEOS.items() if known not in absent]
 
 
-def _command(
-    quick: bool,
-    cases: Sequence[int] | None,
-    videos: Sequence[str | os.PathLike[str]] | None,
-    methods: Sequence[str] | None,
-    data: Path = Path(settings.DATA_FOLDER),
-) -> str:
-    """The command line that does the same, with paths reduced to their last part.
-
-    >>> _command(True, [1, 4], ["films/street.avi"], None)
-    'lowsparse reproduce --quick --case 1 --case 4 --video street.avi'
-    >>> _command(False, [], None, None)
-    'lowsparse reproduce --only video'
-    """
+def _command(quick: bool, chosen: Mapping[str, Sequence[object] | None], data: Path) -> str:
+    """The command line that does the same, with paths reduced to their last part."""
     words = ["lowsparse", "reproduce", *(["--quick"] if quick else [])]
-    for skipped, rest in ((cases, "video"), (videos, "synthetic")):
-        words += [] if skipped is None or skipped else ["--only", rest]
-    for option, values in (("--case", cases), ("--video", videos), ("--method", methods)):
+    for name, other in (("case", "video"), ("video", "synthetic")):
+        if chosen[name] is not None and not chosen[name]:
+            words += ["--only", other]
+    for name, values in chosen.items():
         for value in values or ():
-            words += [option, Path(str(value)).name]
+            words += [f"--{name}", Path(str(value)).name]
     words += ["--data", data.name] if data.name not in ("", settings.DATA_FOLDER) else []
     return shlex.join(words)
 
@@ -149,54 +138,30 @@ class _Experiments:
         self.incomplete_page = False  # whether the page on disk is marked as not complete
 
     def run(self, cases: list[Case], clips: list[Clip]) -> Path:
-        """All cases, then all videos."""
-        results = self.results
-        by_case = [(case, case.jobs(results.methods, results.machine)) for case in cases]
-        by_clip = [
-            (clip, [(scene, scene.jobs(results.methods, results.machine)) for scene in self._scenes(clip)])
-            for clip in clips
-        ]
-        self.total = sum(len(jobs) for _, jobs in by_case)
-        self.total += sum(len(jobs) for _, scenes in by_clip for _, jobs in scenes)
-        for case, jobs in by_case:
-            self._case(case, jobs)
-            case.release()
-            if self.incomplete_page and (not results.quick or case is cases[-1]):
-                self.write()
-        for clip, scenes in by_clip:
-            self._clip(clip, scenes)
+        """All cases, then all videos; the page is updated after each of them, or after all cases of a quick run."""
+        results, quick = self.results, self.results.quick
+        groups: list[list[Experiment]] = [[*cases]] if quick else [[case] for case in cases]
+        groups += [[Scene(clip, share, quick) for share in settings.SHARES] for clip in clips]
+        work = [[(one, one.jobs(results.methods, results.machine)) for one in group] for group in groups]
+        self.total = sum(len(jobs) for group in work for _, jobs in group)
+        for group in work:
+            for experiment, jobs in group:
+                self._run(experiment, jobs)
             if self.incomplete_page:
                 self.write()
         results.complete = True
         return self.write()
 
-    def _scenes(self, clip: Clip) -> list[Scene]:
-        return [Scene(clip, share, self.store, self.results.quick) for share in settings.SHARES]
-
-    def _case(self, case: Case, jobs: list[Job]) -> None:
-        found = CaseResults(case.number, case.title)
-        self.results.cases.append(found)
+    def _run(self, experiment: Experiment, jobs: list[Job]) -> None:
+        if isinstance(experiment, Case):
+            self.results.cases.append(experiment)
+        elif isinstance(experiment, Scene):
+            self.results.scenes.append(experiment)
         for job in jobs:
-            record = self._record(job)
-            if job.name.endswith("-literal"):
-                found.literal = record
-            else:
-                found.runs.setdefault(record["method"], []).append(record)
-            self._update_numbers()
-
-    def _clip(self, clip: Clip, scenes: list[tuple[Scene, list[Job]]]) -> None:
-        for scene, jobs in scenes:
-            found = SceneResults(clip, scene.share)
-            self.results.scenes.append(found)
-            for job in jobs:
-                record = self._record(job)
-                found.runs.setdefault(record["method"], []).append(record)
-                self._update_numbers()
-            scene.release()
-
-    def _update_numbers(self) -> None:
-        if self.incomplete_page:
-            write_numbers(self.out, self.results)
+            experiment.add(job, self._record(job))
+            if self.incomplete_page:
+                write_numbers(self.out, self.results)
+        experiment.release()
 
     def _record(self, job: Job) -> Record:
         self.number += 1
@@ -207,37 +172,35 @@ class _Experiments:
         else:
             if not self.incomplete_page:  # the page of an earlier run must not pass for this one
                 self.incomplete_page = True
+                self.store.folder.mkdir(parents=True, exist_ok=True)  # by which the command knows its own page
                 self.write()
             self.progress(RunProgress(*where, "running"))
-            self.store.folder.mkdir(parents=True, exist_ok=True)
             found = job.run(lambda iteration, figure: self.progress(RunProgress(*where, "running", iteration, figure)))
-            record = self.store.save(job, found)
+            record = self.store.save(job, *found)
             self.progress(RunProgress(*where, "done"))
-        return {**record, "description": job.description, "note": job.note}
+        return {**record, "description": job.tuning.description, "note": job.tuning.note}
 
     def write(self) -> Path:
         """Write all files but those of the runs; remove files of an earlier page that this one does not have."""
         results = self.results
         cases = [case for case in results.cases if case.runs]
-        if cases:
-            self._draw(SYNTHETIC, _runs(cases), lambda: figures.panels(cases))
-        for name in dict.fromkeys(scene.clip.name for scene in results.scenes):
-            mine = [scene for scene in results.scenes if scene.clip.name == name and scene.runs]
-            if mine:
-                self._draw(name, _runs(mine), partial(figures.backgrounds, mine, self.store))
-        judged, remark = claims.judge(results), claims.compare_default(results)
-        rows = [{"claim": claim.text, "verdict": claim.verdict, "reason": claim.reason} for claim in judged]
-        write_csv(self.out / CLAIMS, rows)
+        self._draw(SYNTHETIC, cases, lambda: figures.panels(cases))
+        for name, scenes in results.videos.items():
+            self._draw(name, scenes, partial(figures.backgrounds, scenes, self.store.folder))
+        judged = claims.judge(results)
+        write_csv(self.out / CLAIMS, [{"claim": c.text, "verdict": c.verdict, "reason": c.reason} for c in judged])
         written = {CLAIMS, *write_numbers(self.out, results), *(path.name for path in self.pictures.values())}
         panels = {name: path for name, path in self.pictures.items() if name == SYNTHETIC}
-        write(self.out / TEXT, markdown(results, judged, remark, panels).encode())
-        write_page(self.out / PAGE, results, judged, remark, self.pictures)
+        write_markdown(self.out / TEXT, results, sections(results, judged, panels))
+        write_page(self.out / PAGE, results, sections(results, judged, self.pictures))
         for name in self._possible_files() - written:
             (self.out / name).unlink(missing_ok=True)
         return self.out / PAGE
 
-    def _draw(self, name: str, runs: int, draw: Callable[[], Figure]) -> None:
-        if self.drawn.get(name) == runs:
+    def _draw(self, name: str, shown: Sequence[Experiment], draw: Callable[[], Figure]) -> None:
+        """Draw a picture, unless it is there and has all runs."""
+        runs = sum(len(records) for one in shown for records in one.runs.values())
+        if runs == self.drawn.get(name, 0):
             return
         file = io.BytesIO()
         draw().savefig(file, format="png")
@@ -250,7 +213,3 @@ class _Experiments:
         runs = self.store.folder.glob("*.json")
         own = {found[1] for path in runs if (found := re.match(USER_VIDEO, path.name))}
         return {CLAIMS, *NUMBERS, *(f"{name}.png" for name in (SYNTHETIC, *settings.VIDEOS, *own))}
-
-
-def _runs(several: Sequence[CaseResults] | Sequence[SceneResults]) -> int:
-    return sum(len(records) for one in several for records in one.runs.values())

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..support.format import pluralize
 from . import settings
-from .jobs import Record
-from .results import CaseResults, Results, SceneResults, join_ranges, join_words, label
+from .experiment import Experiment
+from .results import Results
+from .settings import Effort
+from .synthetic import Case
+from .video import Scene, effort, psnr
+from .words import join_ranges, join_words, label
 
-__all__ = ["Claim", "compare_default", "judge"]
-
-Places = Sequence[CaseResults | SceneResults]
 HOLDS, PARTLY, FAILS, UNTESTED = "holds", "holds in part", "does not hold", "not tested"
+AHEAD, LEVEL, BEHIND = "ahead", "level", "behind"
+NOT_RUN = "This part was not run."
+JUDGED = f"{settings.JUDGED:.0e}"
+BOTH = frozenset(settings.PROPOSED)
 
 
 @dataclass(frozen=True)
@@ -27,46 +32,28 @@ class Claim:
     reason: str
 
 
-def judge(results: Results) -> list[Claim]:
-    """Verdicts on all claims of the numerical section."""
-    return [
-        _ahead_on_cases(results, TIME),
-        _ahead_on_cases(results, ITERATIONS),
-        _alternating_is_better(results),
-        _quality(results, 0.5, settings.VERY_GOOD, "of very high quality"),
-        _ahead_on_videos(results, 0.5, ITERATIONS),
-        _ahead_on_videos(results, 0.5, TIME),
-        _quality(results, 0.1, settings.GOOD, "good"),
-        _fewer_pixels(results, TIME),
-        _fewer_pixels(results, ITERATIONS),
-        _ahead_on_videos(results, 0.1, TIME),
-        _hall_within_a_second(results),
-    ]
+Judgement = tuple[str, str]  # the verdict and the reason
 
 
 @dataclass(frozen=True)
 class Cost:
     """A quantity to compare: time or iterations."""
 
-    name: str
+    key: str  # in `Effort`
     less: str
-    equal: str  # a verb
-    level: float  # relative difference of equal ones
-    key: str  # in records of videos
-    index: int  # in what `reached` returns
+    equal: str  # with its verb, as are the next two
+    falls: str
+    rises: str
+    level: float = 0.0  # relative difference of equal ones
 
-    def of(self, place: CaseResults | SceneResults, method: str) -> float | None:
-        """Of the selected run of a method; None if it did not reach the goal."""
-        found = place.reached(method)
-        return found and found[self.index]
-
-    def compare(self, own: float | None, theirs: float | None) -> str:
-        """Whether `own` is ahead (less), level or behind; None was not reached, "" if both were not."""
+    def compare(self, own: Effort | None, theirs: Effort | None) -> str:
+        """Whether `own` is ahead (less), level or behind; None did not reach the goal, "" if both did not."""
         if own is None or theirs is None:
             return AHEAD if own is not None else BEHIND if theirs is not None else ""
-        if own < (1 - self.level) * theirs:
+        one, other = getattr(own, self.key), getattr(theirs, self.key)
+        if one < (1 - self.level) * other:
             return AHEAD
-        return BEHIND if own > (1 + self.level) * theirs else LEVEL
+        return BEHIND if one > (1 + self.level) * other else LEVEL
 
     @property
     def caveat(self) -> str:
@@ -74,10 +61,31 @@ class Cost:
         return f"Times within {self.level:.0%} of each other count as equal." if self.level else ""
 
 
-AHEAD, LEVEL, BEHIND = "ahead", "level", "behind"
+TIME = Cost("seconds", "less time", "is about as fast as", "time falls", "It rises", settings.LEVEL)
+ITERATIONS = Cost("iterations", "fewer iterations", "needs as many iterations as", "iterations fall", "They rise")
 
-TIME = Cost("time", "less time", "is about as fast as", settings.LEVEL, "seconds", 1)
-ITERATIONS = Cost("iterations", "fewer iterations", "needs as many iterations as", 0.0, "iterations", 0)
+
+def judge(results: Results) -> list[Claim]:
+    """Verdicts on all claims of the numerical section."""
+    cases = results.cases
+    half, tenth = ([scene for scene in results.scenes if scene.share == share] for share in (0.5, 0.1))
+    both, background = "AManPGC and ManPGC", "the background that every method finds is"
+    than_others = "than every other method, in all cases."
+    fewer = "Video: with 10% instead of 50% of the pixels every method needs"
+    judged = {
+        f"Synthetic data: {both} need less time {than_others}": _ahead(cases, TIME),
+        f"Synthetic data: {both} need fewer iterations {than_others}": _ahead(cases, ITERATIONS),
+        "Synthetic data: in most cases AManPGC performs better than ManPGC.": _alternating_is_better(cases),
+        f"Video, 50% of the pixels: {background} of very high quality.": _quality(half, settings.VERY_GOOD),
+        f"Video, 50% of the pixels: {both} need the fewest iterations.": _ahead(half, ITERATIONS),
+        f"Video, 50% of the pixels: {both} run the fastest of all.": _ahead(half, TIME),
+        f"Video, 10% of the pixels: {background} good.": _quality(tenth, settings.GOOD),
+        f"{fewer} less time.": _fewer_pixels(half, tenth, TIME),
+        f"{fewer} fewer iterations.": _fewer_pixels(half, tenth, ITERATIONS),
+        f"Video, 10% of the pixels: {both} run the fastest of all.": _ahead(tenth, TIME),
+        "Video: from partial observations the hall's background is found in less than a second.": _hall(tenth),
+    }
+    return [Claim(text, *judgement) for text, judgement in judged.items()]
 
 
 def _verdict(count: int, total: int) -> str:
@@ -85,131 +93,100 @@ def _verdict(count: int, total: int) -> str:
     return HOLDS if count == total else PARTLY if 2 * count >= total else FAILS
 
 
+def _run_on(place: Experiment, methods: Iterable[str]) -> list[str]:
+    return [method for method in methods if method in place.runs]
+
+
+def _span(numbers: Sequence[float], form: str = ".1e") -> str:
+    low, high = format(min(numbers), form), format(max(numbers), form)
+    return low if low == high else f"{low} to {high}"
+
+
 # ---------------------------------------------------------------------- the proposed methods and the others
 
 
-def _ahead_on_cases(results: Results, cost: Cost) -> Claim:
-    text = f"Synthetic data: AManPGC and ManPGC need {cost.less} than every other method, in all cases."
-    where = f"of {{}}, compared at a relative difference of {settings.JUDGED:.0e}"
-    return _ahead(text, cost, results.cases, ("in", "case"), where, _in_cases)
-
-
-def _ahead_on_videos(results: Results, share: float, cost: Cost) -> Claim:
-    what = "run the fastest of all" if cost is TIME else "need the fewest iterations"
-    text = f"Video, {share:.0%} of the pixels: AManPGC and ManPGC {what}."
-    return _ahead(text, cost, _scenes(results, share), ("on", "video"), "of {}", _on_videos)
-
-
-def _ahead(
-    text: str, cost: Cost, tested: Places, nouns: tuple[str, str], where: str, at: Callable[[list[Any], int], str]
-) -> Claim:
+def _ahead(tested: Sequence[Experiment], cost: Cost) -> Judgement:
     """Whether both proposed methods are ahead of all others everywhere."""
-    places = [place for place in tested if _both(place.runs) and _others(place.runs)]
+    others = {place: _run_on(place, settings.BASELINES) for place in tested if place.runs.keys() >= BOTH}
+    places = [place for place, methods in others.items() if methods]
     if not places:
-        return Claim(text, UNTESTED, _missing(tested))
-    found = _Comparison()
-    useless: dict[str, list[str]] = {}
+        needs = "It needs both methods and at least one of those they are compared with."
+        return UNTESTED, needs if tested else NOT_RUN
+    found: dict[tuple[str, str, str], list[Experiment]] = defaultdict(list)  # by other method, proposed one, outcome
+    poor: dict[str, list[str]] = defaultdict(list)  # by other method, the videos where its picture is not good
+    ahead = 0
     for place in places:
-        pairs = []
-        for other in _others(place.runs):
-            results = [cost.compare(cost.of(place, own), cost.of(place, other)) for own in settings.PROPOSED]
-            if (poor := place.poor_quality(other)) and results != [AHEAD] * len(results):
-                useless.setdefault(other, []).append(poor)
+        all_ahead = True
+        for other in others[place]:
+            outcomes = [cost.compare(place.reached(own), place.reached(other)) for own in settings.PROPOSED]
+            if outcomes == [AHEAD] * len(outcomes) or not (quality := place.poor_quality(other)):
+                for own, outcome in zip(settings.PROPOSED, outcomes, strict=True):
+                    found[other, own, outcome].append(place)
+                    all_ahead &= outcome == AHEAD
             else:
-                pairs += [(other, own, result) for own, result in zip(settings.PROPOSED, results, strict=True)]
-        found.add(place.place, pairs)
-    total = pluralize(len(places), nouns[1])
-    reason = [f"Both are ahead of {_names(places)} {nouns[0]} {found.ahead} {where.format(total)}.", cost.caveat]
-    reason += found.sentences(cost, lambda where: at(where, len(places)))
+                poor[other].append(quality)
+        ahead += all_ahead
+    names = join_words(label(method) for method in settings.BASELINES if any(method in one.runs for one in places))
+    where = f"on {ahead} of {pluralize(len(places), 'video')}"
+    if isinstance(places[0], Case):
+        where = f"in {ahead} of {pluralize(len(places), 'case')}, compared at a relative difference of {JUDGED}"
+    reason = [f"Both are ahead of {names} {where}.", cost.caveat]
+    reason += _not_ahead(found, cost, len(places))
     if cost is TIME:
-        reason += [_explain_time(places, other) for other in filter(found.any_level, settings.BASELINES)]
-    reason += _not_reached([place for place in places if isinstance(place, CaseResults)])
+        slow = {other for other, _, outcome in found if outcome in (LEVEL, BEHIND)}
+        reason += [_explain_time(places, other) for other in settings.BASELINES if other in slow]
+    reason += _not_reached(places)
     reason += [
-        f"{label(other)} ends no later on {join_words(where)}, but its picture is not good, so this does not count."
-        for other, where in useless.items()
+        f"{label(other)} ends no later on {join_words(videos)}, but its picture is not good, so this does not count."
+        for other, videos in poor.items()
     ]
-    notes = [(other, place.selected[other].get("note")) for place in places for other in _others(place.runs)]
+    notes = [(other, place.selected[other].get("note")) for place in places for other in others[place]]
     reason += [f"{label(method)} ran with {note}." for method, note in dict.fromkeys(notes) if note]
-    return Claim(text, _verdict(found.ahead, len(places)), " ".join(filter(None, reason)))
+    return _verdict(ahead, len(places)), " ".join(filter(None, reason))
 
 
-class _Comparison:
-    """Which of the other methods are level with the proposed ones or ahead, and where."""
-
-    def __init__(self) -> None:
-        self.ahead = 0  # cases or videos where both proposed methods are ahead of all others
-        self.where: dict[tuple[str, str, str], list[Any]] = {}
-
-    def add(self, place: Any, pairs: Sequence[tuple[str, str, str]]) -> None:
-        """Add a case or video: tuples of the other method, the proposed one, and how that compares."""
-        self.ahead += all(result == AHEAD for *_, result in pairs)
-        for pair in pairs:
-            self.where.setdefault(pair, []).append(place)
-
-    def any_level(self, other: str) -> bool:
-        """Whether another method is level or ahead somewhere."""
-        return any((other, own, result) in self.where for own in settings.PROPOSED for result in (LEVEL, BEHIND))
-
-    def sentences(self, cost: Cost, at: Callable[[list[Any]], str]) -> list[str]:
-        """One for each other method that is level or ahead."""
-        sentences = []
-        for other in settings.BASELINES:
-            for result, verb, joint in ((BEHIND, f"needs {cost.less} than", "than"), (LEVEL, cost.equal, "as")):
-                parts = [
-                    f"{label(own)} {at(self.where[other, own, result])}"
-                    for own in settings.PROPOSED
-                    if (other, own, result) in self.where
-                ]
-                if parts:
-                    sentences.append(f"{label(other)} {verb} {f' and {joint} '.join(parts)}.")
-        return sentences
+def _not_ahead(found: dict[tuple[str, str, str], list[Experiment]], cost: Cost, total: int) -> list[str]:
+    """Sentences about the other methods that are ahead of the proposed ones, or level with them."""
+    sentences = []
+    for other in settings.BASELINES:
+        for outcome, verb, joint in ((BEHIND, f"needs {cost.less} than", "than"), (LEVEL, cost.equal, "as")):
+            parts = [
+                f"{label(own)} {_where(places, total)}"
+                for own in settings.PROPOSED
+                if (places := found.get((other, own, outcome)))
+            ]
+            if parts:
+                sentences.append(f"{label(other)} {verb} {f' and {joint} '.join(parts)}.")
+    return sentences
 
 
-def _missing(
-    several: Sequence[object], what: str = "It needs both methods and at least one of those they are compared with."
-) -> str:
-    return what if several else "This part was not run."
+def _where(places: Sequence[Experiment], total: int) -> str:
+    """Some of the cases, or of the videos, in a sentence."""
+    cases = [place.number for place in places if isinstance(place, Case)]
+    videos = [place.clip.title for place in places if isinstance(place, Scene)]
+    if total == 1:
+        return "in the only case" if cases else "on the only one"
+    if len(places) == total:
+        return "in all of them" if cases else "on all of them"
+    return f"in case{'s' if len(cases) > 1 else ''} {join_ranges(cases)}" if cases else f"on {join_words(videos)}"
 
 
-def _both(runs: Mapping[str, Any]) -> bool:
-    return all(method in runs for method in settings.PROPOSED)
-
-
-def _others(runs: Mapping[str, Any]) -> list[str]:
-    return [method for method in settings.BASELINES if method in runs]
-
-
-def _names(several: Places) -> str:
-    return join_words(label(method) for method in settings.BASELINES if any(method in one.runs for one in several))
-
-
-def _in_cases(where: Sequence[int], total: int) -> str:
-    if len(where) == total:
-        return "in all of them" if total > 1 else "in the only case"
-    return f"in case{'' if len(where) == 1 else 's'} {join_ranges(where)}"
-
-
-def _on_videos(where: Sequence[str], total: int) -> str:
-    if len(where) == total:
-        return "on all of them" if total > 1 else "on the only one"
-    return f"on {join_words(where)}"
+def _ratios(places: Sequence[Experiment], method: str, other: str) -> tuple[float, float] | None:
+    """Medians of the iterations of a method, and of the time of one, over those of another."""
+    both = [(place.reached(method), place.reached(other)) for place in places]
+    pairs = [(one, two) for one, two in both if one and two]
+    if not pairs:
+        return None
+    iterations = statistics.median(one.iterations / two.iterations for one, two in pairs)
+    price = statistics.median(one.seconds / one.iterations / (two.seconds / two.iterations) for one, two in pairs)
+    return iterations, price
 
 
 def _times(factor: float) -> str:
     return "about as much" if 0.95 < factor < 1.05 else f"{factor:.2g} times as much"
 
 
-def _ratios(places: Places, method: str, other: str) -> tuple[float, float] | None:
-    """Medians of the iterations of a method, and of the time of one, over those of another."""
-    both = [(place.reached(method), place.reached(other)) for place in places]
-    pairs = [(one, two) for one, two in both if one and two]
-    if not pairs:
-        return None
-    iterations = statistics.median(one[0] / two[0] for one, two in pairs)
-    return iterations, statistics.median(one[1] / one[0] / (two[1] / two[0]) for one, two in pairs)
-
-
-def _explain_time(places: Places, other: str) -> str:
+def _explain_time(places: Sequence[Experiment], other: str) -> str:
     ratios = _ratios(places, other, "amanpgc")
     if ratios is None:
         return ""
@@ -221,129 +198,116 @@ def _explain_time(places: Places, other: str) -> str:
     )
 
 
-def _not_reached(cases: Sequence[CaseResults]) -> list[str]:
+def _not_reached(places: Sequence[Experiment]) -> list[str]:
     reason = []
     for method in settings.COMPARED:
-        short = [case for case in cases if method in case.runs and case.reached(method) is None]
+        short = [place for place in places if method in place.runs and place.reached(method) is None]
         if short:
-            records = [case.selected.get(method) for case in short]
-            ends = [min(record["error"]) for record in records if record is not None]
-            where = _in_cases([case.number for case in short], len(cases))
+            ends = [min(place.selected[method]["error"]) for place in short]
             reason.append(
-                f"{label(method)} does not reach {settings.JUDGED:.0e} {where}, and ends at {_span(ends)} there."
+                f"{label(method)} does not reach {JUDGED} {_where(short, len(places))}, and ends at "
+                f"{_span(ends)} there."
             )
     return reason
 
 
-def _span(numbers: Sequence[float], form: str = ".1e") -> str:
-    low, high = format(min(numbers), form), format(max(numbers), form)
-    return low if low == high else f"{low} to {high}"
-
-
-def _alternating_is_better(results: Results) -> Claim:
-    text = "Synthetic data: in most cases AManPGC performs better than ManPGC."
-    cases = [case for case in results.cases if _both(case.runs)]
+def _alternating_is_better(tested: Sequence[Case]) -> Judgement:
+    cases = [case for case in tested if case.runs.keys() >= BOTH]
     if not cases:
-        return Claim(text, UNTESTED, _missing(results.cases, "It needs both methods."))
-
-    def wins(cost: Cost) -> int:
-        return sum(cost.compare(cost.of(case, "amanpgc"), cost.of(case, "manpgc")) == AHEAD for case in cases)
-
-    time, iterations = wins(TIME), wins(ITERATIONS)
+        return UNTESTED, "It needs both methods." if tested else NOT_RUN
+    time, iterations = (
+        sum(cost.compare(*map(case.reached, settings.PROPOSED)) == AHEAD for case in cases)
+        for cost in (TIME, ITERATIONS)
+    )
     most = sum(2 * count > len(cases) for count in (time, iterations))
     reason = (
-        f"To a relative difference of {settings.JUDGED:.0e} it needs less time in {time} and fewer iterations in "
+        f"To a relative difference of {JUDGED} it needs less time in {time} and fewer iterations in "
         f"{iterations} of {pluralize(len(cases), 'case')}. {TIME.caveat}"
     )
-    if ratios := _ratios(cases, "amanpgc", "manpgc"):
+    if ratios := _ratios(cases, *settings.PROPOSED):
         reason += f" It takes {ratios[0]:.2g} times the iterations, and one costs {_times(ratios[1])} (medians)."
-    halved = sum(record["shortened"] for case in cases if (record := case.selected.get("manpgc")))
-    if halved:
+    if halved := sum(case.selected["manpgc"]["shortened"] for case in cases):
         reason += (
             f" The step was too long for ManPGC at times: our safeguard halved it {pluralize(halved, 'time')} in all."
         )
-    return Claim(text, _verdict(most, 2), reason)
+    return _verdict(most, 2), reason
 
 
 # ---------------------------------------------------------------------- videos
 
 
-def _scenes(results: Results, share: float) -> list[SceneResults]:
-    return [scene for scene in results.scenes if scene.share == share]
-
-
-def _psnr(record: Record) -> float:
-    return float(record["measures"]["psnr"])
-
-
-def _quality(results: Results, share: float, bound: float, quality: str) -> Claim:
-    text = f"Video, {share:.0%} of the pixels: the background that every method finds is {quality}."
-    scenes = [scene for scene in _scenes(results, share) if scene.runs]
-    methods = [method for method in settings.COMPARED if any(method in s.runs for s in scenes)]
-    runs = [(scene, method) for scene in scenes for method in methods if method in scene.runs]
-    if not runs:
-        return Claim(text, UNTESTED, "No video was run.")
-    bad = [(scene, method) for scene, method in runs if _psnr(scene.selected[method]) < bound]
+def _quality(scenes: Sequence[Scene], bound: float) -> Judgement:
+    """Whether the PSNR of every method is at least the bound."""
+    found = {
+        scene: {method: psnr(scene.selected[method]) for method in _run_on(scene, settings.COMPARED)}
+        for scene in scenes
+    }
+    total = sum(map(len, found.values()))
+    if not total:
+        return UNTESTED, "No video was run."
+    good = 0
+    details = ""
+    for scene, values in found.items():
+        low = {method: value for method, value in values.items() if value < bound}
+        good += len(values) - len(low)
+        if low:
+            who = "all methods" if len(low) == len(values) else join_words(map(label, low))
+            details += (
+                f" {scene.clip.title}: {who} below it, with {_span(list(low.values()), '.1f')} dB; "
+                f"the frames have {scene.clip.untouched['psnr']:.1f}."
+            )
     reason = (
         f"We read this as a PSNR of at least {bound:g} dB against the trusted background, mean over the frames: "
-        f"reached in {len(runs) - len(bad)} of {pluralize(len(runs), 'run')}."
+        f"reached in {good} of {pluralize(total, 'run')}.{details}"
     )
-    for scene in scenes:
-        low = [method for one, method in bad if one is scene]
-        if not low:
-            continue
-        values = [_psnr(scene.selected[method]) for method in low]
-        who = "all methods" if len(low) == len([m for m in methods if m in scene.runs]) else join_words(map(label, low))
-        frames = scene.clip.untouched["psnr"]
-        reason += f" {scene.clip.title}: {who} below it, with {_span(values, '.1f')} dB; the frames have {frames:.1f}."
-    return Claim(text, _verdict(len(runs) - len(bad), len(runs)), reason)
+    return _verdict(good, total), reason
 
 
-def _fewer_pixels(results: Results, cost: Cost) -> Claim:
-    text = f"Video: with 10% instead of 50% of the pixels every method needs {cost.less}."
-    tables = settings.PRINTED_TABLES.values()
-    printed = [(table[0.1].of(method), table[0.5].of(method)) for table in tables for method in settings.COMPARED]
-    count = sum(few[1 - cost.index] < many[1 - cost.index] for few, many in printed if few and many)
-    paper = (
-        f"In the paper's own tables {cost.name} fall{'s' if cost is TIME else ''} in {count} of {len(printed)} pairs."
-    )
-    half = {scene.clip.name: scene for scene in _scenes(results, 0.5)}
-    pairs: dict[str, list[str]] = {}  # by method, how runs with fewer pixels compare
-    for tenth in _scenes(results, 0.1):
-        for method in settings.COMPARED:
-            for few in tenth.runs.get(method, []):
-                for many in half[tenth.clip.name].runs.get(method, []) if tenth.clip.name in half else []:
-                    if few["description"] == many["description"]:
-                        pairs.setdefault(method, []).append(cost.compare(few[cost.key], many[cost.key]))
-    if not pairs:
-        return Claim(text, UNTESTED, f"It needs runs with both. {paper}")
-    every = [comparison for comparisons in pairs.values() for comparison in comparisons]
-    good, same = every.count(AHEAD), every.count(LEVEL)
-    reason = [
-        f"It does in {good} of {pluralize(len(every), 'pair')} of runs with the same parameters, equal in {same}."
+def _fewer_pixels(half: Sequence[Scene], tenth: Sequence[Scene], cost: Cost) -> Judgement:
+    """Whether the cost falls with the share of the pixels."""
+    printed = [
+        [getattr(table[share][method], cost.key) for share in (0.1, 0.5)]
+        for table in settings.PRINTED_TABLES.values()
+        for method in settings.COMPARED
     ]
+    count = sum(few < many for few, many in printed)
+    paper = f"In the paper's own tables {cost.falls} in {count} of {len(printed)} pairs."
+    pairs: dict[str, list[str]] = defaultdict(list)  # by method, how runs with fewer pixels compare
+    for few, many in ((few, many) for few in tenth for many in half if few.clip.name == many.clip.name):
+        for method in settings.COMPARED:
+            pairs[method] += [
+                cost.compare(effort(one), effort(other))
+                for one in few.runs.get(method, [])
+                for other in many.runs.get(method, [])
+                if one["description"] == other["description"]
+            ]
+    every = [comparison for comparisons in pairs.values() for comparison in comparisons]
+    if not every:
+        return UNTESTED, f"It needs runs with both. {paper}"
+    good, same = every.count(AHEAD), every.count(LEVEL)
+    pairs_text = pluralize(len(every), "pair")
+    reason = [f"It does in {good} of {pairs_text} of runs with the same parameters, equal in {same}."]
     rising = [f"{label(m)} ({found.count(BEHIND)} of {len(found)})" for m, found in pairs.items() if BEHIND in found]
     if rising:
-        reason.append(f"{'It rises' if cost is TIME else 'They rise'} for {join_words(rising)}.")
-    return Claim(text, _verdict(good, len(every)), " ".join(filter(None, [*reason, cost.caveat, paper])))
+        reason.append(f"{cost.rises} for {join_words(rising)}.")
+    return _verdict(good, len(every)), " ".join(filter(None, [*reason, cost.caveat, paper]))
 
 
-def _hall_within_a_second(results: Results) -> Claim:
-    text = "Video: from partial observations the hall's background is found in less than a second."
-    scenes = [scene for scene in _scenes(results, 0.1) if scene.clip.name == "hall"]
-    runs = {method: scenes[0].selected[method] for method in settings.PROPOSED if scenes and method in scenes[0].runs}
-    if not runs:
-        return Claim(text, UNTESTED, "The video of the hall was not run.")
-    printed = settings.PRINTED_TABLES["hall"][0.1]
-    own = join_words(f"{record['seconds']:.2g} s by {label(method)}" for method, record in runs.items())
-    theirs = join_words(f"{figures[0]:g} s" for method in runs if (figures := printed.of(method)))
-    T, H, W = scenes[0].clip.frames.shape
-    good = sum(record["seconds"] < 1 for record in runs.values())
+def _hall(scenes: Sequence[Scene]) -> Judgement:
+    """Whether the proposed methods take less than a second on the video of the hall."""
+    scene = next((scene for scene in scenes if scene.clip.name == "hall"), None)
+    methods = scene and _run_on(scene, settings.PROPOSED)
+    if not scene or not methods:
+        return UNTESTED, "The video of the hall was not run."
+    seconds = {method: scene.selected[method]["seconds"] for method in methods}
+    own = join_words(f"{value:.2g} s by {label(method)}" for method, value in seconds.items())
+    theirs = join_words(f"{paper.seconds:g} s" for method in methods if (paper := scene.printed(method)))
+    T, H, W = scene.clip.frames.shape
     reason = (
         f"{own} here, with {T} frames of {H} × {W} where the paper has 300 of 144 × 176; {theirs} in its table, from a "
         "tenth of the pixels. Another machine and another program: the seconds do not compare."
     )
-    return Claim(text, _verdict(good, len(runs)), reason)
+    return _verdict(sum(value < 1 for value in seconds.values()), len(seconds)), reason
 
 
 # ---------------------------------------------------------------------- our default, which the paper does not have
@@ -351,17 +315,17 @@ def _hall_within_a_second(results: Results) -> Claim:
 
 def compare_default(results: Results) -> str:
     """How our default compares with AManPGC, in sentences; "" if they were not both run."""
-    both = (settings.OURS, "amanpgc")
-    cases = [case for case in results.cases if all(method in case.runs for method in both)]
-    scenes = [scene for scene in results.scenes if all(method in scene.runs for method in both)]
+    needed = {settings.OURS, "amanpgc"}
+    cases = [case for case in results.cases if case.runs.keys() >= needed]
+    scenes = [scene for scene in results.scenes if scene.runs.keys() >= needed]
     return " ".join([*_default_on_cases(cases), *_default_on_videos(scenes)])
 
 
-def _default_on_cases(cases: Sequence[CaseResults]) -> list[str]:
+def _default_on_cases(cases: Sequence[Case]) -> list[str]:
     if not cases:
         return []
-    pairs = [(_with_start(case, settings.OURS), _with_start(case, "amanpgc")) for case in cases]
-    ratios = [own / other for own, other in pairs if own and other]
+    pairs = _with_start(cases)
+    ratios = [own.seconds / other.seconds for own, other in pairs if own and other]
     return [
         f"On the cases {label(settings.OURS)}, which the paper does not have, is ahead of AManPGC in "
         f"{sum(TIME.compare(*pair) == AHEAD for pair in pairs)} of {len(cases)}, including the start of both"
@@ -369,23 +333,26 @@ def _default_on_cases(cases: Sequence[CaseResults]) -> list[str]:
     ]
 
 
-def _with_start(case: CaseResults, method: str) -> float | None:
-    """Seconds to the relative difference judged by, including the start."""
-    there, record = case.reached(method), case.selected.get(method)
-    return there[1] + float(record["start_seconds"]) if there and record else None
+def _with_start(places: Sequence[Experiment]) -> list[list[Effort | None]]:
+    """What our default and AManPGC took, including the start."""
+
+    def total(place: Experiment, method: str) -> Effort | None:
+        there = place.reached(method)
+        return there and there._replace(seconds=there.seconds + place.selected[method]["start_seconds"])
+
+    return [[total(place, method) for method in (settings.OURS, "amanpgc")] for place in places]
 
 
-def _default_on_videos(scenes: Sequence[SceneResults]) -> list[str]:
+def _default_on_videos(scenes: Sequence[Scene]) -> list[str]:
     if not scenes:
         return []
     pairs = [(scene, scene.selected[settings.OURS], scene.selected["amanpgc"]) for scene in scenes]
-    seconds = [[record["seconds"] + record["start_seconds"] for record in pair[1:]] for pair in pairs]
-    ratios = [own / other for own, other in seconds]
+    ratios = [own.seconds / other.seconds for own, other in _with_start(scenes) if own and other]
     reason = [
         f"On the videos {label(settings.OURS)}, which has its own stopping criterion, takes {_span(ratios, '.2g')} "
         "times as long as AManPGC, including the start of both."
     ]
-    gains = [_psnr(own) - _psnr(other) for scene, own, other in pairs if not scene.clip.truth_is_known]
+    gains = [psnr(own) - psnr(other) for scene, own, other in pairs if not scene.clip.truth_is_known]
     if gains:
         better, worse = (sum(sign * gain > settings.AS_GOOD for gain in gains) for sign in (1, -1))
         reason.append(
@@ -394,7 +361,7 @@ def _default_on_videos(scenes: Sequence[SceneResults]) -> list[str]:
             "picture, and what moves in a background counts as an error there."
         )
     known = [
-        f"{scene.title} {_psnr(own):.1f} against {_psnr(other):.1f} dB"
+        f"{scene.title} {psnr(own):.1f} against {psnr(other):.1f} dB"
         for scene, own, other in pairs
         if scene.clip.truth_is_known
     ]
@@ -407,9 +374,10 @@ def _default_on_videos(scenes: Sequence[SceneResults]) -> list[str]:
     if known:
         reason.append(f"Where the truth is known, Ladder against AManPGC: {'; '.join(known)}.")
     unfinished = [
-        f"{label(method)} on {scene.title}: {record['status']} after {pluralize(record['iterations'], 'iteration')}"
+        f"{label(record['method'])} on {scene.title}: {record['status']} after "
+        f"{pluralize(record['iterations'], 'iteration')}"
         for scene, *records in pairs
-        for method, record in zip((settings.OURS, "amanpgc"), records, strict=True)
+        for record in records
         if record["status"] != "converged"
     ]
     if unfinished:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from . import settings
-from .results import Results, SceneResults, join_ranges, join_words, label, summary_rows, video_doubts, video_rows
+from .claims import Claim, compare_default
+from .jobs import Record
+from .results import Results, summary_rows, video_rows
 from .synthetic import reached
-
-__all__ = ["INTRODUCTION", "Picture", "Section", "Table", "sections", "warnings"]
+from .video import Clip, Scene
+from .words import join_ranges, join_words, label
 
 INTRODUCTION = (
     "M. Huang, S. Ma, L. Lai: Robust Low-rank Matrix Completion via an Alternating Manifold Proximal Gradient "
@@ -57,8 +60,40 @@ CONDITIONS = (
     "the paper describes, with seeds that the methods do not know. The numbers of all tables and curves are in the CSV "
     "files of the output folder, and in one file per run in its folder runs."
 )
-MEASURES = {"age": ".2f", "peps": ".2%", "pceps": ".2%", "psnr": ".1f"}
 Pictures = Mapping[str, Path]
+Column = tuple[str, str, str]  # the heading, the column of the table of numbers, and its format
+
+PAPER_COLUMNS: list[Column] = [
+    ("iterations\npaper", "paper iterations", "d"),
+    ("\nhere", "iterations", "d"),
+    ("seconds\npaper", "paper seconds", ".2f"),
+    ("\nhere", "seconds", ".3g"),
+    ("/ AManPGC\npaper", "paper seconds / amanpgc", ".2f"),
+    ("\nhere", "seconds / amanpgc", ".2f"),
+]
+TARGET_COLUMNS = [
+    [(f"to {target}\niterations", f"iterations to {target}", "d"), ("\ns", f"seconds to {target}", ".3g")]
+    for target in (f"{number:.0e}" for number in settings.TARGETS)
+]
+CASE_COLUMNS: list[Column] = [
+    *(column for pair in TARGET_COLUMNS for column in pair),
+    (f"s to {settings.JUDGED:.0e}\n/ AManPGC", "seconds / amanpgc", ".2f"),
+    ("CPU s\ntotal", "cpu seconds", ".3g"),
+    ("start\ns", "seconds of the start", ".3g"),
+    ("smallest\ndifference", "smallest difference", ".1e"),
+]
+SPEED_COLUMNS: list[Column] = [
+    ("iterations", "iterations", "d"),
+    ("seconds", "seconds", ".3g"),
+    ("start\ns", "seconds of the start", ".3g"),
+]
+QUALITY_COLUMNS: list[Column] = [
+    ("AGE", "age", ".2f"),
+    ("pEPs", "peps", ".2%"),
+    ("pCEPs", "pceps", ".2%"),
+    ("PSNR", "psnr", ".1f"),
+]
+FOREGROUND_COLUMN: Column = ("F1 of the\nforeground", "f1", ".2f")
 
 
 @dataclass(frozen=True)
@@ -83,17 +118,29 @@ class Picture:
 
 
 @dataclass(frozen=True)
+class Verdicts:
+    """The claims of the paper."""
+
+    claims: Sequence[Claim]
+
+
+Block = str | Table | Picture | Verdicts
+
+
+@dataclass(frozen=True)
 class Section:
     """A heading, and paragraphs, tables and pictures."""
 
     title: str
-    blocks: Sequence[str | Table | Picture]
+    blocks: Sequence[Block]
 
 
-def sections(results: Results, pictures: Pictures) -> list[Section]:
-    """All sections but the claims; `pictures` are PNG files: "synthetic", and by video."""
+def sections(results: Results, claims: Sequence[Claim], pictures: Pictures) -> list[Section]:
+    """The whole content; `pictures` are PNG files: "synthetic", and by video."""
+    remark = compare_default(results)
     return [
-        *_comparison(results),
+        Section("Which claims hold", [VERDICTS, Verdicts(claims), *([remark] if remark else [])]),
+        _comparison(results),
         *_synthetic(results, pictures),
         *_tuning(results),
         *_literal_step(results),
@@ -115,8 +162,18 @@ def warnings(results: Results) -> list[str]:
     return [*found, *results.left_out]
 
 
-def _number(value: Any, form: str = ".3g") -> str:
-    return "–" if value is None else format(value, form)
+def _headings(columns: Sequence[Column]) -> list[str]:
+    return [heading for heading, *_ in columns]
+
+
+def _cells(row: Mapping[str, Any], columns: Sequence[Column]) -> list[str]:
+    return ["–" if row[key] is None else format(row[key], form) for _, key, form in columns]
+
+
+def _without_repeats(rows: Sequence[list[str]], leading: int) -> list[list[str]]:
+    """The rows, the leading cells empty where they are those of the row above."""
+    same = [False, *(one[:leading] == two[:leading] for one, two in pairwise(rows))]
+    return [[*[""] * leading, *row[leading:]] if skip else row for row, skip in zip(rows, same, strict=True)]
 
 
 def _status(status: str, limit: int) -> str:
@@ -128,91 +185,73 @@ def _picture(pictures: Pictures, name: str, description: str) -> list[Picture]:
     return [Picture(pictures[name], description)] if name in pictures else []
 
 
-def _comparison(results: Results) -> list[Section]:
+def _comparison(results: Results) -> Section:
     """The numbers of the paper next to ours."""
     title = "The paper's tables and ours"
-    scenes = [scene for scene in results.scenes if scene.printed and scene.runs]
-    if not scenes:
-        return [Section(title, ["None of the paper's videos was run."])]
-    titles = {scene.clip.title: scene.clip.title + ("" if scene.same else "*") for scene in scenes}
-    rows: list[list[str]] = []
-    previous = None
-    for row in video_rows(results):
-        if row["video"] not in titles:
-            continue
-        scene = (titles[row["video"]], f"{row['observed']:.0%}")
-        rows.append(
-            [
-                *(scene if scene != previous else ("", "")),
-                label(row["method"]),
-                _number(row["paper iterations"], "d"),
-                str(row["iterations"]),
-                _number(row["paper seconds"], ".2f"),
-                _number(row["seconds"]),
-                _number(row["paper seconds / amanpgc"], ".2f"),
-                _number(row["seconds / amanpgc"], ".2f"),
-            ]
-        )
-        previous = scene
-    header = ["video", "observed", "method", "iterations\npaper", "\nhere", "seconds\npaper", "\nhere"]
-    doubts = video_doubts(scenes)
-    table = Table([*header, "/ AManPGC\npaper", "\nhere"], rows, left=3)
-    return [Section(title, [COMPARISON, table, *([f"* {' '.join(doubts)}"] if doubts else [])])]
+    known = [scene.clip.known for scene in results.scenes if scene.printed("amanpgc") and scene.runs]
+    footnotes = {video.title: video.relation[1] for video in known if video}
+    if not footnotes:
+        return Section(title, ["None of the paper's videos was run."])
+    rows = [
+        [
+            row["video"] + ("*" if footnotes[row["video"]] else ""),
+            f"{row['observed']:.0%}",
+            label(row["method"]),
+            *_cells(row, PAPER_COLUMNS),
+        ]
+        for row in video_rows(results)
+        if row["video"] in footnotes
+    ]
+    table = Table(["video", "observed", "method", *_headings(PAPER_COLUMNS)], _without_repeats(rows, 2), left=3)
+    doubts = " ".join(filter(None, footnotes.values()))
+    return Section(title, [COMPARISON, table, *([f"* {doubts}"] if doubts else [])])
 
 
 def _synthetic(results: Results, pictures: Pictures) -> list[Section]:
-    rows: list[list[str]] = []
     found = summary_rows(results)
-    for case in results.cases:
-        if case.runs:
-            rows.append([case.title[0].upper() + case.title[1:]])
-        for row in found:
-            if row["case"] == case.number:
-                targets = [f"{target:.0e}" for target in settings.TARGETS]
-                reached = ((row[f"iterations to {t}"], row[f"seconds to {t}"]) for t in targets)
-                cells = [text for count, time in reached for text in (_number(count, "d"), _number(time))]
-                cells += [_number(row["seconds / amanpgc"], ".2f"), _number(row["cpu seconds"])]
-                cells += [_number(row["seconds of the start"]), _number(row["smallest difference"], ".1e")]
-                rows.append([label(row["method"]), *cells, _status(row["status"], settings.MAX_ITER)])
-    if not rows:
+    if not found:
         return []
-    header = [""]
-    for target in settings.TARGETS:
-        header += [f"to {target:.0e}\niterations", "\ns"]
-    header += [f"s to {settings.JUDGED:.0e}\n/ AManPGC", "CPU s\ntotal", "start\ns", "smallest\ndifference", "ended"]
+    rows: list[list[str]] = []
+    for case in results.cases:
+        mine = [row for row in found if row["case"] == case.number]
+        rows += [[case.title]] if mine else []
+        for row in mine:
+            status = _status(row["status"], settings.MAX_ITER)
+            rows.append([label(row["method"]), *_cells(row, CASE_COLUMNS), status])
     picture = _picture(pictures, "synthetic", "Relative difference against seconds and iterations, case by case")
-    return [Section("Synthetic data", [SYNTHETIC, *picture, Table(header, rows)])]
+    table = Table(["", *_headings(CASE_COLUMNS), "ended"], rows)
+    return [Section("Synthetic data", [SYNTHETIC, *picture, table])]
 
 
 def _tuning(results: Results) -> list[Section]:
     """All sets of parameters of each method, the cases where they were tried, and those where they were selected."""
-    rows: list[list[str]] = []
+    rows = []
     for method in results.methods:
-        tried: dict[str, list[tuple[int, bool, float | None, int]]] = {}  # case, selected, seconds, shortened steps
+        tried: dict[str, list[tuple[int, bool, Record]]] = {}  # the number of the case, whether selected, the run
         for case in results.cases:
-            best = case.selected.get(method)
             for record in case.runs.get(method, []):
-                there = reached(record, settings.JUDGED)
-                run = (case.number, record is best, there[1] if there else None, record["shortened"])
+                run = (case.number, record is case.selected[method], record)
                 tried.setdefault(record["description"], []).append(run)
-        for k, (description, runs) in enumerate(tried.items()):
-            selected = [number for number, is_best, *_ in runs if is_best]
-            seconds = [time for *_, time, _ in runs if time is not None]
-            missed = len(runs) - len(seconds)
+        for description, runs in tried.items():
+            efforts = [reached(record, settings.JUDGED) for *_, record in runs]
+            missed = efforts.count(None)
             rows.append(
                 [
-                    "" if k else label(method),
+                    label(method),
                     description,
                     join_ranges([number for number, *_ in runs]),
-                    join_ranges(selected) or "–",
-                    f"not reached in {missed}" if missed else f"{sum(seconds):.3g}",
-                    str(sum(shortened for *_, shortened in runs) or ""),
+                    join_ranges([number for number, selected, _ in runs if selected]) or "–",
+                    f"not reached in {missed}"
+                    if missed
+                    else f"{sum(effort.seconds for effort in efforts if effort):.3g}",
+                    str(sum(record["shortened"] for *_, record in runs) or ""),
                 ]
             )
     if not rows:
         return []
     header = ["method", "parameters", "tried on\ncases", "selected in\ncases", f"s to {settings.JUDGED:.0e},\nsum"]
-    return [Section("Parameters", [PARAMETERS, Table([*header, "steps\nhalved"], rows, left=4, wrapped=(1,))])]
+    table = Table([*header, "steps\nhalved"], _without_repeats(rows, 1), left=4, wrapped=(1,))
+    return [Section("Parameters", [PARAMETERS, table])]
 
 
 def _literal_step(results: Results) -> list[Section]:
@@ -232,42 +271,30 @@ def _literal_step(results: Results) -> list[Section]:
 
 
 def _videos(results: Results, pictures: Pictures) -> list[Section]:
-    names = list(dict.fromkeys(scene.clip.name for scene in results.scenes if scene.runs))
-    if not names:
+    if not results.videos:
         return []
     found = [Section("Video: the background from a part of the pixels", [STOPPING, QUALITY])]
-    for name in names:
-        scenes = [scene for scene in results.scenes if scene.clip.name == name and scene.runs]
+    for name, scenes in results.videos.items():
         clip = scenes[0].clip
         picture = _picture(pictures, name, f"Backgrounds of {clip.title}")
-        table, parameters = _quality_table(results, scenes), _video_parameters(scenes)
+        table, parameters = _quality_table(results, clip), _video_parameters(scenes)
         found.append(Section(clip.title, [" ".join(clip.describe()), *picture, table, parameters]))
     return found
 
 
-def _quality_table(results: Results, scenes: Sequence[SceneResults]) -> Table:
-    clip = scenes[0].clip
-    f1 = bool(clip.masks)
-    header = ["observed", "", "iterations", "seconds", "start\ns", "AGE", "pEPs", "pCEPs", "PSNR"]
-    header += [*(["F1 of the\nforeground"] if f1 else []), "ended"]
-    rows: list[list[str]] = []
-    previous = None
+def _quality_table(results: Results, clip: Clip) -> Table:
+    columns = [*SPEED_COLUMNS, *QUALITY_COLUMNS, *([FOREGROUND_COLUMN] if clip.masks else [])]
+    rows = []
     for row in video_rows(results):
-        if row["video"] != clip.title:
-            continue
-        cells = [_number(row["seconds"]), _number(row["seconds of the start"])]
-        cells += [_number(row[name], form) for name, form in MEASURES.items()]
-        cells += [_number(row["f1"], ".2f")] if f1 else []
-        share = "" if row["observed"] == previous else f"{row['observed']:.0%}"
-        status = _status(row["status"], settings.VIDEO_MAX_ITER)
-        rows.append([share, label(row["method"]), str(row["iterations"]), *cells, status])
-        previous = row["observed"]
-    frames = [_number(clip.untouched[name], form) for name, form in MEASURES.items()]
-    rows.append(["", "the frames themselves", "", "", "", *frames, *([""] if f1 else []), ""])
-    return Table(header, rows, left=2)
+        if row["video"] == clip.title:
+            status = _status(row["status"], settings.VIDEO_MAX_ITER)
+            rows.append([f"{row['observed']:.0%}", label(row["method"]), *_cells(row, columns), status])
+    frames = ["", "the frames themselves", "", "", "", *_cells(clip.untouched, QUALITY_COLUMNS)]
+    frames += [""] * (len(columns) + 3 - len(frames))
+    return Table(["observed", "", *_headings(columns), "ended"], [*_without_repeats(rows, 1), frames], left=2)
 
 
-def _video_parameters(scenes: Sequence[SceneResults]) -> str:
+def _video_parameters(scenes: Sequence[Scene]) -> str:
     """The parameters of the selected runs; methods and shares with the same ones are grouped."""
     groups: dict[str, dict[str, list[str]]] = {}
     for scene in scenes:

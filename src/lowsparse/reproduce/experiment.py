@@ -1,47 +1,46 @@
-"""What the synthetic cases and the videos share: a start for all methods, and a run for each set of parameters."""
+"""What the synthetic cases and the videos share: a start for all methods, a run for each set of parameters, records."""
 
 from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Any
 
 from ..entries.observed import ObservedMatrix
+from ..loop import Progress
 from ..result import Result
-from ..solve import Progress, solve
+from ..solve import solve
 from ..solvers.start import generator, left_singular_vectors
 from . import settings
-from .jobs import Job, Record, Watch
-from .settings import Tuning
-
-__all__ = ["Experiment", "fresh"]
-
-COMMON = {"method": str, "entries": int, "status": str, "start_seconds": float, "shortened": int}
+from .jobs import Job, Outcome, Record, Watch
+from .settings import Effort, Tuning
 
 
 class Experiment(ABC):
-    """Data on which every method runs with each of its tunings, from the same start."""
+    """Data on which every method runs with each of its tunings, from the same start, and the records of these runs."""
 
-    M: ObservedMatrix
-    name: str  # of files
-    label: str  # in titles
-    identity: dict[str, Any]  # what identifies the data
-    schema: Mapping[str, Any]  # of records, in addition to `COMMON`
-    picture = False
+    def __init__(
+        self, name: str, label: str, rank: int, identity: dict[str, Any], tunings: Callable[[str], list[Tuning]]
+    ) -> None:
+        self.name, self.label = name, label  # of the files, and in titles of runs
+        self.identity = identity  # of the data
+        self.rank, self.tunings = rank, tunings
+        self.runs: dict[str, list[Record]] = {}  # of each method, with different parameters
 
-    def __init__(self, rank: int, quick: bool) -> None:
-        self.rank, self.quick = rank, quick
+    # ------------------------------------------------------------------ runs
 
+    @property
     @abstractmethod
-    def _tunings(self, method: str) -> list[Tuning]: ...
+    def M(self) -> ObservedMatrix:  # noqa: N802
+        """The observed entries."""
 
     @abstractmethod
     def _options(self, method: str) -> dict[str, Any]: ...
 
     @abstractmethod
-    def _run(self, method: str, tuning: Tuning, name: str, options: dict[str, Any], watch: Watch) -> Record: ...
+    def _run(self, method: str, tuning: Tuning, options: dict[str, Any], watch: Watch) -> Outcome: ...
 
     @cached_property
     def start(self) -> tuple[Any, float]:
@@ -60,7 +59,7 @@ class Experiment(ABC):
         """The runs: every method with each of its tunings."""
         found = []
         for method in methods:
-            tunings = self._tunings(method)
+            tunings = self.tunings(method)
             for k, tuning in enumerate(tunings, 1):
                 which = f" ({k} of {len(tunings)})" if len(tunings) > 1 else ""
                 found.append(self._job(method, tuning, f"{method}-{k}", which, machine, self._options(method)))
@@ -69,17 +68,13 @@ class Experiment(ABC):
     def _job(
         self, method: str, tuning: Tuning, name: str, which: str, machine: dict[str, Any], options: dict[str, Any]
     ) -> Job:
-        name = f"{'quick-' if self.quick else ''}{self.name}-{name}"
         own = {"method": method, "parameters": tuning.parameters, "step": tuning.step, "machine": machine}
         return Job(
-            name=name,
+            name=f"{self.name}-{name}",
             title=f"{self.label}, {method}{which}",
             settings={**self.identity, **own, **options},
-            run=partial(self._run, method, tuning, name, options),
-            description=tuning.description,
-            schema={**COMMON, **self.schema},
-            picture=self.picture,
-            note=tuning.note,
+            tuning=tuning,
+            run=partial(self._run, method, tuning, options),
         )
 
     def _solve(
@@ -87,10 +82,8 @@ class Experiment(ABC):
     ) -> tuple[Result, Record]:
         """The result of a run, and the part of its record that all experiments have."""
         U, seconds = ("svd", 0.0) if method == settings.OURS else self.start
-        solver = tuning.solver(method, M.nnz)
-        seed = settings.START_SEED
-        result = solve(M, self.rank, method=solver, start=U, random_state=seed, callback=callback, **options)
-        shortened = int(result.trace["shortened"].sum()) if "shortened" in result.trace else 0
+        options |= {"method": tuning.solver(method, M.nnz), "random_state": settings.START_SEED}
+        result = solve(M, self.rank, start=U, callback=callback, **options)
         return result, {
             "method": method,
             "entries": M.nnz,
@@ -98,8 +91,30 @@ class Experiment(ABC):
             "message": result.message,
             "backend": result.backend,
             "start_seconds": seconds,
-            "shortened": shortened,
+            "shortened": int(result.trace["shortened"].sum()) if "shortened" in result.trace else 0,
         }
+
+    # ------------------------------------------------------------------ results
+
+    def add(self, job: Job, record: Record) -> None:
+        """Add the record of a finished run."""
+        self.runs.setdefault(record["method"], []).append(record)
+
+    @property
+    def selected(self) -> dict[str, Record]:
+        """The selected run of every method."""
+        return {method: self._select(records) for method, records in self.runs.items()}
+
+    @abstractmethod
+    def _select(self, records: Sequence[Record]) -> Record: ...
+
+    @abstractmethod
+    def reached(self, method: str) -> Effort | None:
+        """What the selected run of a method took; None if it was not run, or did not reach its goal."""
+
+    def poor_quality(self, method: str) -> str:
+        """Where the result of a method is too poor to count, and how poor; else ""."""
+        return ""
 
 
 def fresh(M: ObservedMatrix) -> ObservedMatrix:

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import plots
 from . import settings
-from .jobs import Record, Store
-from .results import CaseResults, SceneResults, label
+from .synthetic import Case
+from .video import Scene, psnr
+from .words import label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["backgrounds", "panels"]
-
 ACROSS = 4  # panels in a row
 
 
-def panels(cases: Sequence[CaseResults]) -> Figure:
+def panels(cases: Sequence[Case]) -> Figure:
     """The relative difference against seconds, and below it against iterations, four cases in a row."""
     rows = -(-len(cases) // ACROSS)
     across = min(ACROSS, len(cases))
@@ -31,9 +31,10 @@ def panels(cases: Sequence[CaseResults]) -> Figure:
     for panel in grid.flat:
         panel.set_visible(False)
     for k, case in enumerate(cases):
-        traces = {method: _trace(record) for method in case.runs if (record := case.selected.get(method))}
-        if not traces:
-            continue
+        traces = {
+            method: {name: record[name] for name in ("iteration", "seconds", "error")}
+            for method, record in case.selected.items()
+        }
         for below, x in enumerate(("seconds", "iteration")):
             ax: Axes = grid[2 * (k // ACROSS) + below, k % ACROSS]
             ax.set_visible(True)
@@ -47,18 +48,12 @@ def panels(cases: Sequence[CaseResults]) -> Figure:
             ax.set_title(f"Case {case.number}", fontsize=10.5, loc="left")
             if k % ACROSS:
                 ax.tick_params(labelleft=False)
-    shown = [method for method in settings.METHODS if any(case.runs.get(method) for case in cases)]
-    lines = importlib.import_module("matplotlib.lines")
-    handles = [
-        lines.Line2D([], [], color=plots.STYLES[method][1], linestyle=plots.STYLES[method][2], label=label(method))
-        for method in shown
-    ]
+    shown = [method for method in settings.METHODS if any(method in case.runs for case in cases)]
+    styles = {method: plots.STYLES[method] for method in shown}
+    entry = importlib.import_module("matplotlib.lines").Line2D
+    handles = [entry([], [], color=c, linestyle=style, label=label(method)) for method, (_, c, style) in styles.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(shown), frameon=False, fontsize=10)
     return figure
-
-
-def _trace(record: Record) -> dict[str, Any]:
-    return {name: record[name] for name in ("iteration", "seconds", "error")}
 
 
 def _axis_end(traces: dict[str, dict[str, Any]], x: str) -> float:
@@ -71,9 +66,12 @@ def _axis_end(traces: dict[str, dict[str, Any]], x: str) -> float:
     return 1.04 * float(max(ends or [trace[x][-1] for trace in traces.values()]))
 
 
-def backgrounds(scenes: Sequence[SceneResults], store: Store) -> Figure:
-    """A frame, the trusted background, and those of all methods: a block for each share of the pixels."""
-    blocks = [_pictures(scene, store) for scene in scenes]
+def backgrounds(scenes: Sequence[Scene], folder: Path) -> Figure:
+    """A frame, the trusted background, and those of all methods: a block for each share of the pixels.
+
+    The backgrounds of the methods are pictures in the folder.
+    """
+    blocks = [_pictures(scene, folder) for scene in scenes]
     across = min(ACROSS, max(map(len, blocks)))
     rows = -(-max(map(len, blocks)) // across)
     _, H, W = scenes[0].clip.frames.shape
@@ -92,16 +90,16 @@ def backgrounds(scenes: Sequence[SceneResults], store: Store) -> Figure:
     return figure
 
 
-def _pictures(scene: SceneResults, store: Store) -> list[tuple[str, Any]]:
+def _pictures(scene: Scene, folder: Path) -> list[tuple[str, Any]]:
     """The captions and pictures of a block."""
     clip = scene.clip
     t = clip.busiest
     trusted = "true background" if clip.truth_is_known else "trusted background"
-    shown: list[tuple[str, Any]] = [(f"frame {t + 1}", clip.frames[t]), (trusted, clip.background(t))]
+    shown: list[tuple[str, Any]] = [(f"frame {t + 1}", clip.frames[t]), (trusted, clip.trusted[t])]
     image = importlib.import_module("matplotlib.image")
     for method, record in scene.selected.items():
-        pixels = 255 * image.imread(store.folder / record["files"][0])[..., 0]
-        shown.append((f"{plots.STYLES[method][0]}, {record['measures']['psnr']:.1f} dB", pixels))
+        pixels = 255 * image.imread(folder / record["files"][0])[..., 0]
+        shown.append((f"{plots.STYLES[method][0]}, {psnr(record):.1f} dB", pixels))
     return shown
 
 

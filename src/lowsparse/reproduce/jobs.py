@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
 import platform
 import subprocess
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,25 +19,22 @@ from .._version import __version__
 from ..entries.observed import ObservedMatrix
 from ..support.files import write
 from ..sweeps.native import num_threads
-
-__all__ = ["Job", "Record", "RunProgress", "Store", "machine"]
+from .settings import Tuning
 
 Record = dict[str, Any]  # the result of a run, as JSON
+Outcome = tuple[Record, bytes | None]  # with a PNG file if the experiment shows a picture
 Watch = Callable[[int, float], None]  # called with the iteration and a measure of progress
 
 
 @dataclass(frozen=True)
 class Job:
-    """A run of a method: its name, which is that of its file, all it depends on, and the function to run."""
+    """A run of a method."""
 
-    name: str
+    name: str  # of its file
     title: str
-    settings: dict[str, Any]
-    run: Callable[[Watch], Record]
-    description: str  # of the parameters
-    schema: Mapping[str, type | Mapping[str, type]]  # required keys of the record, and their types
-    note: str = ""
-    picture: bool = False  # whether the run also writes a PNG file of this name
+    settings: dict[str, Any]  # all it depends on
+    tuning: Tuning
+    run: Callable[[Watch], Outcome]
 
 
 @dataclass(frozen=True)
@@ -59,58 +58,33 @@ class Store:
     def __init__(self, folder: Path, fresh: bool = False) -> None:
         self.folder, self.fresh = folder, fresh
 
-    def path(self, name: str, suffix: str = ".json") -> Path:
-        """The file of a run."""
-        return self.folder / f"{name}{suffix}"
-
     def find(self, job: Job) -> Record | None:
-        """The record of a run with the same settings; None if there is none."""
-        if self.fresh:
-            return None
+        """The record of an earlier run with the same settings, if its files are not damaged; else None."""
+        path = self.folder / f"{job.name}.json"
+        picture = path.with_suffix(".png")
         try:
-            kept = json.loads(self.path(job.name).read_text(encoding="utf-8"))
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            content = picture.read_bytes() if picture.exists() else b""
         except (OSError, ValueError):
             return None
-        if not isinstance(kept, dict) or kept.get("settings") != _as_json(job.settings):
+        if self.fresh or not isinstance(kept, dict) or kept.get("settings") != _as_json(job.settings):
             return None
-        if not _matches(kept, job.schema):
-            return None
-        picture = self.path(job.name, ".png")
-        if job.picture and (kept.get("files") != [picture.name] or not _is_complete_png(picture)):
-            return None
-        return kept
+        checksum = kept.pop("checksum", "")
+        return kept if checksum == _checksum(kept, content) else None
 
-    def save(self, job: Job, record: Record) -> Record:
-        """Store the record of a run."""
+    def save(self, job: Job, record: Record, picture: bytes | None) -> Record:
+        """Store the record of a run, and its picture."""
+        if picture is not None:
+            record = {**record, "files": [f"{job.name}.png"]}
+            write(self.folder / record["files"][0], picture)
         kept: Record = _as_json({"settings": job.settings, **record})
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write(self.path(job.name), json.dumps(kept, indent=1, ensure_ascii=False).encode())
+        stored = {**kept, "checksum": _checksum(kept, picture or b"")}
+        write(self.folder / f"{job.name}.json", json.dumps(stored, indent=1, ensure_ascii=False).encode())
         return kept
 
 
-def _matches(kept: Record, schema: Mapping[str, type | Mapping[str, type]]) -> bool:
-    """Whether the record has all keys, of their types, and lists of one length."""
-    for name, kind in schema.items():
-        value = kept.get(name)
-        if isinstance(kind, Mapping):
-            if not isinstance(value, dict) or not _matches(value, kind):
-                return False
-        elif not isinstance(value, kind):
-            return False
-    lengths = {len(kept[name]) for name, kind in schema.items() if kind is list}
-    return len(lengths) <= 1 and 0 not in lengths
-
-
-def _is_complete_png(path: Path) -> bool:
-    """Whether all chunks of a PNG file are there, with the right checksums."""
-    from PIL import Image
-
-    try:
-        with Image.open(path) as picture:
-            picture.verify()
-    except (OSError, SyntaxError, ValueError):
-        return False
-    return True
+def _checksum(record: Record, picture: bytes) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode() + picture).hexdigest()
 
 
 def _as_json(settings: Any) -> Any:
@@ -133,17 +107,10 @@ def machine() -> dict[str, Any]:
 
 def _processor() -> str:
     """The model name of the processor."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
-        if names:
-            return names[0]
-    except OSError:
-        pass
+    names: list[str] = []
+    with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+        names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
     if platform.system() == "Darwin":
-        model = subprocess.run(
-            ["sysctl", "-n", "machdep.cpu.brand_string"], capture_output=True, text=True, check=False
-        )
-        if model.stdout.strip():
-            return model.stdout.strip()
-    return platform.processor() or platform.machine()
+        words = ["sysctl", "-n", "machdep.cpu.brand_string"]
+        names.append(subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip())
+    return next(filter(None, names), "") or platform.processor() or platform.machine()

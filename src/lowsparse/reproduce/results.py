@@ -2,116 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..plots import STYLES
 from ..support.files import write_csv
-from . import settings, video
-from .jobs import Record
-from .synthetic import reached, select_run
-from .video import Clip
+from . import settings
+from .settings import Effort
+from .synthetic import Case
+from .video import Scene
 
-__all__ = [
-    "CaseResults",
-    "Results",
-    "SceneResults",
-    "join_ranges",
-    "join_words",
-    "label",
-    "summary_rows",
-    "video_doubts",
-    "video_rows",
-    "write_numbers",
-]
-
-
-def label(method: str) -> str:
-    """The name of a method as it is written."""
-    return STYLES[method][0] + (" (our default)" if method == settings.OURS else "")
-
-
-@dataclass
-class CaseResults:
-    """A synthetic case: the runs of every method."""
-
-    number: int
-    title: str
-    runs: dict[str, list[Record]] = field(default_factory=dict)  # with different parameters
-    literal: Record | None = None
-
-    @property
-    def place(self) -> int:
-        """The number."""
-        return self.number
-
-    @property
-    def selected(self) -> dict[str, Record]:
-        """The selected run of every method."""
-        return {method: select_run(records) for method, records in self.runs.items() if records}
-
-    def poor_quality(self, method: str) -> str:
-        """Nothing: the quality of a run on a case is the relative difference it reaches."""
-        return ""
-
-    def reached(self, method: str, target: float = settings.JUDGED) -> tuple[int, float] | None:
-        """Iterations and seconds to a relative difference; None if it was not reached."""
-        record = self.selected.get(method)
-        return None if record is None else reached(record, target)
-
-
-@dataclass
-class SceneResults:
-    """A video of which a share of the pixels is observed: the runs of every method."""
-
-    clip: Clip
-    share: float
-    runs: dict[str, list[Record]] = field(default_factory=dict)  # with different parameters
-
-    @property
-    def enough(self) -> float:
-        """The PSNR of an acceptable picture: good, or hardly worse than AManPGC's."""
-        own = [float(record["measures"]["psnr"]) - settings.AS_GOOD for record in self.runs.get("amanpgc", [])]
-        return min([settings.GOOD, *own])
-
-    @property
-    def selected(self) -> dict[str, Record]:
-        """The selected run of every method."""
-        return {method: video.select_run(records, self.enough) for method, records in self.runs.items()}
-
-    @property
-    def place(self) -> str:
-        """The title of the video."""
-        return self.clip.title
-
-    def poor_quality(self, method: str) -> str:
-        """The video and the PSNR of a method, if its picture is not acceptable."""
-        psnr = float(self.selected[method]["measures"]["psnr"])
-        return f"{self.clip.title} ({psnr:.1f} dB)" if psnr < self.enough else ""
-
-    @property
-    def title(self) -> str:
-        """The video and the share of its pixels."""
-        return f"{self.clip.title} ({self.share:.0%})"
-
-    def reached(self, method: str) -> tuple[int, float] | None:
-        """Iterations and seconds of the selected run of a method; None if it was not run."""
-        record = self.selected.get(method)
-        return None if record is None else (record["iterations"], float(record["seconds"]))
-
-    @property
-    def same(self) -> bool:
-        """Whether the numbers of the paper, if any, are certainly about this video."""
-        known = self.clip.known
-        return not (known and known.printed) or known.same == "yes"
-
-    @property
-    def printed(self) -> settings.Printed | None:
-        """The numbers of the paper."""
-        known = self.clip.known
-        return settings.PRINTED_TABLES[known.printed][self.share] if known and known.printed else None
+Row = dict[str, Any]
+MEASURES = ("age", "peps", "pceps", "psnr", "f1")
 
 
 @dataclass
@@ -122,40 +25,36 @@ class Results:
     command: str
     machine: dict[str, Any]
     methods: tuple[str, ...]
-    cases: list[CaseResults] = field(default_factory=list)
-    scenes: list[SceneResults] = field(default_factory=list)
+    cases: list[Case] = field(default_factory=list)
+    scenes: list[Scene] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)  # what could not be run, as sentences
     complete: bool = False
 
-
-def video_doubts(scenes: Iterable[SceneResults]) -> list[str]:
-    """Sentences about the videos that may not be those of the paper."""
-    relations = {"no": "stands in for the paper's", "probably": "is probably the paper's"}
-    found = {
-        known.title: f"{known.title} {relations[known.same]} “{known.paper_name}”."
-        for scene in scenes
-        if (known := scene.clip.known) and not scene.same
-    }
-    return list(found.values())
+    @property
+    def videos(self) -> dict[str, list[Scene]]:
+        """The scenes of each video that was run, by its name."""
+        found: dict[str, list[Scene]] = {}
+        for scene in self.scenes:
+            if scene.runs:
+                found.setdefault(scene.clip.name, []).append(scene)
+        return found
 
 
-def _ratio(one: float | None, other: float | None) -> float | None:
-    return one / other if one is not None and other else None
+def _time_ratio(one: Effort | None, other: Effort | None) -> float | None:
+    return one.seconds / other.seconds if one and other and other.seconds else None
 
 
-def summary_rows(results: Results) -> list[dict[str, Any]]:
+def summary_rows(results: Results) -> list[Row]:
     """One row for each synthetic case and method."""
     rows = []
     for case in results.cases:
-        reference = case.reached("amanpgc")
         for method, record in case.selected.items():
-            row: dict[str, Any] = {"case": case.number, "method": method}
+            row: Row = {"case": case.number, "method": method}
             for target in settings.TARGETS:
                 there = case.reached(method, target)
                 row[f"iterations to {target:.0e}"], row[f"seconds to {target:.0e}"] = there or (None, None)
-            own = case.reached(method)
             row |= {
-                "seconds / amanpgc": _ratio(own and own[1], reference and reference[1]),
+                "seconds / amanpgc": _time_ratio(case.reached(method), case.reached("amanpgc")),
                 "iterations": len(record["error"]),
                 "seconds": record["seconds"][-1],
                 "cpu seconds": record["cpu"][-1],
@@ -171,59 +70,48 @@ def summary_rows(results: Results) -> list[dict[str, Any]]:
     return rows
 
 
-def curve_rows(results: Results) -> list[dict[str, Any]]:
+def curve_rows(results: Results) -> list[Row]:
     """One row for each iteration of the selected runs on the synthetic cases."""
+    names = ("case", "method", "iteration", "seconds", "cpu seconds", "relative difference")
     rows = []
     for case in results.cases:
         for method, record in [*case.selected.items(), ("amanpgc, the step as printed", case.literal)]:
-            if record is None:
-                continue
-            columns = (record[name] for name in ("iteration", "seconds", "cpu", "error"))
-            for iteration, seconds, cpu, error in zip(*columns, strict=True):
-                rows.append(
-                    {
-                        "case": case.number,
-                        "method": method,
-                        "iteration": iteration,
-                        "seconds": seconds,
-                        "cpu seconds": cpu,
-                        "relative difference": error,
-                    }
-                )
+            if record is not None:
+                columns = (record[name] for name in ("iteration", "seconds", "cpu", "error"))
+                steps = zip(*columns, strict=True)
+                rows += [dict(zip(names, (case.number, method, *step), strict=True)) for step in steps]
     return rows
 
 
-def video_rows(results: Results) -> list[dict[str, Any]]:
+def video_rows(results: Results) -> list[Row]:
     """One row for each video, share and method, with the numbers of the paper."""
     rows = []
     for scene in results.scenes:
-        reference = scene.reached("amanpgc")
+        known = scene.clip.known
         for method, record in scene.selected.items():
-            paper = scene.printed.of(method) if scene.printed else None
-            paper_reference = scene.printed.of("amanpgc") if scene.printed else None
+            paper = scene.printed(method)
             row = {
                 "video": scene.clip.title,
                 "observed": scene.share,
                 "method": method,
-                "paper iterations": paper and paper[1],
+                "paper iterations": paper and paper.iterations,
                 "iterations": record["iterations"],
-                "paper seconds": paper and paper[0],
+                "paper seconds": paper and paper.seconds,
                 "seconds": record["seconds"],
-                "paper seconds / amanpgc": _ratio(paper and paper[0], paper_reference and paper_reference[0]),
-                "seconds / amanpgc": _ratio(record["seconds"], reference and reference[1]),
+                "paper seconds / amanpgc": _time_ratio(paper, scene.printed("amanpgc")),
+                "seconds / amanpgc": _time_ratio(scene.reached(method), scene.reached("amanpgc")),
                 "cpu seconds": record["cpu"],
                 "seconds of the start": record["start_seconds"],
                 "status": record["status"],
                 "parameters": record["description"],
                 "parameters tried": len(scene.runs[method]),
-                "the paper's video": scene.clip.known.same if scene.clip.known and scene.clip.known.printed else None,
+                "the paper's video": known.same if known and known.printed else None,
             }
-            row |= {name: record["measures"].get(name) for name in ("age", "peps", "pceps", "psnr", "f1")}
-            rows.append(row)
+            rows.append(row | {name: record["measures"].get(name) for name in MEASURES})
     return rows
 
 
-NUMBERS: dict[str, Callable[[Results], list[dict[str, Any]]]] = {
+NUMBERS: dict[str, Callable[[Results], list[Row]]] = {
     "synthetic.csv": summary_rows,
     "synthetic-curves.csv": curve_rows,
     "video.csv": video_rows,
@@ -236,29 +124,3 @@ def write_numbers(folder: Path, results: Results) -> list[str]:
     for name, rows in tables.items():
         write_csv(folder / name, rows, digits=6)
     return list(tables)
-
-
-def join_words(words: Iterable[str]) -> str:
-    """A list in a sentence.
-
-    >>> join_words(["one", "two", "three"])
-    'one, two and three'
-    """
-    *most, last = words
-    return f"{', '.join(most)} and {last}" if most else last
-
-
-def join_ranges(numbers: Sequence[int]) -> str:
-    """Ascending numbers in a sentence, consecutive ones as ranges.
-
-    >>> join_ranges([1, 2, 3, 5, 7, 8])
-    '1 to 3, 5, 7 and 8'
-    """
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    parts = [[f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run) for run in runs]
-    return join_words([word for words in parts for word in words]) if runs else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -13,31 +13,31 @@ import numpy as np
 from ..datasets import SyntheticProblem, synthetic
 from ..entries.observed import ObservedMatrix
 from ..linalg.lowrank import LowRank
-from ..solve import Progress
+from ..loop import Progress
 from . import settings
 from .experiment import Experiment, fresh
-from .jobs import Job, Record, Watch
-from .settings import Tuning
+from .jobs import Job, Outcome, Record, Watch
+from .settings import Effort, Tuning
 
-__all__ = ["Case", "fresh", "reached", "select_run"]
+LITERAL = "literal"
 
 
 class Case(Experiment):
     """One case; its data are made when a run needs them."""
 
-    schema = {"iteration": list, "seconds": list, "cpu": list, "error": list}  # noqa: RUF012
-
     def __init__(self, number: int, quick: bool) -> None:
         self.number, self.size = number, settings.case_size(number, quick)
-        super().__init__(self.size[2], quick)
-        self.name, self.label = f"case-{number}", f"case {number}"
-        self.identity = {"case": number, "size": self.size, "seeds": [settings.DATA_SEED, settings.START_SEED]}
+        identity = {"case": number, "size": self.size, "seeds": [settings.DATA_SEED, settings.START_SEED]}
+        name = f"{'quick-' if quick else ''}case-{number}"
+        tunings = partial(settings.synthetic_tunings, case=number, quick=quick)
+        super().__init__(name, f"case {number}", self.size[2], identity, tunings)
+        self.literal: Record | None = None  # of the run with the step as printed
 
     @property
     def title(self) -> str:
         """The case and its size."""
         m, n, rank, density, outliers = self.size
-        return f"case {self.number}: {m} × {n}, r = {rank}, {density:.0%} observed, {outliers:.0%} of them wrong"
+        return f"Case {self.number}: {m} × {n}, r = {rank}, {density:.0%} observed, {outliers:.0%} of them wrong"
 
     @cached_property
     def problem(self) -> SyntheticProblem:
@@ -46,13 +46,10 @@ class Case(Experiment):
         rng = np.random.default_rng([settings.DATA_SEED, self.number])
         return synthetic(m, n, rank=rank, density=density, outliers=outliers, random_state=rng)
 
-    @cached_property
-    def M(self) -> ObservedMatrix:  # type: ignore[override]  # noqa: N802
+    @property
+    def M(self) -> ObservedMatrix:  # noqa: N802
         """The observed entries."""
         return self.problem.M
-
-    def _tunings(self, method: str) -> list[Tuning]:
-        return settings.synthetic_tunings(method, self.number, self.quick)
 
     def _options(self, method: str) -> dict[str, Any]:
         # our default has its own tolerance; the others must not converge before the goal
@@ -63,40 +60,61 @@ class Case(Experiment):
         """The runs: every method with each of its tunings, and the printed step taken literally."""
         found = super().jobs(methods, machine)
         if self.number == settings.LITERAL_CASE and "amanpgc" in methods:
-            tuning = settings.literal(self.number, self.quick)
+            tuning = settings.literal(self.tunings("amanpgc")[0])
             options = {**self._options("amanpgc"), "max_iter": settings.LITERAL_ITER}
-            found.append(self._job("amanpgc", tuning, "literal", ", the step as printed", machine, options))
+            found.append(self._job("amanpgc", tuning, LITERAL, ", the step as printed", machine, options))
         return found
 
-    def _run(self, method: str, tuning: Tuning, name: str, options: dict[str, Any], watch: Watch) -> Record:
-        M, truth = fresh(self.problem.M), self.problem.L
-        errors: list[float] = []
-        cpu: list[float] = []
-        if method != settings.OURS:
+    def _run(self, method: str, tuning: Tuning, options: dict[str, Any], watch: Watch) -> Outcome:
+        M, truth = fresh(self.M), self.problem.L
+        own_start = method == settings.OURS
+        if not own_start:
             _ = self.start  # before the clock
-        clock = _ProcessClock()
+        errors: list[float] = []
+        cpu = [0.0]  # after every iteration, without the time that the callback takes
+        resumed = time.process_time()
 
         def callback(progress: Progress) -> bool:
-            cpu.append(clock.pause())
+            nonlocal resumed
+            cpu.append(cpu[-1] + time.process_time() - resumed)
             errors.append(_difference(progress, truth))
             watch(progress.iteration, errors[-1])
-            clock.resume()
+            resumed = time.process_time()
             return errors[-1] <= settings.GOAL
 
-        clock.resume()
         result, record = self._solve(M, method, tuning, callback, max_iter=options["max_iter"], tol=options["tol"])
         seconds = result.trace["seconds"].tolist()
-        own_start = method == settings.OURS
         if own_start:
             seconds[-1] = result.seconds
-        return {
-            **record,
+        record |= {
             "end_counts": own_start,
             "iteration": result.trace["iteration"].astype(int).tolist(),
             "seconds": seconds,
-            "cpu": cpu,
+            "cpu": cpu[1:],
             "error": errors,
         }
+        return record, None
+
+    def add(self, job: Job, record: Record) -> None:
+        """Add the record of a finished run."""
+        if job.name.endswith(LITERAL):
+            self.literal = record
+        else:
+            super().add(job, record)
+
+    def _select(self, records: Sequence[Record]) -> Record:
+        """The fastest to the relative difference `settings.JUDGED`; if none reaches it, the closest to the truth."""
+
+        def key(record: Record) -> tuple[bool, float]:
+            there = reached(record, settings.JUDGED)
+            return (False, there.seconds) if there else (True, min(record["error"], default=math.inf))
+
+        return min(records, key=key)
+
+    def reached(self, method: str, target: float = settings.JUDGED) -> Effort | None:
+        """What it took to get to a relative difference; None if it was not reached."""
+        record = self.selected.get(method)
+        return None if record is None else reached(record, target)
 
 
 def _difference(progress: Progress, truth: LowRank) -> float:
@@ -106,40 +124,13 @@ def _difference(progress: Progress, truth: LowRank) -> float:
         return math.inf
 
 
-class _ProcessClock:
-    """Processor time of all threads, with pauses."""
-
-    def __init__(self) -> None:
-        self.spent = self.since = 0.0
-
-    def resume(self) -> None:
-        self.since = time.process_time()
-
-    def pause(self) -> float:
-        self.spent += time.process_time() - self.since
-        return self.spent
-
-
-def reached(record: Record, target: float) -> tuple[int, float] | None:
-    """Iterations and seconds until the relative difference is at most `target`; None if it never is.
+def reached(record: Record, target: float) -> Effort | None:
+    """What it took until the relative difference was at most `target`; None if it never was.
 
     Our default first learns from a part of the data, which does not give L yet: only its end counts.
     """
     steps = list(zip(record["iteration"], record["seconds"], record["error"], strict=True))
     for iteration, seconds, error in steps[-1:] if record.get("end_counts") else steps:
         if error <= target:
-            return int(iteration), float(seconds)
+            return Effort(int(iteration), float(seconds))
     return None
-
-
-def select_run(records: Sequence[Record]) -> Record:
-    """Of runs with different parameters, the fastest to the relative difference `settings.JUDGED`.
-
-    If none reaches it, the run that comes closest to the truth.
-    """
-
-    def key(record: Record) -> tuple[bool, float]:
-        there = reached(record, settings.JUDGED)
-        return (False, there[1]) if there else (True, min(record["error"], default=np.inf))
-
-    return min(records, key=key)

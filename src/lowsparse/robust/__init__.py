@@ -1,1 +1,1 @@
-"""What robust fits are made of: regression by random subsets, growth from dense blocks, joint steps in both factors."""
+"""Building blocks of robust fits: regression on a subspace, random subsets, dense blocks, Gauss-Newton steps."""

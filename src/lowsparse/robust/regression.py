@@ -1,7 +1,7 @@
-"""Robust regression of lines: the columns (or rows) of a matrix on a subspace, each by itself, holes, outliers and all.
+"""Robust regression of lines, the columns (or rows) of a partly observed matrix, on a subspace, each by itself.
 
-The weights 1 / (1 + (e/c)²) are those of the Cauchy loss. `LineRegression` serves a solver that learns the subspace
-at the same time; `Placement` places new lines on a subspace that has been learnt.
+The weights 1 / (1 + (e/c)²) are those of the Cauchy loss. `LineRegression` is for solvers that learn the subspace at
+the same time; `SubspaceRegression` is for new lines, given a subspace that has been learnt.
 """
 
 from __future__ import annotations
@@ -14,79 +14,74 @@ from numpy.typing import NDArray
 
 from ..entries.observed import ObservedMatrix
 from ..entries.protocol import PartialMatrix
+from ..entries.statistics import column_sums
 from ..linalg.arrays import gram, host, matmul_small, to_device_of
-from ..sweeps import (
-    Float,
-    Regressed,
-    Robust,
-    Sweep,
-    enough,
-)
+from ..sweeps import Draws, Float, Regression, Robust, Sweep, min_support
 from ..sweeps.losses import Kind
-from .subsets import regress_by_subsets
 
-__all__ = [
-    "EFFICIENT",
-    "EXPLAINED",
-    "SHRINK",
-    "SMALLEST",
-    "WILD",
-    "WITHIN",
-    "LineRegression",
-    "Placement",
-    "Prior",
-    "poorly_explained",
-]
-
-EFFICIENT = 2.385  # c / scale: 95 % of the efficiency of least squares
+# The unit of lengths is the median magnitude of the entries.
+EFFICIENT = 2.385  # c / scale of the noise: 95 % of the efficiency of least squares
+SMALLEST = 1e-8  # least c, in units: far above rounding, and outliers of any size have no weight any more
+EXPLAINED = 1e-5  # in units: an entry this close is explained, however small the noise
+WITHIN = 3.0  # in units of c: an entry with a smaller residual is explained
+FIRST_C = 6.0  # in units: c at the start of a regression without an initial guess
+STEP = 3.0  # largest factor by which c falls from one reweighting to the next, if their number allows
+ANNEALING = 12  # values of c in a regression with a ridge
 SHRINK = 0.01  # of lines that do not determine their coefficients, while the subspace is learnt
-SMALLEST = 1e-8  # c, in units: far above rounding, and outliers of any size have no weight any more
-WILD = 10.0  # times the usual size: such coefficients are not believed
-WITHIN = 3.0  # c: an entry whose residual is less is explained
-FROM = 6.0  # units: from this c on a line is regressed without a guess,
-STEP = 3.0  # which comes down by this factor in a turn, or more if turns are few
-ANNEALING = 12  # steps in which the scale of the loss comes down
-EASY = 0.75  # share of its entries that are explained, from which on a line is not looked at again
-DOUBTFUL = (0.75, 0.9)  # a line that explains a smaller share of its entries, against the usual, is looked at again;
-FEW = 50_000  # the second where there are no more entries than this
+WILD = 10.0  # longest coefficients that are plausible, relative to the usual length
+EASY = 0.75  # share of explained entries, above which a line needs no subsets
+# Share of explained entries, relative to the usual one, below which a line is refitted; the second value if there are
+# at most FEW entries.
+POOR, FEW = (0.75, 0.9), 50_000
 SHRINKAGE = 1.5  # λ in variances of the noise (see `Prior`)
-UNFELT = 1e-3  # a prior that takes less than this share off every coefficient is left out
-WEAKEST = 1e-3  # size of a component against the largest, at least, that its prior has
-EXPLAINED = 1e-5  # of the unit: an entry this close is explained, however small the noise
+NEGLIGIBLE = 1e-3  # a prior that shrinks every coefficient by a smaller share is left out
+WEAKEST = 1e-3  # least size of a component in a prior, relative to the largest
+
+# Random subsets; pairs are by default, and if `thorough`.
+INLIERS = (0.6, 0.5)  # assumed share of the entries of a line that are right
+MAX_DRAWS = (200, 2000)  # of a line
+MAX_WORK = (2e7, 1e8)  # draws times (entries times rank + lines times rank³)
+MIN_DRAWS = 20
+GOOD_DRAWS = 5.0  # expected number of draws without errors, after which a line is done
 
 
 class LineRegression:
-    """The columns of a matrix (or, of its transpose, the rows), to be regressed on what the other side has found."""
+    """The columns of a matrix (or, of its transpose, the rows), regressed on a subspace that is being learnt.
+
+    While `learning`, lines that do not determine their coefficients are shrunk, so that they do not mislead the others.
+    In the end they get what fits them, unless that is implausible.
+    """
 
     def __init__(self, M: PartialMatrix, sweep: Sweep, unit: float, *, learning: bool) -> None:
         self.M, self.sweep, self.unit, self.learning = M, sweep, unit, learning
 
     def refit(
-        self, B: Float, C: Float, c: float, turns: int, *, like: Float | None = None, noise: float = 0.0
-    ) -> Regressed:
-        """Regress on B, with the weights of the coefficients C at first; `like` are usual ones, C itself if not given.
+        self, B: Float, C: Float, c: float, n_reweight: int, *, like: Float | None = None, noise: float = 0.0
+    ) -> Regression:
+        """Regress on B from the coefficients C; `like` are typical ones, by default C.
 
-        Lines that do not determine their coefficients must not lead the others astray while the subspace is learnt;
-        in the end they get what fits them, unless it is wild. With `noise`, coefficients are shrunk by as much as noise
-        of this standard deviation calls for (see `Prior`).
+        With `noise`, coefficients are shrunk by as much as noise of this standard deviation calls for (see `Prior`).
         """
         shrink, largest, like = SHRINK, np.inf, C if like is None else like
         if not self.learning:
             shrink, largest = 0.0, WILD * _usual_length(like) or np.inf
         bound = WITHIN * max(c, EXPLAINED * self.unit)
-        options = Robust(c=c, turns=turns, bound=bound, unit=self.unit, shrink=shrink, largest=largest)
+        options = Robust(c=c, n_reweight=n_reweight, bound=bound, unit=self.unit, shrink=shrink, largest=largest)
         prior = Prior.of(like, noise, self.M.nnz / (len(B) * len(C))) if noise > 0 else None
         if prior is None:
             return self.sweep.regress(B, C, options)
         return prior.regress(self.sweep, B, C, options)
 
-    def fit_from_zero(self, B: Float, c: float, turns: int) -> Float:
-        """Regress on B without a guess: c comes down from the size of the data."""
-        return self.sweep.regress(B, None, Robust(c=c, first_c=FROM * self.unit, turns=turns)).V
+    def fit_from_zero(self, B: Float, c: float, n_reweight: int) -> Float:
+        """Regress on B without an initial guess: c decreases from the size of the data."""
+        return self.sweep.regress(B, None, Robust(c=c, first_c=FIRST_C * self.unit, n_reweight=n_reweight)).V
 
-    def fit_thoroughly(self, B: Float, c: float, *, thorough: bool = False) -> tuple[Float, NDArray[np.int64]]:
-        """Regress on B without a guess, with subsets of the entries where many are not explained; how many are."""
-        V = self.fit_from_zero(B, c, turns=15)
+    def fit_with_subsets(self, B: Float, c: float, *, thorough: bool = False) -> tuple[Float, NDArray[np.int64]]:
+        """Regress on B without an initial guess, lines with many unexplained entries by random subsets too.
+
+        Returns the coefficients, and how many entries of each line they explain.
+        """
+        V = self.fit_from_zero(B, c, n_reweight=15)
         inside = self.refit(B, V, c, 1).inside
         counts = self.M.column_counts
         doubtful = np.flatnonzero((inside < EASY * counts) & (counts > B.shape[1] + 1))
@@ -98,7 +93,7 @@ class LineRegression:
         return V, self.refit(B, V, c, 1).inside
 
     def share(self, inside: NDArray[np.int64]) -> Float:
-        """Of the entries of each line; 1 where there are none."""
+        """The share of these numbers of entries in those of each line; 1 for a line without any."""
         counts = self.M.column_counts
         return np.asarray(inside / np.maximum(counts, 1) + (counts == 0), dtype=np.float64)
 
@@ -109,80 +104,74 @@ class LineRegression:
     def refit_poorly_explained(
         self, B: Float, C: Float, c: float, share: Float, usual: float = 0.0
     ) -> tuple[Float, Float, int]:
-        """Regress the lines that explain a small share of their entries, against the usual, afresh; take the better.
+        """Regress lines again, without an initial guess, that explain an unusually small share of their entries.
 
-        Gives back the new C, the shares that go with it, and how many of its lines are new.
+        Returns C with the coefficients that are better, their shares, and the number of lines that were improved.
         """
         c = max(c, EXPLAINED * self.unit)
-        doubtful = poorly_explained(share, DOUBTFUL[self.M.nnz <= FEW], usual)
-        few = self._some(doubtful) if doubtful.size else None
-        if few is None:
+        poor = poorly_explained(share, POOR[self.M.nnz <= FEW], usual)
+        M = self.M.take_columns(poor) if poor.size else None
+        if M is None:
             return C, share, 0
-        B = to_device_of(B, few.M.values)
-        new, inside = few.fit_thoroughly(B, c, thorough=True)
-        found = few.share(inside)
-        counts = few.M.column_counts
-        many, before, k = found * counts, share[doubtful] * counts, B.shape[1]
+        M = M.to_host_if_small()
+        lines = LineRegression(M, M.open_sweep(self.sweep.host), self.unit, learning=self.learning)
+        B = to_device_of(B, M.values)
+        new, inside = lines.fit_with_subsets(B, c, thorough=True)
+        new_share = lines.share(inside)
+        counts, k = M.column_counts, B.shape[1]
+        n_new, n_old = new_share * counts, share[poor] * counts
         by_chance = np.maximum(counts - k, 0) * min(0.5 * WITHIN * c / self.unit, 1.0)  # of normal numbers
-        wanted = enough(k) + by_chance + 2 * np.sqrt(by_chance)
-        better = (many > 1.03 * before + 1 + k / 4) & (many >= wanted)  # so many are explained by any fit
-        if not self.learning:
-            tame = np.linalg.norm(host(new), axis=1) <= (WILD * _usual_length(C) or np.inf)
-            better |= (many > before) & (counts < enough(k)) & tame  # there is nothing else to go by
+        any_fit = min_support(k) + by_chance + 2 * np.sqrt(by_chance)  # entries that any fit explains
+        better = (n_new > 1.03 * n_old + 1 + k / 4) & (n_new >= any_fit)
+        if not self.learning:  # of lines with few entries, any improvement counts
+            plausible = np.linalg.norm(host(new), axis=1) <= (WILD * _usual_length(C) or np.inf)
+            better |= (n_new > n_old) & (counts < min_support(k)) & plausible
         C, share = C.copy(), share.copy()
-        C[to_device_of(doubtful[better], C)] = to_device_of(new[to_device_of(better, new)], C)
-        share[doubtful[better]] = found[better]
+        C[to_device_of(poor[better], C)] = to_device_of(new[to_device_of(better, new)], C)
+        share[poor[better]] = new_share[better]
         return C, share, int(np.count_nonzero(better))
 
     def complete(
-        self, B: Float, known: NDArray[np.intp], C: Float, c: float, turns: int, *, noise: float = 0.0
+        self, B: Float, known: NDArray[np.intp], C: Float, c: float, n_reweight: int, *, noise: float = 0.0
     ) -> tuple[Float, bool]:
-        """Coefficients for all lines: C for those known, the others from scratch; and whether one is in doubt."""
+        """Coefficients of all lines, given those of the known ones; and whether a line is poorly explained."""
         c = max(c, EXPLAINED * self.unit)
         if len(known) == self.M.shape[1]:
             guess = to_device_of(C, self.M.values)
         else:
-            steps = math.ceil(math.log(max(FROM * self.unit / c, 1.0)) / math.log(STEP)) + 1
-            guess = self.fit_from_zero(B, c, min(turns, steps))
+            steps = math.ceil(math.log(max(FIRST_C * self.unit / c, 1.0)) / math.log(STEP)) + 1
+            guess = self.fit_from_zero(B, c, min(n_reweight, steps))
             guess[to_device_of(known, guess)] = to_device_of(C, guess)
         fitted = self.refit(B, guess, c, 1, like=C, noise=noise)
         share = self.share(fitted.inside)
         found, share, _ = self.refit_poorly_explained(B, fitted.V, c, share, float(np.median(share[known])))
         return found, poorly_explained(share, 0.5).size > 0
 
-    def _some(self, which: NDArray[np.intp]) -> LineRegression | None:
-        M = self.M.take_columns(which)
-        if M is None:
-            return None
-        M = M.to_host_if_small()
-        return LineRegression(M, M.open_sweep(self.sweep.host), self.unit, learning=self.learning)
-
 
 @dataclass(frozen=True)
 class Prior:
-    """What coefficients are likely to be: normal, with the covariance that those of all lines have.
+    """An empirical Bayes prior of coefficients: normal, with the covariance that those of all lines have.
 
-    Noise of variance σ² then asks for the ridge λ / s_k², λ = σ², on the k-th principal component of the coefficients,
-    whose mean square is s_k². Where every entry is observed, and both sides are regressed in turn, the rows last, this
-    leaves about d - m λ / d of a singular value d of the data, and nothing of those that are noise. The best there is
-    in the long run is d - (m + n) σ² / d, so λ = 1.5 σ² suits. Where the noise is nothing beside the components, so is
-    what is taken off.
+    In noise of variance σ² it amounts to the ridge λ / s_k², λ = σ², on the k-th principal component of the
+    coefficients, whose mean square is s_k². If every entry is observed, and columns and rows are regressed in turn,
+    this leaves about d - m λ / d of a singular value d of the data, and nothing of those that are noise. The
+    asymptotically best is d - (m + n) σ² / d, hence λ = 1.5 σ². Components far above the noise are hardly shrunk.
     """
 
-    axes: Float  # r x r: the principal axes of the coefficients,
-    sizes: Float  # r: s, against the largest or the root of their sum of squares
+    axes: Float  # r x r: the principal axes of the coefficients
+    sizes: Float  # r: s, relative to the largest or to the root of their sum of squares
     ridge: float
 
     @classmethod
     def of(cls, C: Float, noise: float, density: float) -> Prior | None:
-        """The prior of coefficients such as C, or None if it would not be felt; `density` is the share observed."""
+        """The prior of coefficients such as C, or None if it is negligible; `density` is the observed share."""
         squares, axes = np.linalg.eigh(gram(C))
         largest = float(squares[-1])
         if not largest > 0 or not math.isfinite(noise):
             return None
         ridge = SHRINKAGE * noise**2 * len(C) / largest
         sizes = np.maximum(np.sqrt(np.maximum(squares / largest, 0.0)), WEAKEST)
-        if ridge < UNFELT * density * float(sizes.min()) ** 2:
+        if ridge < NEGLIGIBLE * density * float(sizes.min()) ** 2:
             return None
         return cls(axes, sizes, ridge)
 
@@ -194,90 +183,95 @@ class Prior:
         total = float(squares.sum())
         return cls(axes, np.sqrt(squares / total), sigma**2 / total)
 
-    def regress(self, sweep: Sweep, B: Float, C: Float | None, options: Robust) -> Regressed:
+    def regress(self, sweep: Sweep, B: Float, C: Float | None, options: Robust) -> Regression:
         """Regress the columns of a sweep on B with this prior, from the coefficients C if given."""
-        start = None if C is None else self.whitened(C)
-        found = sweep.regress(self.scaled(B), start, replace(options, ridge=self.ridge))
-        return found.with_coefficients(self.coloured(found.V))
-
-    def scaled(self, B: Float) -> Float:
-        """B, so that the coefficients on it are alike in size."""
-        found: Float = matmul_small(B, self.axes * self.sizes)
-        return found
-
-    def whitened(self, C: Float) -> Float:
-        """Coefficients on B as those on `scaled(B)`."""
-        found: Float = matmul_small(C, self.axes / self.sizes)
-        return found
-
-    def coloured(self, C: Float) -> Float:
-        """Coefficients on `scaled(B)` as those on B."""
-        found: Float = matmul_small(C, (self.axes * self.sizes).T)
-        return found
+        scaling = self.axes * self.sizes  # on B times this, coefficients have the covariance I
+        start = None if C is None else matmul_small(C, self.axes / self.sizes)
+        fit = sweep.regress(matmul_small(B, scaling), start, replace(options, ridge=self.ridge))
+        return fit.with_coefficients(matmul_small(fit.V, scaling.T))
 
 
-def poorly_explained(share: Float, part: float, usual: float = 0.0) -> NDArray[np.intp]:
-    """Lines whose share is less than this part of the usual one, or of the median; of the largest, if most have none.
+def regress_by_subsets(
+    M: ObservedMatrix,
+    B: Float,
+    C: Float,
+    c: float,
+    rng: np.random.Generator,
+    backend: str = "auto",
+    *,
+    thorough: bool = False,
+) -> Float:
+    """Coefficients (n x r) of the columns of M on B (m x r), whose sum of log(1 + (e/c)²) is at most that of C.
 
-    >>> poorly_explained(np.array([0.9, 0.4, 0.8]), 0.75).tolist()
-    [1]
+    Reweighted regression ends in a wrong local minimum if many entries of a line are wrong. Here, as in RANSAC, random
+    subsets of r entries are fitted exactly; if a share q of the entries is right, one draw in (1/q)^r is free of
+    errors. The draw with the smallest loss is refined by reweighting.
     """
-    if share.min() >= part * max(share.max(), usual):  # which takes a tenth of the time of a median
+    n, r = M.shape[1], B.shape[1]
+    affordable = int(MAX_WORK[thorough] / (M.nnz * r + n * r**3))
+    n_draws = max(MIN_DRAWS, min(math.ceil(GOOD_DRAWS / INLIERS[thorough] ** r), MAX_DRAWS[thorough], affordable))
+    seeds = rng.integers(2**64, size=n, dtype=np.uint64)
+    sweep = M.open_sweep(backend)
+    best = sweep.fit_subsets(B, C, Draws(seeds, n_draws, c, WITHIN * c, GOOD_DRAWS))
+    best = sweep.regress(B, best, Robust(c=c, n_reweight=8)).V
+    return _with_smaller_loss(M, sweep, B, C, best, c)
+
+
+def _with_smaller_loss(M: ObservedMatrix, sweep: Sweep, B: Float, C: Float, other: Float, c: float) -> Float:
+    """For each column, the row of C, or of `other` if its sum of log(1 + (e/c)²) is smaller."""
+    losses = (np.log1p((sweep.residual(B, V) / c) ** 2) for V in (C, other))
+    loss, other_loss = column_sums(M, *losses)
+    return np.where((other_loss < loss)[:, None], other, C)
+
+
+def poorly_explained(share: Float, factor: float, usual: float = 0.0) -> NDArray[np.intp]:
+    """Lines whose share is less than `factor` times the median, or the usual share if that is larger."""
+    if share.min() >= factor * max(share.max(), usual):  # faster than a median
         return np.empty(0, np.intp)
-    return np.flatnonzero(share < part * max(float(np.median(share)) or float(share.max()), usual))
+    return np.flatnonzero(share < factor * max(float(np.median(share)) or float(share.max()), usual))
 
 
 @dataclass(frozen=True)
-class Placement:
-    """How new columns are placed on a subspace. What a column gets depends on that column alone.
+class SubspaceRegression:
+    """Robust regression of new columns on a given subspace. The coefficients of a column depend on it alone.
 
     >>> B = np.array([[0.6], [0.8], [0.0]])
     >>> M = ObservedMatrix.from_dense([[6.0], [8.0], [50.0]])
-    >>> Placement(B, c=0.1, unit=5.0, largest=100.0).coefficients(M).round(6).tolist()
+    >>> SubspaceRegression(B, c=0.1, unit=5.0, largest=100.0).coefficients(M).round(6).tolist()
     [[10.0]]
     """
 
     B: Float  # m x r, orthonormal unless there is a ridge
     c: float  # the scale of the loss
-    unit: float  # the usual size of an entry
-    largest: float = math.inf  # length of coefficients that are believed though few entries bear them out
+    unit: float  # the median magnitude of the entries
+    largest: float = math.inf  # longest coefficients that are accepted if few entries determine them
     ridge: float = 0.0  # ridge/2 ‖v‖² is added to the loss c²/2 Σ log(1 + (e/c)²)
 
     def coefficients(self, M: ObservedMatrix, backend: str = "auto") -> Float:
         """Coefficients (n x r) of the columns of M.
 
-        The loss is not convex. c comes down from the size of the data. With a ridge, that comes down with c²: the
-        strong components are placed first, and the weak ones cannot take the side of an outlier before. Without one
-        there are two starts, from zero and from least squares; in each column that end counts where the sum of the
-        loss is smaller.
+        The loss is not convex, so c decreases from the size of the data. A ridge decreases with c²: strong components
+        are fitted first, so that weak ones cannot fit outliers before. Without a ridge there are two starts, zero and
+        least squares, and in each column the result with the smaller loss is taken.
         """
         sweep = M.open_sweep(backend)
         c = max(self.c, EXPLAINED * self.unit)
-        options = Robust(c=c, turns=5, largest=self.largest, ridge=self.ridge)
+        options = Robust(c=c, n_reweight=5, largest=self.largest, ridge=self.ridge)
+        first_c = max(FIRST_C * self.unit, c)
         if self.ridge:
-            return sweep.regress(self.B, self._annealed(sweep, options), options).V
+            V = None
+            for wide in np.geomspace(first_c, c, ANNEALING):
+                wider = replace(options, c=float(wide), n_reweight=1, ridge=self.ridge * (wide / c) ** 2)
+                V = sweep.regress(self.B, V, wider).V
+            return sweep.regress(self.B, V, options).V
         fits = []
         for start in (None, sweep.regress(self.B, None, Robust(c=1.0, kind=Kind.SQUARED)).V):
-            near = sweep.regress(self.B, start, replace(options, first_c=max(6 * self.unit, c), turns=15)).V
-            V = sweep.regress(self.B, near, options).V
-            fits.append((V, _by_column(M, np.log1p((sweep.residual(self.B, V) / c) ** 2))))
-        (V, loss), (other, loss_other) = fits
-        return np.where((loss_other < loss)[:, None], other, V)
-
-    def _annealed(self, sweep: Sweep, options: Robust) -> Float | None:
-        V = None
-        for c in np.geomspace(max(6 * self.unit, options.c), options.c, ANNEALING):
-            V = sweep.regress(
-                self.B, V, replace(options, c=float(c), turns=1, ridge=self.ridge * (c / options.c) ** 2)
-            ).V
-        return V
+            near = sweep.regress(self.B, start, replace(options, first_c=first_c, n_reweight=15)).V
+            fits.append(sweep.regress(self.B, near, options).V)
+        from_zero, from_least_squares = fits
+        return _with_smaller_loss(M, sweep, self.B, from_zero, from_least_squares, c)
 
 
 def _usual_length(C: Float) -> float:
-    """Of the coefficients of a line: the median over about a thousand lines."""
+    """The median length of the coefficients of about a thousand lines."""
     return float(np.median(np.linalg.norm(host(C[:: max(1, len(C) // 1000)]), axis=1)))
-
-
-def _by_column(M: ObservedMatrix, y: Float) -> Float:
-    """The sums of one value per entry over each column."""
-    return np.bincount(M.columns_of_entries(), weights=y, minlength=M.shape[1]).astype(np.float64, copy=False)

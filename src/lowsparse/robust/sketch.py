@@ -1,4 +1,4 @@
-"""Parts of the data: rows and columns to learn a subspace from, entries kept aside to test it on, and samples."""
+"""Parts of the data: a block of rows and columns to learn a subspace from, with entries held out; and samples."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ from ..entries.protocol import HeldOut, PartialMatrix, Resident
 from ..linalg.arrays import host, to_device_of
 from ..sweeps import Float
 
-__all__ = ["Sample", "Sketch", "draw"]
-
-PER_LINE = (25, 10)  # entries left in a row or column that has as many, and for each rank as many again
-HELD_OUT = (0.03, 0.1)  # least and largest share of the entries kept aside,
-ENOUGH = 2000  # which are so many if the largest share allows
+PER_LINE = (25, 10)  # (a, b): a line of the block has about a + b rank entries, or all it has
+HELD_OUT = (0.03, 0.1)  # least and largest share of the entries that are held out,
+N_HELD_OUT = (2000, 20_000)  # between these numbers
 
 
 @dataclass(frozen=True)
 class Sketch:
-    """The block of some rows and columns: `M` to fit, and what was kept aside."""
+    """A block of rows and columns: `M` to fit, and the entries held out."""
 
     rows: NDArray[np.intp]
     columns: NDArray[np.intp]
@@ -28,67 +26,55 @@ class Sketch:
     held: HeldOut  # by rows and columns of M
     strip: Resident  # all rows of these columns
 
-    @property
-    def held_values(self) -> Float:
-        """What was kept aside."""
-        return self.held.values
-
     def held_residual(self, U: Float, V: Float) -> Float:
-        """U Vᵀ - x where it was kept aside; U has a row for each row of the block, V for each column."""
+        """U Vᵀ - x at the held-out entries; U has a row for each row of the block, V for each column."""
         product = np.einsum("kr,kr->k", U[to_device_of(self.held.rows, U)], V[to_device_of(self.held.columns, V)])
         return np.asarray(host(product) - self.held.values, dtype=np.float64)
 
 
 def draw(
-    M: PartialMatrix, rank: int, rng: np.random.Generator, *, at_least: int = 500, generous: float = 1.0
+    M: PartialMatrix, rank: int, rng: np.random.Generator, *, min_entries: int = 500, block_factor: float = 1.0
 ) -> Sketch:
     """Draw a block from which a matrix of this rank can be learnt.
 
-    Every line of it but the poorest is left with `PER_LINE` entries, times `generous`, or with all it has. If it has
-    fewer than `at_least` entries, none is kept aside.
-
-    >>> from lowsparse import ObservedMatrix
-    >>> M = ObservedMatrix.from_dense(np.random.default_rng(1).standard_normal((300, 1000)))
-    >>> sketch = draw(M, 1, np.random.default_rng(2))
-    >>> max(sketch.M.shape) < 80, sketch.M.nnz + sketch.held_values.size == sketch.M.shape[0] * sketch.M.shape[1]
-    (True, True)
+    All but the poorest of its lines have `PER_LINE` entries, times `block_factor`, or all that they have in M. If the
+    block has fewer than `min_entries` entries, none is held out.
     """
     m, n = M.shape
-    wanted = generous * (PER_LINE[0] + PER_LINE[1] * rank)
-    columns = _that_fit(M, _choose(n, M.row_counts, rank, wanted, rng), rng)
+    wanted = block_factor * (PER_LINE[0] + PER_LINE[1] * rank)
+    columns = _limit_to_memory(M, _choose(n, M.row_counts, rank, wanted, rng), rng)
     strip = M.take_columns(columns)
     assert strip is not None  # there are enough of them
     rows = _choose(m, strip.column_counts, rank, wanted, rng)
     block = strip.take_rows(rows).to_host_if_small()
-    held = np.sort(rng.choice(block.nnz, size=_how_many(block.nnz, at_least), replace=False))
+    n_held = 0
+    if block.nnz >= min_entries:
+        (least, largest), (low, high) = HELD_OUT, N_HELD_OUT
+        n_held = int(min(largest * block.nnz, max(low, least * block.nnz), high))
+    held = np.sort(rng.choice(block.nnz, size=n_held, replace=False))
     return Sketch(rows, columns, *block.split(held), strip)
 
 
-def _how_many(entries: int, at_least: int) -> int:
-    least, largest = HELD_OUT
-    return int(min(largest * entries, max(ENOUGH, least * entries), 20_000)) if entries >= at_least else 0
-
-
 def _choose(
-    lines: int, across: NDArray[np.int64], rank: int, wanted: float, rng: np.random.Generator
+    n_lines: int, counts: NDArray[np.int64], rank: int, wanted: float, rng: np.random.Generator
 ) -> NDArray[np.intp]:
-    """So many of the lines that those across them, which have these counts of entries, keep enough; or all of them."""
-    poor = _low_quantile(across)
-    share = wanted / poor if poor > 0 else 1.0
-    if share > 0.7 or lines * share < 8 * rank:
-        return np.arange(lines)
-    return np.sort(rng.permutation(lines)[: int(np.ceil(share * lines))])
+    """Random lines, or all: as many as leave about `wanted` entries in the lines of the other side."""
+    low = _low_quantile(counts)
+    share = wanted / low if low > 0 else 1.0
+    if share > 0.7 or n_lines * share < 8 * rank:
+        return np.arange(n_lines)
+    return np.sort(rng.permutation(n_lines)[: int(np.ceil(share * n_lines))])
 
 
 def _low_quantile(counts: NDArray[np.int64]) -> float:
-    """Five per cent are below it; np.quantile takes ten times as long."""
-    place = 0.05 * (counts.size - 1)
-    low, high = int(place), min(int(place) + 1, counts.size - 1)
+    """The 5 % quantile, ten times as fast as np.quantile."""
+    position = 0.05 * (counts.size - 1)
+    low, high = int(position), min(int(position) + 1, counts.size - 1)
     some = np.partition(counts, (low, high))
-    return float(some[low] + (place - low) * (some[high] - some[low]))
+    return float(some[low] + (position - low) * (some[high] - some[low]))
 
 
-def _that_fit(M: PartialMatrix, columns: NDArray[np.intp], rng: np.random.Generator) -> NDArray[np.intp]:
+def _limit_to_memory(M: PartialMatrix, columns: NDArray[np.intp], rng: np.random.Generator) -> NDArray[np.intp]:
     """As many of the columns as may be in memory."""
     entries = float(M.column_counts[columns].sum())
     if entries <= M.largest_part:
@@ -97,18 +83,12 @@ def _that_fit(M: PartialMatrix, columns: NDArray[np.intp], rng: np.random.Genera
 
 
 class Sample:
-    """Some of the entries, evenly spread over the columns; all of them if there are not too many.
-
-    >>> from lowsparse import ObservedMatrix
-    >>> M = ObservedMatrix.from_dense(np.ones((40, 30)))
-    >>> Sample(M, "numpy", 100).residual(np.ones((40, 1)), np.full((30, 1), 1.5)).size
-    100
-    """
+    """About `size` of the entries, evenly spread over the columns; all of them if there are not many more."""
 
     def __init__(self, M: PartialMatrix, backend: str, size: int = 20_000) -> None:
         self.M = M.sample(size)
         self.sweep = self.M.open_sweep(backend)
 
     def residual(self, U: Float, V: Float) -> Float:
-        """U Vᵀ - x there; V is n x r, and r may be 0."""
+        """U Vᵀ - x at these entries; V is n x r, and r may be 0."""
         return self.sweep.residual(U, V) if U.shape[1] else -self.M.values.astype(np.float64)

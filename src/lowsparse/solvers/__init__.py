@@ -1,9 +1,6 @@
 """The methods: one class per published algorithm, found by name.
 
 Every module of this package is searched for them: a new method is a file here.
-
->>> "amanpgc" in names()
-True
 """
 
 from __future__ import annotations
@@ -14,9 +11,8 @@ import pkgutil
 from typing import Any
 
 from .base import Outcome, Problem, Solver, State
-from .continuation import AManPGC, ManPGC
 from .ladder import Ladder
-from .manpg import AManPG, ManPG
+from .manpg import AManPG, AManPGC, ManPG, ManPGC
 
 __all__ = [
     "AManPG",

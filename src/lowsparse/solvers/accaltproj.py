@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -35,11 +34,9 @@ from ..linalg.scale import robust_scale
 from ..sweeps import Float
 from .base import Outcome, Problem
 from .convex import spectral_norm
-from .factors import FactorSolver, FactorState, by_outliers
+from .factors import FactorSolver, FactorState, hard_threshold, outcome_with
 from .parameters import parameter
 from .trimming import incoherent
-
-__all__ = ["AccAltProj"]
 
 SETTLED = 0.01  # the falling part of the threshold / the other, when the change of L means something
 CROWDED = 0.5  # share of the entries in S from which on L is no fit of the rest
@@ -54,7 +51,7 @@ class AltProjState(FactorState):
 
 
 @dataclass(kw_only=True)
-class AccAltProj(FactorSolver):
+class AccAltProj(FactorSolver[AltProjState]):
     """Accelerated alternating projections: D = L + S with L of rank r and S sparse, for a matrix without holes.
 
     It ends when ‖D - L - S‖ is at most `tol` times the size of D, or, under noise, when L changes by that.
@@ -66,8 +63,8 @@ class AccAltProj(FactorSolver):
     (True, True)
     """
 
-    name: ClassVar[str] = "accaltproj"
-    full: ClassVar[bool] = True
+    name = "accaltproj"
+    full = True
 
     gamma: float = parameter(0.7, "factor by which the threshold falls (the authors' program)", above=0, below=1)
     beta: float | None = parameter(None, "threshold, in units of singular values; None: 1 / (2 (mn)^¼)", above=0)
@@ -86,7 +83,7 @@ class AccAltProj(FactorSolver):
         beta, first = self.betas(problem)
         x = problem.M.values.astype(np.float64, copy=False)
         norm = spectral_norm(problem, np.clip(x, -problem.clip, problem.clip), precision=1e-3)
-        Z = x - hard(x, first * norm)
+        Z = x - hard_threshold(x, first * norm)
         U, sizes = problem.start(), np.zeros(problem.rank)
         for _ in range(PASSES):
             last, V = sizes, qf(problem.sweep.product_transposed(Z, U))
@@ -95,7 +92,7 @@ class AccAltProj(FactorSolver):
             if np.max(np.abs(sizes - last)) <= 1e-8 * sizes[0]:
                 break
         V = problem.sweep.product_transposed(Z, U)
-        S = hard(-problem.sweep.residual(U, V), beta * float(sizes[0]))
+        S = hard_threshold(-problem.sweep.residual(U, V), beta * float(sizes[0]))
         return AltProjState(U=U, V=V, S=S)
 
     def advance(self, problem: Problem, state: AltProjState) -> AltProjState:
@@ -117,7 +114,7 @@ class AccAltProj(FactorSolver):
         e = sweep.residual(U, V)
         beta, floor = self.betas(problem)[0], self.floor * robust_scale(e) if self.floor else 0.0
         zeta = max(beta * (rest + falling), floor, problem.rounding)
-        S = hard(-e, zeta)
+        S = hard_threshold(-e, zeta)
         after = AltProjState(U=U, V=V, S=S, objective=0.5 * float(np.sum((e + S) ** 2)))
         residual = math.sqrt(2 * after.objective / problem.M.nnz) / problem.scale
         share = np.count_nonzero(S) / problem.M.nnz
@@ -142,9 +139,4 @@ class AccAltProj(FactorSolver):
     def finish(self, problem: Problem, state: AltProjState) -> Outcome:
         """L, and the S of the method."""
         e = problem.sweep.residual(state.U, state.V)
-        return by_outliers(problem, self.lowrank(problem, state), state.S, e, state.objective)
-
-
-def hard(x: Float, zeta: float) -> Float:
-    """The entries larger than ζ in magnitude; the others become zero."""
-    return np.where(np.abs(x) > zeta, x, 0.0)
+        return outcome_with(problem, self.lowrank(problem, state), state.S, e, state.objective)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..entries.observed import ObservedMatrix
 from ..entries.protocol import PartialMatrix, PerEntry, check_rank
@@ -16,8 +19,6 @@ from ..linalg.lowrank import LowRank
 from ..result import Stationarity
 from ..sweeps import Float, Sweep
 from .parameters import parameters_of, require
-
-__all__ = ["Outcome", "Problem", "Solver", "State", "nothing"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +36,21 @@ class Problem:
     largest: float  # max |x|
     clip: float  # inliers are hardly ever larger; infinite if no entry is
     seed: int  # for methods that draw random numbers; from `random_state`
+
+    @cached_property
+    def transposed(self) -> PartialMatrix:
+        """Mᵀ."""
+        return self.M.T
+
+    @cached_property
+    def row_sweep(self) -> Sweep:
+        """The sweep over the rows of the data."""
+        return self.transposed.open_sweep(self.sweep.host)
+
+    @cached_property
+    def by_row(self) -> NDArray[np.intp]:
+        """The entries in the order of `row_sweep`, as positions among those by column."""
+        return np.argsort(self.in_memory.rows, kind="stable")
 
     @property
     def in_memory(self) -> ObservedMatrix:
@@ -64,9 +80,34 @@ class State:
     advice: str = ""  # what to do about a failure, if the method knows better than the loop
     row: dict[str, float] = dataclasses.field(default_factory=dict)  # row of the trace for this iteration
 
+    def converged(self, tol: float) -> bool:
+        """Whether the iteration ends here, as converged."""
+        return not self.failure and tol > 0 and (bool(self.finished) or self.accuracy <= tol)
+
     def stall(self, advice: str) -> None:
         """Mark the state as at rest, but not at a solution."""
         self.failure, self.finished, self.advice = "stalled", "", advice
+
+
+@dataclass(kw_only=True)
+class StagedState(State):
+    """A state of a method that lowers a threshold in stages, each started where the last one ended."""
+
+    stage: int = 0
+    stage_start: int = 0  # iterations before this stage
+    stage_done: bool = False  # the next iteration belongs to the next stage
+
+    def end_stage(self, threshold: str, solved: bool, capped: bool, at_noise: bool, *, last: bool) -> None:
+        """End the stage if it is solved or has had all its iterations, and the method after the last or at the noise.
+
+        Below the noise a smaller threshold gains nothing: `at_noise` ends the method, but only once the stage is
+        solved.
+        """
+        if solved and at_noise:
+            self.finished = f"{threshold} is at or below the noise of the inliers"
+        elif solved and last:
+            self.finished = f"the last stage, {threshold}, is solved"
+        self.stage_done = not last and (solved or (capped and not at_noise))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +147,7 @@ class Solver(ABC):
     runs_anywhere: ClassVar[bool] = False  # whether it also runs on data on disk, on a cluster and on a GPU
     if_slow: ClassVar[str] = ""  # what else helps when it runs out of iterations
 
-    def check_rank(self, shape: tuple[int, int], rank: Any) -> int:
+    def check_rank(self, shape: tuple[int, int], rank: object) -> int:
         """Return the rank as a whole number; raise if it cannot be that of L, which has this shape."""
         return check_rank(rank, shape)
 
@@ -144,11 +185,11 @@ class Solver(ABC):
         """Raise before the first iteration if the parameters do not fit each other or the data."""
 
     @abstractmethod
-    def init(self, problem: Problem) -> Any:
+    def init(self, problem: Problem) -> State:
         """Return the state before the first iteration."""
 
     @abstractmethod
-    def advance(self, problem: Problem, state: Any) -> Any:
+    def advance(self, problem: Problem, state: Any) -> State:
         """Run one iteration. The state passed in must not be used afterwards: its memory is reused."""
 
     @abstractmethod
@@ -158,6 +199,11 @@ class Solver(ABC):
     @abstractmethod
     def finish(self, problem: Problem, state: Any) -> Outcome:
         """Return the solution that belongs to the last state."""
+
+
+def count_stages(first: float, last: float, factor: float) -> int:
+    """The number of thresholds first, factor · first, ... down to last, none added or dropped by rounding."""
+    return 1 + max(0, math.ceil(math.log(last / first) / math.log(factor) - 1e-9))
 
 
 def nothing() -> Float:

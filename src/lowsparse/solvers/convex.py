@@ -38,7 +38,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 
@@ -49,8 +48,6 @@ from ..sweeps import Float
 from .base import Outcome, Problem, Solver, State
 from .factors import trace_row
 from .parameters import parameter
-
-__all__ = ["PCP", "Convex", "ConvexState"]
 
 LARGEST = 1e8  # μ, in units of its first value
 FIRST = 4  # passes of the power iteration where there is nothing to begin with
@@ -94,9 +91,9 @@ class Convex(Solver):
     (True, 2, True)
     """
 
-    name: ClassVar[str] = "convex"
-    finds_rank: ClassVar[bool] = True
-    takes_start: ClassVar[bool] = False
+    name = "convex"
+    finds_rank = True
+    takes_start = False
 
     gamma: float | None = parameter(None, "price of an outlier; None: 1/√(p max(m, n)), p the share observed", above=0)
     mu: float = parameter(1.25, "first penalty, in units of 1/‖P_Ω(M)‖₂ (Lin et al.)", above=0)
@@ -130,16 +127,10 @@ class Convex(Solver):
             spare=self.spare,
         )
 
-    def pace(self, problem: Problem) -> tuple[float, float]:
-        """ρ, and the balance."""
-        full = problem.M.nnz == problem.M.shape[0] * problem.M.shape[1]
-        rho, balance = (1.5, 20.0) if full else (1.2, 3.0)
-        return self.rho or rho, self.balance or balance
-
     def advance(self, problem: Problem, state: ConvexState) -> ConvexState:
         """L, then S and Y, then μ and w for the next step."""
         x, gamma, mu = problem.M.values, self.price(problem), state.mu
-        U, values, right = leading(problem, state)
+        U, values, right = leading_vectors(problem, state)
         above = int(np.count_nonzero(values > 1 / mu))
         k = min(max(above, 1), problem.rank)
         sigma = np.maximum(values[:k] - 1 / mu, 0.0)
@@ -162,8 +153,9 @@ class Convex(Solver):
             "excess": mu * dS,
             "dual": mu * dS / math.sqrt(min(problem.M.shape)),
         }
-        rho, balance = self.pace(problem)
-        next_mu = min(rho * mu, state.ceiling) if row["dual"] <= balance * row["primal"] else mu
+        rho, balance = (1.5, 20.0) if problem.M.nnz == math.prod(problem.M.shape) else (1.2, 3.0)
+        balanced = row["dual"] <= (self.balance or balance) * row["primal"]
+        next_mu = min((self.rho or rho) * mu, state.ceiling) if balanced else mu
         objective = nuclear + gamma * float(np.sum(np.abs(x - fitted)))
         after = replace(
             state,
@@ -220,11 +212,11 @@ class PCP(Convex):
     (True, 2, True)
     """
 
-    name: ClassVar[str] = "pcp"
-    full: ClassVar[bool] = True
+    name = "pcp"
+    full = True
 
 
-def leading(problem: Problem, state: ConvexState) -> tuple[Float, Float, Float]:
+def leading_vectors(problem: Problem, state: ConvexState) -> tuple[Float, Float, Float]:
     """The leading singular values of W = L + Sp(w) with their vectors: all above 1/μ, and the right ones to spare.
 
     At most `problem.rank` are of interest. The left vectors are those of the values above 1/μ, one at least.

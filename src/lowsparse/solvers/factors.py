@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,26 +12,11 @@ from numpy.typing import NDArray
 from ..linalg.grassmann import relative_change
 from ..linalg.lowrank import LowRank
 from ..linalg.scale import OUTLIER, outlying, robust_scale
-from ..robust.joint import balanced_factors
 from ..robust.regression import EXPLAINED
 from ..sweeps import Float
 from .base import Outcome, Problem, Solver, State
 from .parameters import parameter
 from .start import left_singular_vectors
-
-__all__ = [
-    "FactorSolver",
-    "FactorState",
-    "balanced",
-    "beyond_noise",
-    "by_outliers",
-    "by_residual",
-    "clipped_factors",
-    "leading_subspace",
-    "pseudo_inverse",
-    "spectral_factors",
-    "trace_row",
-]
 
 
 @dataclass(kw_only=True)
@@ -47,7 +32,7 @@ StateT = TypeVar("StateT", bound=FactorState)
 
 
 @dataclass(kw_only=True)
-class FactorSolver(Solver):
+class FactorSolver(Solver, Generic[StateT]):
     """A method whose state is a `FactorState`. It ends when L changes by at most `tol`, or `delta`, relatively."""
 
     delta: float | None = parameter(None, "end when L changes by less than this, relatively (video: 0.01)", above=0)
@@ -63,29 +48,35 @@ class FactorSolver(Solver):
         after.row = trace_row(after.objective, change, **own)
         if not (math.isfinite(after.objective) and math.isfinite(change)):
             after.failure = "diverged"
-        elif self.delta is not None and change <= self.delta:
-            after.finished = f"UV changed by {change:.2g} relatively, at most delta = {self.delta:g}"
+        after.finished = "" if after.failure else within_delta(change, self.delta)
         return after
 
-    def lowrank(self, problem: Problem, state: Any) -> LowRank:
+    def lowrank(self, problem: Problem, state: StateT) -> LowRank:
         """U Vᵀ, with an orthonormal U."""
         Q, R = np.linalg.qr(state.U)
         return LowRank(Q, R @ state.V.T)
 
-    def finish(self, problem: Problem, state: Any) -> Outcome:
-        """L, and S = M - L where that is more than noise."""
-        return by_residual(problem, self.lowrank(problem, state), state.objective)
+    def finish(self, problem: Problem, state: StateT) -> Outcome:
+        """L, and S = M - L where that is more than four times the noise of the inliers."""
+        L, objective = self.lowrank(problem, state), self.final_objective(problem, state)
+        e = problem.sweep.residual(L.U, L.V.T.copy())
+        flagged = beyond_noise(problem, e)
+        S = -e[flagged].astype(problem.M.dtype, copy=False)
+        return Outcome(L=L, flagged=flagged, S=S, objective=objective, noise=robust_scale(e))
+
+    def final_objective(self, problem: Problem, state: StateT) -> float:
+        """The objective at the last state."""
+        return state.objective
 
 
-def by_residual(problem: Problem, L: LowRank, objective: float) -> Outcome:
-    """L, and S = M - L where that is more than four times the noise of the inliers."""
-    e = problem.sweep.residual(L.U, L.V.T.copy())
-    flagged = beyond_noise(problem, e)
-    S = -e[flagged].astype(problem.M.dtype, copy=False)
-    return Outcome(L=L, flagged=flagged, S=S, objective=objective, noise=robust_scale(e))
+def within_delta(change: float, delta: float | None) -> str:
+    """Why a method ends by the rule of the AManPGC paper's video section; empty if it does not."""
+    if delta is None or not change <= delta:
+        return ""
+    return f"UV changed by {change:.2g} relatively, at most delta = {delta:g}"
 
 
-def by_outliers(problem: Problem, L: LowRank, S: Float, e: Float, objective: float) -> Outcome:
+def outcome_with(problem: Problem, L: LowRank, S: Float, e: Float, objective: float) -> Outcome:
     """L, and an S that the method has found entry by entry; the noise is that of the residuals e of the others."""
     S = S.astype(problem.M.dtype)
     flagged, rest = np.flatnonzero(S), e[S == 0]
@@ -98,14 +89,15 @@ def beyond_noise(problem: Problem, e: Float) -> NDArray[np.intp]:
     return outlying(e, max(OUTLIER * robust_scale(e), EXPLAINED * problem.unit))
 
 
-def spectral_factors(problem: Problem) -> tuple[Float, Float]:
+def spectral_factors(problem: Problem, values: NDArray[Any] | None = None) -> tuple[Float, Float]:
     """U⁰, orthonormal, and V⁰ = Aᵀ U⁰ / p: the best V if the observed entries were a share p of each column's energy.
 
-    A is the observed matrix with zeros elsewhere, wild entries clipped.
+    A is the observed matrix with zeros elsewhere, wild entries clipped; or it has these `values`, and U⁰ is then its
+    leading subspace, unless a start was given.
     """
-    U = problem.start()
-    x = np.clip(problem.M.values, -problem.clip, problem.clip).astype(np.float64, copy=False)
-    return U, problem.sweep.product_transposed(x, U) / problem.M.density
+    U = problem.start() if values is None or problem.start_given else leading_subspace(problem, values)
+    x = np.clip(problem.M.values, -problem.clip, problem.clip) if values is None else values
+    return U, problem.sweep.product_transposed(x.astype(np.float64, copy=False), U) / problem.M.density
 
 
 def leading_subspace(problem: Problem, values: NDArray[Any]) -> Float:
@@ -123,16 +115,13 @@ def clipped_factors(problem: Problem, medians: float = 4.0, drop: bool = False) 
     """
     if problem.start_given:
         return spectral_factors(problem)
-    M, bound = problem.M, medians * problem.unit
-    x = M.values * (np.abs(M.values) <= bound) if drop else np.clip(M.values, -bound, bound)
-    U = leading_subspace(problem, x)
-    return U, problem.sweep.product_transposed(x.astype(np.float64, copy=False), U) / M.density
+    x, bound = problem.M.values, medians * problem.unit
+    return spectral_factors(problem, x * (np.abs(x) <= bound) if drop else np.clip(x, -bound, bound))
 
 
-def balanced(U: Float, V: Float) -> tuple[Float, Float]:
-    """P Σ^½ and Q Σ^½ from the singular value decomposition U Vᵀ = P Σ Qᵀ."""
-    A, B, _ = balanced_factors(U, V)
-    return A, B
+def hard_threshold(x: Float, zeta: float) -> Float:
+    """The entries larger than ζ in magnitude; the others become zero."""
+    return np.where(np.abs(x) > zeta, x, 0.0)
 
 
 def pseudo_inverse(gram: Float) -> Float:
@@ -140,14 +129,6 @@ def pseudo_inverse(gram: Float) -> Float:
     return np.asarray(np.linalg.pinv(gram, rcond=1e-12, hermitian=True), dtype=np.float64)
 
 
-def trace_row(
-    objective: float,
-    change: float,
-    *,
-    gamma: float = math.nan,
-    dS: float = math.nan,
-    dU: float = math.nan,
-    **own: float,
-) -> dict[str, float]:
+def trace_row(objective: float, change: float, **own: float) -> dict[str, float]:
     """A row of the trace: the columns of every method, NaN where they make no sense, then the method's own."""
-    return {"objective": objective, "gamma": gamma, "dS": dS, "dU": dU, "change": change, **own}
+    return {"objective": objective, "gamma": math.nan, "dS": math.nan, "dU": math.nan, "change": change} | own

@@ -23,21 +23,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ..entries.observed import ObservedMatrix
 from ..linalg.grassmann import basis
 from ..linalg.scale import robust_scale
-from ..sweeps import Float, Robust, Sweep, enough
+from ..sweeps import Float, Robust, Sweep, min_support
 from ..sweeps.losses import Kind
 from .base import Outcome, Problem
-from .factors import FactorSolver, FactorState, by_residual, spectral_factors
+from .factors import FactorSolver, FactorState, spectral_factors
 from .parameters import parameter, require
-from .tracking import Rules, Tracker
-
-__all__ = ["GRASTA", "GRASTAState"]
+from .tracking import Rules, Steps, Tracker
 
 EVERY = 3  # levels between two tests of what a regression of the rows would gain
 NOISE = 1e-3  # of the noise: the largest gain at the end
@@ -47,7 +45,6 @@ BACK = 5  # levels: steps become 2^BACK times as long as the distance that is le
 QUICK = (1.2, 200)  # ρ and iterations of the ADMM that regresses all data vectors,
 CAREFUL = (1.05, 800)  # and in the end
 WILD = 10.0  # times the usual size: such coefficients of columns with few entries are not believed
-MEMORY = ("gamma", "w", "mu", "level", "scale")  # fields of a tracker, besides its subspace
 
 
 class Tracked(NamedTuple):
@@ -68,16 +65,12 @@ class Gain(NamedTuple):
 
 @dataclass(kw_only=True)
 class GRASTAState(FactorState):
-    """The factors, one of them the subspace, and the memory of its steps (see `Tracker`)."""
+    """The factors, one of them the subspace that is tracked."""
 
-    scratch: ClassVar[tuple[str, ...]] = ("data",)
+    scratch = ("data",)
 
     data: Tracked
-    gamma: Float
-    w: Float
-    mu: float
-    level: int
-    scale: float
+    steps: Steps | None = None  # None before the first
     mu_max: float
     tested: int = 0  # the level at the last test of the rows
     gain: float = math.nan  # that was found there
@@ -85,7 +78,7 @@ class GRASTAState(FactorState):
 
 
 @dataclass(kw_only=True)
-class GRASTA(FactorSolver):
+class GRASTA(Rules, FactorSolver[GRASTAState]):
     """Grassmannian robust adaptive subspace tracking (He, Balzano, Szlam 2012), for completion.
 
     >>> import lowsparse as ls
@@ -95,21 +88,8 @@ class GRASTA(FactorSolver):
     True
     """
 
-    name: ClassVar[str] = "grasta"
+    name = "grasta"
 
-    rho: float = parameter(2.0, "growth of the ADMM penalty per iteration (the demonstration's)", above=1)
-    turns_min: int = parameter(
-        25, "ADMM iterations of a column below level 4; 2, 4, 8 times as many from levels 4, 7, 10 on", at_least=1
-    )
-    turns_max: int = parameter(
-        40, "most ADMM iterations of a column, used from level 14 on (the demonstration: 20 and 20)", at_least=1
-    )
-    tolerance: float = parameter(1e-12, "of the ADMM, relative to the column", at_least=0, below=1)
-    mu_min: float = parameter(1.0, "the level falls where μ reaches this", above=0)
-    mu_max: float = parameter(
-        30.0, "the level rises beyond this (the demonstration: 15); doubled when steps became short too soon", above=0
-    )
-    levels: int = parameter(30, "steps become 2^-levels as long as the first (theirs: 20)", at_least=1, at_most=1000)
     reheats: int = parameter(4, "how often steps may become longer again", at_least=0)
     transpose: bool | None = parameter(None, "track the rows; None: if there are more rows than columns", kind=bool)
 
@@ -118,17 +98,6 @@ class GRASTA(FactorSolver):
         require(self.turns_max >= self.turns_min, "turns_max", self.turns_max, f"turns_min = {self.turns_min} or more")
         require(self.mu_max >= self.mu_min + 2, "mu_max", self.mu_max, "mu_min + 2 or more")
 
-    def _rules(self, mu_max: float) -> Rules:
-        return Rules(
-            rho=self.rho,
-            turns_min=self.turns_min,
-            turns_max=self.turns_max,
-            tolerance=self.tolerance,
-            mu_min=self.mu_min,
-            mu_max=mu_max,
-            levels=self.levels,
-        )
-
     def _tracks_rows(self, problem: Problem) -> bool:
         """Whether the data vectors are the rows."""
         m, n = problem.M.shape
@@ -136,38 +105,33 @@ class GRASTA(FactorSolver):
 
     def _tracker(self, problem: Problem, state: GRASTAState) -> Tracker:
         subspace = state.V if self._tracks_rows(problem) else state.U
-        tracker = Tracker(subspace, self._rules(state.mu_max), compiled=problem.sweep.name == "native")
-        for name in MEMORY:
-            setattr(tracker, name, getattr(state, name))
-        return tracker
+        rules = replace(self, mu_max=state.mu_max)
+        return Tracker(subspace, rules, steps=state.steps, compiled=problem.sweep.name == "native")
 
     def _after(self, problem: Problem, state: GRASTAState, tracker: Tracker, C: Float) -> GRASTAState:
         """The state with the tracker's subspace and memory, and the coefficients C of the data vectors."""
         U, V = (C, tracker.U) if self._tracks_rows(problem) else (tracker.U, C)
-        e = problem.sweep.residual(U, V)
-        memory = {name: getattr(tracker, name) for name in MEMORY}
-        return replace(state, U=U, V=V, objective=float(np.sum(np.abs(e))), **memory)
+        objective = float(np.sum(np.abs(problem.sweep.residual(U, V))))
+        return replace(state, U=U, V=V, objective=objective, steps=tracker.steps)
 
     def init(self, problem: Problem) -> GRASTAState:
         """The start. A given one may be good: the first steps are then only as long as needed."""
-        M, sweep, tracks_rows = problem.in_memory, problem.sweep, self._tracks_rows(problem)
+        M, sweep = problem.in_memory, problem.sweep
         if np.isfinite(problem.clip):  # of an outlier the fit sees the sign alone, but the ADMM its size
             M = M.with_values(np.clip(M.values, -problem.clip, problem.clip))
             sweep = M.open_sweep(sweep.host)
         other = M.T.open_sweep(sweep.host)
-        data = Tracked(M.T, other, sweep) if tracks_rows else Tracked(M, sweep, other)
-        rules, compiled = self._rules(self.mu_max), sweep.name == "native"
+        data = Tracked(M.T, other, sweep) if self._tracks_rows(problem) else Tracked(M, sweep, other)
         if problem.start_given:
             U = problem.start()
-            V = Tracker(U, rules, compiled=compiled).fit(M)
+            V = Tracker(U, self, compiled=sweep.name == "native").fit(M)
         else:
             U, V = spectral_factors(problem)
-        tracker = Tracker(V if tracks_rows else U, rules, compiled=compiled)
-        memory = {name: getattr(tracker, name) for name in MEMORY}
-        state = GRASTAState(U=U, V=V, data=data, mu_max=self.mu_max, **memory)
-        C = _coefficients(data, tracker, *QUICK)
+        state = GRASTAState(U=U, V=V, data=data, mu_max=self.mu_max)
+        tracker = self._tracker(problem, state)
+        C = _coefficients(data.M, tracker, *QUICK)
         if problem.start_given:
-            tracker.level = self._level(_possible_gain(problem, data, tracker.U, C))
+            tracker.steps.level = self._level(_possible_gain(problem, data, tracker.U, C))
         return self._after(problem, state, tracker, C)
 
     def advance(self, problem: Problem, state: GRASTAState) -> GRASTAState:
@@ -177,24 +141,24 @@ class GRASTA(FactorSolver):
         order = np.random.default_rng([problem.seed, state.iteration]).permutation(M.shape[1])
         C = np.empty((M.shape[1], problem.rank))
         C[order] = tracker.run(M, order)
-        level = tracker.level
+        level = tracker.steps.level
         still = np.array_equal(previous, tracker.U)
         dU = float(np.linalg.norm(tracker.U - previous))
         gain, due = None, still or (state.tested < self.levels and level >= min(state.tested + EVERY, self.levels))
         if due:
-            C = _coefficients(data, tracker, *QUICK)
+            C = _coefficients(M, tracker, *QUICK)
             gain = _possible_gain(problem, data, tracker.U, C)
         after = self._after(problem, state, tracker, C)
         after.tested = level if due else min(state.tested, level)
         if gain is not None:
             after.gain = gain.size
-        self.complete(state, after, dU=dU, level=level, mu=tracker.mu, gain=after.gain)
+        self.complete(state, after, dU=dU, level=level, mu=tracker.steps.mu, gain=after.gain)
         after.accuracy = math.inf
         if gain is not None and not after.failure:
-            self._judge(problem, after, gain, ended=still or level >= self.levels)
+            self._judge(problem, after, tracker.steps, gain, ended=still or level >= self.levels)
         return after
 
-    def _judge(self, problem: Problem, state: GRASTAState, gain: Gain, *, ended: bool) -> None:
+    def _judge(self, problem: Problem, state: GRASTAState, steps: Steps, gain: Gain, *, ended: bool) -> None:
         """Whether this is a solution; if not, and the steps have died out, make them longer again."""
         state.accuracy = gain.size
         gains = f"regressing the other side again would lower |e| by {gain.size:.2g} of the median |x|"
@@ -205,8 +169,8 @@ class GRASTA(FactorSolver):
         elif ended and state.reheated < self.reheats:
             state.reheated += 1
             state.mu_max *= 2
-            state.mu = (state.mu_max - 1) / 2
-            state.level = state.tested = self._level(gain)
+            steps.mu = (state.mu_max - 1) / 2
+            steps.level = state.tested = self._level(gain)
         elif ended and problem.tol > 0:
             state.stall(
                 f"the steps died out too soon: {gains}; give a larger mu_max or more reheats, or another method if L "
@@ -220,15 +184,14 @@ class GRASTA(FactorSolver):
     def finish(self, problem: Problem, state: GRASTAState) -> Outcome:
         """All data vectors regressed on the last subspace, carefully."""
         tracker = self._tracker(problem, state)
-        state = self._after(problem, state, tracker, _coefficients(state.data, tracker, *CAREFUL))
-        return by_residual(problem, self.lowrank(problem, state), state.objective)
+        C = _coefficients(state.data.M, tracker, *CAREFUL)
+        return super().finish(problem, self._after(problem, state, tracker, C))
 
 
-def _coefficients(data: Tracked, tracker: Tracker, rho: float, turns: int) -> Float:
+def _coefficients(M: ObservedMatrix, tracker: Tracker, rho: float, turns: int) -> Float:
     """Coefficients of all columns on the tracker's subspace; zero where few entries give wild ones."""
-    M = data.M
     C = tracker.fit(M, rho=rho, turns=turns)
-    sizes, few = np.linalg.norm(C, axis=1), M.column_counts < enough(C.shape[1])
+    sizes, few = np.linalg.norm(C, axis=1), M.column_counts < min_support(C.shape[1])
     if few.any() and not few.all():
         C[few & (sizes > WILD * np.median(sizes[~few]))] = 0.0
     return C
@@ -241,7 +204,7 @@ def _possible_gain(problem: Problem, data: Tracked, U: Float, C: Float) -> Gain:
     noise = robust_scale(e)
     c = max(0.1 * noise, 1e-9 * unit)
     Q, R = basis(C)
-    refitted = data.rows.regress(Q, U @ R.T, Robust(c=0.1 * c, first_c=c, kind=Kind.POWER, p=1.0, turns=5)).V
+    refitted = data.rows.regress(Q, U @ R.T, Robust(c=0.1 * c, first_c=c, kind=Kind.POWER, p=1.0, n_reweight=5)).V
     less = np.abs(e) - np.abs(data.columns.residual(refitted, Q))
     counts = np.maximum(M.row_counts, 1)
     mean = np.maximum(np.bincount(M.rows, less, minlength=M.shape[0]), 0.0) / counts

@@ -32,19 +32,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
 
 from ..linalg.lowrank import LowRank
 from ..linalg.scale import CONSISTENT, OUTLIER, robust_scale
+from ..support.checks import check_count
 from ..sweeps import Float
 from .base import Outcome, Problem, Solver, State
-from .factors import by_outliers, trace_row
+from .factors import hard_threshold, outcome_with, trace_row
 from .parameters import parameter, require
-
-__all__ = ["Hankel", "Lifting"]
 
 PASSES = 3  # of the power iteration in each step,
 FIRST = 10  # and in the first one, at most
@@ -57,13 +55,7 @@ TAIL = 0.02  # share of the entries that are too large to be noise and too small
 
 @dataclass(frozen=True)
 class Lifting:
-    """The block Hankel matrix H(X), n_c n₁ x n₂, of X (n_c x n): products with it, without forming it.
-
-    >>> X = np.array([[1.0, 2.0, 3.0, 4.0]])
-    >>> lifting = Lifting(1, 4, 2)
-    >>> lifting.times(X, np.eye(3)).round(12).tolist()
-    [[1.0, 2.0, 3.0], [2.0, 3.0, 4.0]]
-    """
+    """The block Hankel matrix H(X), n_c n₁ x n₂, of X (n_c x n): products with it, without forming it."""
 
     channels: int
     n: int
@@ -141,9 +133,9 @@ class Hankel(Solver):
     (True, True)
     """
 
-    name: ClassVar[str] = "hankel"
-    rank_of: ClassVar[str] = "the Hankel matrix"
-    takes_start: ClassVar[bool] = False
+    name = "hankel"
+    rank_of = "the Hankel matrix"
+    takes_start = False
 
     n1: int | None = parameter(None, "rows of each block; None: (n + 1) // 2, if the rank allows", kind=int, at_least=1)
     iterations: int = parameter(8, "on each rank but the last", at_least=1)
@@ -156,16 +148,14 @@ class Hankel(Solver):
         channels, n = shape
         return Lifting(channels, n, max(min((n + 1) // 2, n + 1 - rank), 1) if self.n1 is None else self.n1)
 
-    def check_rank(self, shape: tuple[int, int], rank: Any) -> int:
+    def check_rank(self, shape: tuple[int, int], rank: object) -> int:
         """The rank is that of H(X)."""
         require(self.n1 is None or self.n1 <= shape[1], "n1", self.n1, f"at most {shape[1]}, the number of columns")
-        whole = isinstance(rank, int | np.integer) and not isinstance(rank, bool)
-        require(whole and int(rank) >= 1, "rank", rank, "a whole number of 1 or more")
+        rank = check_count("rank", rank)
         sides = self.lifting(shape, rank).shape
-        require(
-            rank <= min(sides), "rank", rank, f"at most the shorter side of the Hankel matrix, {sides[0]} x {sides[1]}"
-        )
-        return int(rank)
+        limit = f"at most the shorter side of the Hankel matrix, {sides[0]} x {sides[1]}"
+        require(rank <= min(sides), "rank", rank, limit)
+        return rank
 
     def init(self, problem: Problem) -> HankelState:
         """X = S = 0, but what no inlier could be is in S."""
@@ -185,7 +175,7 @@ class Hankel(Solver):
         x, at, lifting = M.values, (M.rows, M.columns_of_entries()), self.lifting(M.shape, r)
         W = state.X.copy()
         W[at] += state.step * (x - state.S - state.X[at])
-        left, values, right = singular(lifting, W, state.right, PASSES if state.iteration else FIRST)
+        left, values, right = singular_vectors(lifting, W, state.right, PASSES if state.iteration else FIRST)
         X = lifting.averaged(left[:, :k] * values[:k], right[:, :k])
 
         e = X[at] - x
@@ -194,13 +184,13 @@ class Hankel(Solver):
         falling = c * self.gamma**state.level * float(values[k - 1])
         beyond = c * float(values[k]) if values.size > k else 0.0
         zeta = max(beyond + falling, self.floor * noise, problem.rounding)
-        S = np.where(np.abs(e) > zeta, -e, 0.0)
+        S = hard_threshold(-e, zeta)
         fit = e + S
         residual = float(np.linalg.norm(fit)) / (scale * math.sqrt(M.nnz))
         size, dX = float(np.linalg.norm(X)), float(np.linalg.norm(X - state.X))
         change = dX / size if size else 0.0 if not dX else math.inf
 
-        climb = k < r and state.level + 1 >= self.iterations
+        raise_rank = k < r and state.level + 1 >= self.iterations
         exact = zeta <= problem.tol * scale  # no outlier that matters can be left
         noisy = not exact and falling <= SETTLED * zeta and residual > FALLING * state.residual
         after = HankelState(
@@ -208,8 +198,8 @@ class Hankel(Solver):
             X=X,
             S=S,
             right=np.ascontiguousarray(right),
-            stage=k + 1 if climb else k,
-            level=0 if climb else state.level + 1,
+            stage=k + 1 if raise_rank else k,
+            level=0 if raise_rank else state.level + 1,
             step=state.step,
             objective=0.5 * float(fit @ fit),
             residual=residual,
@@ -222,7 +212,7 @@ class Hankel(Solver):
         if noise > 2 * CONSISTENT * problem.unit and state.step > 1:  # worse than X = 0
             fresh = self.init(problem)
             after.X, after.S, after.step, after.accuracy = fresh.X, fresh.S, max(state.step / 2, 1.0), math.inf
-        if 0 < problem.tol >= after.accuracy and max(share / CROWDED, tail / TAIL) > 1:
+        if after.converged(problem.tol) and max(share / CROWDED, tail / TAIL) > 1:
             after.stall(
                 f"{share:.0%} of the entries are in S, and {tail:.0%} are not but are too far from X for noise, so X "
                 f"fits too few to be believed: {'lower' if tail > TAIL else 'raise'} c, or choose another rank"
@@ -238,10 +228,10 @@ class Hankel(Solver):
         """X, and the S of the method."""
         M = problem.in_memory
         e = state.X[M.rows, M.columns_of_entries()] - M.values
-        return by_outliers(problem, self.lowrank(problem, state), state.S, e, state.objective)
+        return outcome_with(problem, self.lowrank(problem, state), state.S, e, state.objective)
 
 
-def singular(lifting: Lifting, X: Float, B: Float, passes: int) -> tuple[Float, Float, Float]:
+def singular_vectors(lifting: Lifting, X: Float, B: Float, passes: int) -> tuple[Float, Float, Float]:
     """The leading singular vectors and values of H(X), by a block power iteration from the right vectors B."""
     for _ in range(passes):
         Q = np.linalg.qr(lifting.times(X, B))[0]

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -39,8 +38,6 @@ from .factors import FactorSolver, FactorState, beyond_noise, pseudo_inverse
 from .irls import GIVEN_UP, WILD, first_factors, given_up
 from .parameters import parameter
 
-__all__ = ["HQ", "HQState"]
-
 PACE = 0.8  # σ / its previous value, at least
 SAME = 0.01  # relative change of σ, per iteration, from which on it has settled
 SAMPLE = 200_000  # entries that the quartiles are taken of
@@ -50,7 +47,7 @@ SAMPLE = 200_000  # entries that the quartiles are taken of
 class HQState(FactorState):
     """U and V, the σ that comes next, and the loss and its gradient there."""
 
-    scratch: ClassVar[tuple[str, ...]] = ("sample",)
+    scratch = ("sample",)
 
     sample: Sample
     sigma: float  # infinite: least squares
@@ -58,7 +55,7 @@ class HQState(FactorState):
 
 
 @dataclass(kw_only=True)
-class HQ(FactorSolver):
+class HQ(FactorSolver[HQState]):
     """Half-quadratic alternating steepest descent for the maximum correntropy criterion.
 
     >>> import lowsparse as ls
@@ -68,7 +65,7 @@ class HQ(FactorSolver):
     True
     """
 
-    name: ClassVar[str] = "hq"
+    name = "hq"
 
     eta: float = parameter(2.0, "η: σ over the distance of the quartiles of the residuals (the paper's)", above=0)
     sigma: float | None = parameter(None, "σ itself, in units of the data; None: by eta", above=0)
@@ -88,7 +85,9 @@ class HQ(FactorSolver):
         sweep, loss = problem.sweep, _loss(problem, state.sigma)
         V = state.V
         d = state.G @ pseudo_inverse(V.T @ V)
-        t_U = _step(state.G, d, sweep.curvature(*_along(state.U, V, d, V), loss))
+        zero = np.zeros_like(V)  # U Vᵀ and d Vᵀ over the same left factor [U, d]
+        curvature = sweep.curvature(np.hstack([state.U, d]), np.hstack([V, zero]), np.hstack([zero, V]), loss)
+        t_U = _step(state.G, d, curvature)
         U = state.U - t_U * d
         G = sweep.gradient(U, V, loss).V
         d = G @ pseudo_inverse(U.T @ U)
@@ -106,8 +105,8 @@ class HQ(FactorSolver):
         self.complete(state, after, gamma=sigma, t_U=t_U, t_V=t_V)
         if abs(sigma - state.sigma) > SAME * sigma:
             after.accuracy, after.finished = math.inf, ""
-        elif problem.tol and (after.finished or after.accuracy <= problem.tol):
-            self._doubt(problem, after)
+        elif after.converged(problem.tol):
+            self._stall_if_given_up(problem, after)
         return after
 
     def _target(self, problem: Problem, sample: Sample, U: Float, V: Float) -> float:
@@ -118,7 +117,7 @@ class HQ(FactorSolver):
         smallest = EXPLAINED * problem.unit if self.sigma_min is None else self.sigma_min
         return max(self.eta * float(high - low), smallest)
 
-    def _doubt(self, problem: Problem, state: HQState) -> None:
+    def _stall_if_given_up(self, problem: Problem, state: HQState) -> None:
         """Fail if lines have been given up."""
         M = problem.in_memory
         explained = np.ones(M.nnz, bool)
@@ -135,11 +134,6 @@ def _loss(problem: Problem, sigma: float) -> Loss:
     if math.isfinite(sigma):
         return Loss(Kind.WELSCH, c=math.sqrt(2) * sigma)
     return Loss(Kind.SQUARED) if math.isinf(problem.clip) else Loss(Kind.HUBER, c=WILD * problem.unit)
-
-
-def _along(U: Float, V: Float, A: Float, B: Float) -> tuple[Float, Float, Float]:
-    """U Vᵀ and A Bᵀ over the same left factor."""
-    return np.hstack([U, A]), np.hstack([V, np.zeros_like(B)]), np.hstack([np.zeros_like(V), B])
 
 
 def _step(G: Float, d: Float, curvature: float) -> float:

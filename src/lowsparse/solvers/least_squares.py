@@ -1,38 +1,40 @@
-"""What the least-squares methods share: f(U), the sum of squares with W eliminated, and a warning of gross errors."""
+"""What the least-squares methods share: f(U), the sum of squares with W eliminated, and a warning of gross errors.
+
+Every residual is noise to them: a gross error is spread over all of L, and the message says so if the residuals look
+like it.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ..sweeps import Float
 from ..sweeps.reference import cholesky, cholesky_solve
 from .base import Problem
-from .factors import FactorSolver, FactorState, beyond_noise
-
-__all__ = ["EPS", "LeastSquares", "SubspaceFit", "fit_subspace", "rounding", "tangent_part"]
+from .factors import FactorSolver, FactorState, StateT, beyond_noise
 
 EPS = float(np.finfo(np.float64).eps)
 EVIDENT = 0.01  # share of residuals beyond four times the noise; of normal noise it is 6e-5
 
 
 @dataclass(kw_only=True)
-class LeastSquares(FactorSolver):
+class LeastSquares(FactorSolver[StateT]):
     """A method that takes every residual for noise."""
 
-    robust: ClassVar[bool] = False
+    robust = False
 
     def complete_fit(
-        self, problem: Problem, previous: FactorState, after: FactorState, *, settled: bool = True, **own: float
-    ) -> None:
+        self, problem: Problem, previous: FactorState, after: StateT, *, settled: bool = True, **own: float
+    ) -> StateT:
         """As `complete`; a step that is not `settled` does not count as convergence. Gross errors are pointed out."""
         self.complete(previous, after, **own)
         if not settled:
             after.accuracy, after.finished = math.inf, ""
-        elif not after.failure and (after.finished or after.accuracy <= problem.tol):
+        elif after.converged(problem.tol):
             e = problem.sweep.residual(after.U, after.V)
             wrong = beyond_noise(problem, e).size
             if wrong > max(1.0, EVIDENT * e.size):
@@ -41,6 +43,7 @@ class LeastSquares(FactorSolver):
                     f"{why}; but {wrong} of {e.size} entries are off by more than four times the noise: {self.name} is "
                     "a least-squares method and spreads gross errors over L; use a robust one, such as the default"
                 )
+        return after
 
 
 def rounding(problem: Problem, value: float) -> float:

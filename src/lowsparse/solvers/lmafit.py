@@ -36,7 +36,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 
@@ -46,8 +45,6 @@ from .base import Problem
 from .factors import FactorSolver, FactorState, clipped_factors
 from .parameters import parameter, require
 
-__all__ = ["LMaFit"]
-
 MULTIPLIER = 1e-3  # ‖Sp(Λ)V‖ / (√|Ω| ‖V‖₂) up to which Λ is taken for a multiplier
 
 
@@ -55,7 +52,7 @@ MULTIPLIER = 1e-3  # ‖Sp(Λ)V‖ / (√|Ω| ‖V‖₂) up to which Λ is take
 class LMaFitState(FactorState):
     """The factors, with orthonormal U; the multiplier, what Z - Λ/β has besides UVᵀ, and the product of that with V."""
 
-    scratch: ClassVar[tuple[str, ...]] = ("spare_multiplier", "spare_w")
+    scratch = ("spare_multiplier", "spare_w")
 
     multiplier: Float  # Λ on Ω
     w: Float  # on Ω
@@ -65,7 +62,7 @@ class LMaFitState(FactorState):
 
 
 @dataclass(kw_only=True)
-class LMaFit(FactorSolver):
+class LMaFit(FactorSolver[LMaFitState]):
     """Augmented Lagrangian alternating directions on a low-rank factorisation (Shen, Wen, Zhang 2014).
 
     >>> import lowsparse as ls
@@ -75,8 +72,8 @@ class LMaFit(FactorSolver):
     True
     """
 
-    name: ClassVar[str] = "lmafit"
-    runs_anywhere: ClassVar[bool] = True
+    name = "lmafit"
+    runs_anywhere = True
 
     beta0: float = parameter(0.5, "first β, in units of 1 / the median magnitude of the entries", above=0)
     beta_growth: float = parameter(1.03, "factor by which β grows (the authors: 1.5)", at_least=1)

@@ -30,22 +30,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..linalg.grassmann import basis
 from ..linalg.scale import CONSISTENT, OUTLIER
 from ..robust.regression import EXPLAINED
-from ..sweeps import Float, Proximal, Robust, Rule, Sweep
+from ..sweeps import Float, Proximal, Robust, Rule
 from ..sweeps.losses import Kind, Loss
 from .base import Problem, nothing
 from .factors import FactorSolver, FactorState
-from .irls import GIVEN_UP, SAME, SMALLEST, first_factors, given_up, in_doubt
+from .irls import GIVEN_UP, SAME, SMALLEST, alternate, first_factors, skip_least_squares
 from .parameters import parameter
-
-__all__ = ["Lp", "LpState", "prox"]
 
 SMOOTH = 0.03  # ε, in medians of |e|
 FIRST = 3.0  # ε in the first turn, in medians of |e| or units
@@ -58,10 +54,6 @@ NEWTON = 12  # steps to full accuracy
 class LpState(FactorState):
     """U, orthonormal, and V; ε, or z and its multiplier."""
 
-    scratch: ClassVar[tuple[str, ...]] = ("rows", "order")
-
-    rows: Sweep  # the data by row
-    order: NDArray[np.intp]  # of each entry there, where it is in the data by column; for the ADMM
     epsilon: float = 0.0
     median: float = 0.0  # of |e|, before the last half-step
     z: Float = field(default_factory=nothing)
@@ -69,7 +61,7 @@ class LpState(FactorState):
 
 
 @dataclass(kw_only=True)
-class Lp(FactorSolver):
+class Lp(FactorSolver[LpState]):
     """Completion under the ℓp norm of the residuals.
 
     >>> import lowsparse as ls
@@ -79,7 +71,7 @@ class Lp(FactorSolver):
     True
     """
 
-    name: ClassVar[str] = "lp"
+    name = "lp"
 
     p: float = parameter(1.0, "the exponent; 2 is plain least squares, and not robust", above=0, at_most=2)
     form: str = parameter("regression", "the algorithm", choices=("regression", "admm"))
@@ -95,12 +87,9 @@ class Lp(FactorSolver):
         """(U⁰, V⁰); z = 0, so that least squares come first, or z = e if they are in doubt."""
         U, V = first_factors(problem)
         e = problem.sweep.residual(U, V)
-        rows = problem.M.T.open_sweep(problem.sweep.host)
         if self.form == "regression":
-            return LpState(U=U, V=V, rows=rows, order=np.empty(0, np.intp), median=float(np.median(np.abs(e))))
-        order = np.argsort(problem.in_memory.rows, kind="stable")
-        z = e if in_doubt(problem) else np.zeros_like(e)
-        return LpState(U=U, V=V, rows=rows, order=order, z=z, Y=np.zeros_like(e))
+            return LpState(U=U, V=V, median=float(np.median(np.abs(e))))
+        return LpState(U=U, V=V, z=e if skip_least_squares(problem) else np.zeros_like(e), Y=np.zeros_like(e))
 
     def advance(self, problem: Problem, state: LpState) -> LpState:
         """One iteration of either form."""
@@ -120,25 +109,19 @@ class Lp(FactorSolver):
             first_c=first,
             kind=Kind.POWER,
             p=p,
-            turns=self.turns if p < 2 else 1,  # all weights are 1
+            n_reweight=self.turns if p < 2 else 1,  # all weights are 1
             bound=max(OUTLIER * CONSISTENT * state.median, EXPLAINED * unit),
             unit=unit,
         )
-        by_column = problem.sweep.regress(state.U, state.V, options)
-        Q, R = basis(by_column.V)
-        by_row = state.rows.regress(Q, state.U @ R.T, options)
-        U, R = basis(by_row.V)
-        V = Q @ R.T
+        U, V, lost, residuals = alternate(problem, state.U, state.V, options)
         # Σ (e² + ε²)^(p/2) - ε^p
         objective = p * epsilon ** (p - 2) * problem.sweep.gradient(U, V, Loss(Kind.POWER, epsilon, p)).value
-        after = replace(state, U=U, V=V, epsilon=epsilon, median=by_row.before.quantile(0.5), objective=objective)
+        after = replace(state, U=U, V=V, epsilon=epsilon, median=residuals.quantile(0.5), objective=objective)
         gap = (first - epsilon) / problem.scale if p < 2 else 0.0
-        after = self._settled(problem, state, after, epsilon, gap)
-        if p < 1 and problem.tol and (after.finished or after.accuracy <= problem.tol):
-            lost = given_up(by_column.inside, problem.M.column_counts, problem.rank).sum()
-            lost += given_up(by_row.inside, problem.M.row_counts, problem.rank).sum()
-            if lost:
-                after.stall(GIVEN_UP.format(lost) + "choose a larger p, or method='auto'")
+        self.complete(state, after, gamma=epsilon, gap=gap)
+        after.accuracy = max(after.accuracy, gap)
+        if lost and p < 1 and after.converged(problem.tol):
+            after.stall(GIVEN_UP.format(lost) + "choose a larger p, or method='auto'")
         return after
 
     def _ascend(self, problem: Problem, state: LpState) -> LpState:
@@ -149,35 +132,24 @@ class Lp(FactorSolver):
         mu = self.mu * growth
         y = state.Y * (unit / mu)
         S = (y - state.z).astype(M.dtype)  # x - S = x + z - Y/μ
-        S_rows = S[state.order]
+        S_rows = S[problem.by_row]
         U, V = state.U, state.V
         for _ in range(self.sweeps):
             Q, _ = basis(problem.sweep.sweep(U, S, None, Proximal(Rule.FIT)).V.T)
-            U, R = basis(state.rows.sweep(Q, S_rows, None, Proximal(Rule.FIT)).V.T)
+            U, R = basis(problem.row_sweep.sweep(Q, S_rows, None, Proximal(Rule.FIT)).V.T)
             V = Q @ R.T
         e = problem.sweep.residual(U, V)
         a = e + y
         z = unit * prox(a / unit, p, mu)
         after = replace(state, U=U, V=V, z=z, Y=(mu / unit) * (a - z), objective=float(np.sum(np.abs(e) ** p)))
         gap = float(np.linalg.norm(e - z)) / (problem.scale * math.sqrt(M.nnz))
-        return self._settled(problem, state, after, unit / mu, gap, growth)
-
-    def _settled(
-        self, problem: Problem, previous: LpState, after: LpState, gamma: float, gap: float, factor: float = 1.0
-    ) -> LpState:
-        """Complete the state; besides the change, the gap to the problem without smoothing must vanish."""
-        after.finished = ""
-        self.complete(previous, after, gamma=gamma, gap=gap)
-        after.accuracy = factor * max(after.accuracy, gap)
+        self.complete(state, after, gamma=unit / mu, gap=gap)
+        after.accuracy = growth * max(after.accuracy, gap)
         return after
 
 
 def prox(a: Float, p: float, mu: float) -> Float:
-    """argmin over z of |z|^p + μ/2 (z - a)².
-
-    >>> prox(np.array([-3.0, 0.5]), p=1.0, mu=1.0).tolist()
-    [-2.0, 0.0]
-    """
+    """argmin over z of |z|^p + μ/2 (z - a)²."""
     if p == 2:
         return a * (mu / (2 + mu))
     if p == 1:

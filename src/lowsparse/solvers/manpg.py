@@ -1,10 +1,11 @@
-"""ManPG and AManPG: manifold proximal gradient for robust matrix completion (Algorithms 1 and 2).
+"""ManPG, AManPG, ManPGC, AManPGC: manifold proximal gradient for robust matrix completion, γ fixed or falling.
 
 For a fixed threshold γ they solve, over subspaces U, coefficients V and outliers S,
 
     min  ½‖P_Ω(UV - M + S)‖² + λ²/2 ‖P_Ω̄(UV)‖² + γ‖P_Ω(S)‖₁ ,
 
-which, once S is minimised out, is completion under the Huber loss with threshold γ.
+which, once S is minimised out, is completion under the Huber loss with threshold γ (Algorithms 1 and 2). With
+continuation γ falls in stages, each started where the last one ended (Algorithm 3).
 
 M. Huang, S. Ma, L. Lai: Robust Low-rank Matrix Completion via an Alternating Manifold Proximal Gradient Continuation
 Method. Equation names below are those of the paper.
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -25,21 +26,20 @@ from ..linalg.arrays import matmul_small
 from ..linalg.grassmann import retract
 from ..linalg.lowrank import LowRank
 from ..result import Stationarity
-from ..sweeps import Float, Previous, Proximal, Rule, Swept
-from .base import Outcome, Problem, Solver, State, nothing
+from ..sweeps import Float, Previous, Proximal, Rule, SweepResult
+from .base import Outcome, Problem, Solver, StagedState, count_stages, nothing
+from .factors import trace_row, within_delta
 from .parameters import parameter
-
-__all__ = ["AManPG", "ManPG", "ProximalGradient", "ProximalState"]
 
 ARMIJO = 1e-4  # share of the decrease promised by the gradient that a step must keep
 SMALLEST_STEP = 1e-10  # against the nominal one: below it nothing decreases the objective any more
 
 
 @dataclass(kw_only=True)
-class ProximalState(State):
+class ProximalState(StagedState):
     """The point (U, S), the step that led to it, which may have to be shortened, and the sums of the last sweep."""
 
-    scratch: ClassVar[tuple[str, ...]] = ("spare",)
+    scratch = ("spare",)
 
     U: Float
     S: NDArray[Any]
@@ -58,17 +58,13 @@ class ProximalState(State):
     reference: tuple[float, float] = (0.0, 0.0)  # smooth part and l1 norm of F there
     V_last: Float = field(default_factory=nothing)  # of the last sweep, at U_from
     VVt_last: Float = field(default_factory=nothing)
-    # of the continuation
-    stage: int = 0
-    stage_start: int = 0  # iterations before this stage
-    stage_done: bool = False  # the next iteration belongs to the next stage
 
 
 class Accepted(NamedTuple):
     """The point at which the objective had not risen, and its sweep."""
 
     U: Float
-    swept: Swept
+    swept: SweepResult
     t: float  # the step it was reached with, its R⁻¹, and how often it was halved
     inverse: Float
     shortened: int
@@ -88,10 +84,9 @@ class Direction(NamedTuple):
 class ProximalGradient(Solver):
     """What ManPG, AManPG and their continuations share: one iteration at a fixed γ."""
 
-    runs_anywhere: ClassVar[bool] = True
-    if_slow: ClassVar[str] = "precondition=True helps if the singular values of L differ much"
+    runs_anywhere = True
+    if_slow = "precondition=True helps if the singular values of L differ much"
     alternating: ClassVar[bool]  # Gauss-Seidel (AManPG) or Jacobi (ManPG)
-    default_step: ClassVar[float]
 
     t_S: float = parameter(1.0, "step in S; 1 is exact, as the Lipschitz constant of ∇_S f is 1", above=0, at_most=1)
     t_U: float | None = parameter(None, "fixed step in U; None: step / (p ‖V‖₂²), in each iteration", above=0)
@@ -110,7 +105,7 @@ class ProximalGradient(Solver):
         S, spare = problem.M.hold(S), problem.M.hold(np.zeros_like(x))
         return ProximalState(U=problem.start(), S=S, spare=spare, l1=l1, gamma=gamma)
 
-    def sweep(self, problem: Problem, state: ProximalState, U: Float, rule: Rule, inverse: Float) -> Swept:
+    def sweep(self, problem: Problem, state: ProximalState, U: Float, rule: Rule, inverse: Float) -> SweepResult:
         """One pass over the data at (U, S); with V compared to the last, as seen from U."""
         previous = Previous(state.V_last, inverse.T) if inverse.size else None
         options = Proximal(rule, gamma=state.gamma, t_S=self.t_S, lambda2=self.lam**2)
@@ -144,13 +139,13 @@ class ProximalGradient(Solver):
         """The nominal step, and what the gradient is preconditioned with, if it is."""
         largest = float(dsyev(VVt, compute_v=0)[0][-1])  # ‖V‖₂²
         p = problem.M.density
-        c = self.default_step if self.step is None else self.step
+        c = self.step or (1.1 if self.alternating else 0.7)
         if largest <= 0.0 or not self.precondition:  # V = 0: so is the gradient
             return self.t_U or c / (p * largest or 1.0), None
         P = np.linalg.inv(VVt + max(self.damping, 1e-12) * largest * np.eye(problem.rank))
         return self.t_U or c / p, P.astype(np.float64, copy=False)
 
-    def direction(self, swept: Swept, P: Float | None) -> Direction:
+    def direction(self, swept: SweepResult, P: Float | None) -> Direction:
         """Where U goes."""
         GtG = swept.GtG
         grad = math.sqrt(GtG.trace())
@@ -169,59 +164,46 @@ class ProximalGradient(Solver):
         step, P = self.nominal(problem, swept.VVt)
         shortening = state.shortening / 2**shortened if shortened else min(1.0, 1.25 * state.shortening)
         t = step * shortening
-        made = swept.retracted(U, -t) if P is None else None
-        along = self.direction(swept, P)
+        moved = swept.retracted(U, -t) if P is None else None
+        ascent = self.direction(swept, P)
         reference = (swept.smooth_out, swept.l1) if self.alternating else (swept.smooth_in, state.l1)
         objective = reference[0] + gamma * reference[1]
-        dU = t * math.sqrt(max(along.DtD.trace(), 0.0))
+        dU = t * math.sqrt(max(ascent.DtD.trace(), 0.0))
         if not (math.isfinite(objective) and math.isfinite(dU)):
             failure = "diverged"
         # ‖ΔU‖ has no unit, ‖ΔS‖ that of the data
         movement = math.hypot(problem.scale * dU, swept.dS)
         U_next, inverse_next = U, inverse
         if not failure:
-            afresh = state.iteration % 32 == 31
-            U_next, inverse_next = retract(U, along.D, _scaled(along.DtD, t), step=-t, afresh=afresh, made=made)
-        return ProximalState(
+            exact = state.iteration % 32 == 31
+            U_next, inverse_next = retract(U, ascent.D, _scaled(ascent.DtD, t), step=-t, exact=exact, moved=moved)
+        return replace(
+            state,
             iteration=state.iteration + 1,
             U=U_next,
             S=state.spare,
             spare=state.S,
             l1=swept.l1,
-            gamma=gamma,
             shortening=shortening,
             guarded=True,
             U_from=U,
-            D=along.D,
-            DtD=along.DtD,
+            D=ascent.D,
+            DtD=ascent.DtD,
             t=t,
             inverse=inverse_next,
-            slope=along.slope,
+            slope=ascent.slope,
             reference=reference,
             V_last=swept.V,
             VVt_last=swept.VVt,
-            stage=state.stage,
-            stage_start=state.stage_start,
+            stage_done=False,
             accuracy=movement / (problem.scale * math.sqrt(problem.M.nnz)),
-            finished=self._settled(problem, gamma, change),
+            # only once γ is small enough to separate outliers (S22)
+            finished=within_delta(change, self.delta) if gamma < 0.1 * problem.largest else "",
             failure=failure,
-            row={
-                "objective": objective,
-                "gamma": gamma,
-                "dS": swept.dS,
-                "dU": dU,
-                "change": change,
-                "grad_U": along.grad,
-                "t_U": t,
-                "shortened": shortened,
-            },
+            row=trace_row(
+                objective, change, gamma=gamma, dS=swept.dS, dU=dU, grad_U=ascent.grad, t_U=t, shortened=shortened
+            ),
         )
-
-    def _settled(self, problem: Problem, gamma: float, change: float) -> str:
-        """The stopping rule of the paper's video section, once γ is small enough to separate outliers (S22)."""
-        if self.delta is not None and change <= self.delta and gamma < 0.1 * problem.largest:
-            return f"UV changed by {change:.2g} relatively, at most delta = {self.delta:g}"
-        return ""
 
     def lowrank(self, problem: Problem, state: ProximalState) -> LowRank:
         """U and V(U, S)."""
@@ -278,9 +260,8 @@ class ManPG(ProximalGradient):
     True
     """
 
-    name: ClassVar[str] = "manpg"
-    alternating: ClassVar[bool] = False
-    default_step: ClassVar[float] = 0.7
+    name = "manpg"
+    alternating = False
 
     gamma: float | None = parameter(None, "threshold, in units of the data; None: 0.01 root mean squares", above=0)
     epsilon: float | None = parameter(None, "end at a step this short; None: by tol and the entries' size", above=0)
@@ -313,6 +294,99 @@ class AManPG(ManPG):
     True
     """
 
-    name: ClassVar[str] = "amanpg"
-    alternating: ClassVar[bool] = True
-    default_step: ClassVar[float] = 1.1
+    name = "amanpg"
+    alternating = True
+
+
+@dataclass(kw_only=True)
+class ManPGC(ProximalGradient):
+    """Manifold proximal gradient with continuation (Algorithm 3 around Algorithm 1).
+
+    Solves min f(U, S) + γ‖P_Ω(S)‖₁ (see `ManPG`) for γ = γ₀, μ₁γ₀, μ₁²γ₀, ...: the last ones are, up to a factor, the
+    ℓ1 problem min ‖P_Ω(UV - M)‖₁, and on data without noise the error is proportional to γ. A stage ends when
+    (‖ΔU‖², in units of the data, + ‖ΔS‖²)^½ is at most ε = ε₀, μ₂ε₀, μ₂²ε₀, ... The continuation ends when the stage
+    with γ <= tol times the size of the data is done, or at the noise: when more than half of the entries are farther
+    from UV than γ, a smaller γ would take inliers for outliers.
+
+    Everything is scale-free by default. To run the paper's own constants, give them: for its cases
+    ``AManPGC(gamma0=10, epsilon0=30, mu1=0.1, mu2=0.1, t_U=1/M.nnz, lam=1e-8)`` (its t_U = 2/|Ω| belongs to a
+    retraction of half the length).
+
+    >>> import lowsparse as ls
+    >>> problem = ls.datasets.synthetic(80, 90, rank=2, density=0.7, outliers=0.1, random_state=1)
+    >>> r = ls.solve(problem.M, rank=2, method=ManPGC())
+    >>> r.converged and r.L.error(problem.L, relative=True) < 1e-6
+    True
+    """
+
+    name = "manpgc"
+    alternating = False
+
+    gamma0: float | None = parameter(
+        None, "first γ; None: ten times the root mean square of the entries, at most the largest inlier", above=0
+    )
+    gamma_min: float | None = parameter(None, "γ at which the last stage begins, at most; None: from tol", above=0)
+    mu1: float = parameter(0.1, "γ shrinks by", above=0, below=1)
+    mu2: float | None = parameter(None, "ε shrinks by; None: as γ", above=0, below=1)
+    epsilon0: float | None = parameter(None, "first ε; None: by epsilon_factor", above=0)
+    epsilon_factor: float = parameter(0.001, "ε₀ / (γ₀ √|Ω|); 0.002 neglects columns with few entries", above=0)
+    stages: int | None = parameter(None, "number of γ; None: from gamma_min", kind=int, at_least=1)
+    stage_iter: int = parameter(200, "most iterations of a stage but the last; too few spoil later stages", at_least=1)
+    noise_stop: bool = parameter(True, "end at the noise level of the inliers")
+
+    def schedule(self, problem: Problem) -> tuple[float, int]:
+        """γ₀ and the number of stages."""
+        gamma0 = min(10 * problem.scale, problem.largest, problem.clip) if self.gamma0 is None else self.gamma0
+        gamma0 = gamma0 or problem.scale  # data that are all zero
+        if self.stages is not None:
+            return gamma0, self.stages
+        # below this, S = x - UV -+ γ does not show γ any more
+        resolution = 8 * float(np.finfo(problem.M.dtype).eps)
+        gamma_min = self.gamma_min or max(problem.tol, resolution) * problem.scale
+        return gamma0, count_stages(gamma0, gamma_min, self.mu1)
+
+    def init(self, problem: Problem) -> ProximalState:
+        """(U⁰, S⁰) with γ₀."""
+        return self.begin(problem, self.schedule(problem)[0])
+
+    def advance(self, problem: Problem, state: ProximalState) -> ProximalState:
+        """One iteration with the stage's γ, or with the next one's if the last iteration ended its stage."""
+        gamma0, stages = self.schedule(problem)
+        if state.stage_done:
+            state = replace(
+                state,
+                stage=state.stage + 1,
+                stage_start=state.iteration,
+                gamma=gamma0 * self.mu1 ** (state.stage + 1),
+                # ManPG: S came from the old γ, the reference from the S before it; their objectives do not compare
+                guarded=self.alternating,
+            )
+        state = self.iterate(problem, state)
+        epsilon0 = self.epsilon0 or self.epsilon_factor * gamma0 * math.sqrt(problem.M.nnz)
+        epsilon = epsilon0 * (self.mu2 or self.mu1) ** state.stage
+        solved = state.accuracy * problem.scale * math.sqrt(problem.M.nnz) <= epsilon
+        capped = state.iteration - state.stage_start >= self.stage_iter
+        # the loop ends when this is at most tol; tol = 0 never is, and the last γ then stays
+        state.accuracy = state.gamma / problem.scale if solved else math.inf
+        # Once most entries are farther from UV than γ, it is below the noise, or this stage is far from its solution:
+        # end there, but only after solving it.
+        noise = self.noise_stop and (solved or capped) and np.count_nonzero(state.S) > problem.M.nnz / 2
+        state.end_stage(f"gamma = {state.gamma:.2g}", solved, capped, bool(noise), last=state.stage == stages - 1)
+        return state
+
+
+@dataclass(kw_only=True)
+class AManPGC(ManPGC):
+    """Alternating manifold proximal gradient with continuation (Algorithm 3), the paper's method.
+
+    The problem and the parameters are those of `ManPGC`; the iteration is that of `AManPG`.
+
+    >>> import lowsparse as ls
+    >>> problem = ls.datasets.synthetic(80, 90, rank=2, density=0.7, outliers=0.1, random_state=1)
+    >>> r = ls.solve(problem.M, rank=2, method=AManPGC())
+    >>> r.converged and r.L.error(problem.L, relative=True) < 1e-6
+    True
+    """
+
+    name = "amanpgc"
+    alternating = True

@@ -13,8 +13,7 @@ random choice of that many. One iteration, with R = Sp((UΣYᵀ)_Ω - x):
     U⁺ = qf(U - t Z_U) ,      Y⁺ = qf(Y - t Z_Y) ,   t halved until F(U⁺, Y⁺; Σ) <= F - ½ t (‖Z_U‖² + ‖Z_Y‖²) ,
     Σ⁺ = argmin:              U⁺ᵀ R Y⁺ + λ Σ⁺ = 0 , r² equations in r² unknowns.
 
-Every residual is noise to a least-squares method: a gross error is spread over all of L, and the message says so if the
-residuals look like it. What differs from the authors' program:
+What differs from the authors' program:
 
 - U and Y are orthonormal, not of length √m and √n, and stay so by a QR factorisation in every iteration. The
   term with λ is λ/2 ‖Σ‖² then, and the gradient is not concerned.
@@ -28,7 +27,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,8 +38,6 @@ from .base import Problem
 from .factors import FactorState, leading_subspace
 from .least_squares import EPS, LeastSquares, rounding, tangent_part
 from .parameters import parameter
-
-__all__ = ["OptSpace", "best_core", "trimmed"]
 
 DIRECT = 16  # the largest rank for which the equations of Σ are written out
 HALVINGS = 40
@@ -58,7 +54,7 @@ class OptSpaceState(FactorState):
 
 
 @dataclass(kw_only=True)
-class OptSpace(LeastSquares):
+class OptSpace(LeastSquares[OptSpaceState]):
     """Gradient descent on two Grassmann manifolds, with the best Σ in between: least squares.
 
     For data without outliers: it is not robust. The number of iterations grows with the condition of L.
@@ -70,7 +66,7 @@ class OptSpace(LeastSquares):
     True
     """
 
-    name: ClassVar[str] = "optspace"
+    name = "optspace"
 
     lam: float = parameter(0.0, "λ, the weight of ‖L‖² against the sum of squares", at_least=0)
     trim: bool = parameter(True, "for the start, trim lines with more than twice the mean number of entries")
@@ -82,7 +78,9 @@ class OptSpace(LeastSquares):
         x = np.where(kept, np.clip(M.values, -problem.clip, problem.clip), 0.0).astype(np.float64, copy=False)
         # an entry left out and a zero are the same here
         U = problem.start() if kept.all() or problem.start_given else leading_subspace(problem, x)
-        Y = qf(problem.sweep.product_transposed(x, U) + _tiny(M, x, r))
+        # what gives AᵀU full rank if A has less than r: nothing against what is there
+        tiny = 1e-14 * (float(np.linalg.norm(x)) or 1.0) * np.eye(M.shape[1], r)
+        Y = qf(problem.sweep.product_transposed(x, U) + tiny)
         Sigma = best_core(problem, U, Y, np.zeros((r, r)), self.lam)
         V = Y @ Sigma.T
         return OptSpaceState(U=U, V=V, Y=Y, Sigma=Sigma, objective=self.value(problem, U, V, Sigma))
@@ -123,11 +121,8 @@ class OptSpace(LeastSquares):
         )
         if halved == HALVINGS:
             after.stall("no step decreases the sum of squares any more: lower the rank, or give lam, such as 1e-6")
-        grad_norm = math.sqrt(slope)
-        self.complete_fit(
-            problem, state, after, dU=t * float(np.linalg.norm(ZU)), t=t, halved=halved, grad_norm=grad_norm
-        )
-        return after
+        dU = t * float(np.linalg.norm(ZU))
+        return self.complete_fit(problem, state, after, dU=dU, t=t, halved=halved, grad_norm=math.sqrt(slope))
 
 
 def _gradient(problem: Problem, U: Float, Y: Float, Sigma: Float) -> tuple[Float, Float]:
@@ -141,11 +136,6 @@ def _gradient(problem: Problem, U: Float, Y: Float, Sigma: Float) -> tuple[Float
 def best_core(problem: Problem, U: Float, Y: Float, Sigma: Float, lam: float) -> Float:
     """The Σ with Uᵀ Sp((UΣYᵀ)_Ω - x) Y + λΣ = 0, as a correction of a given one, which keeps its last digits."""
     sweep, r = problem.sweep, U.shape[1]
-
-    def normal(D: Float) -> Float:
-        """Uᵀ Sp((UDYᵀ)_Ω) Y + λD."""
-        return np.asarray(U.T @ sweep.product(sweep.entries(U, Y @ D.T), Y) + lam * D, dtype=np.float64)
-
     rest = -(U.T @ sweep.product(sweep.residual(U, Y @ Sigma.T), Y)) - lam * Sigma
     if r <= DIRECT:
         # Σ_j (U_Ωjᵀ U_Ωj) ⊗ y_j y_jᵀ acts on Σ, row by row
@@ -158,30 +148,23 @@ def best_core(problem: Problem, U: Float, Y: Float, Sigma: Float, lam: float) ->
     for _ in range(4 * r):  # about p I for incoherent U and Y
         if left <= 1e-30 * first:
             break
-        Ad = normal(d)
-        curved = float(np.vdot(d, Ad))
-        if curved <= 0:
+        Ad = U.T @ sweep.product(sweep.entries(U, Y @ d.T), Y) + lam * d
+        curvature = float(np.vdot(d, Ad))
+        if curvature <= 0:
             break
-        D, rest = D + left / curved * d, rest - left / curved * Ad
+        D, rest = D + left / curvature * d, rest - left / curvature * Ad
         left, previous = float(np.sum(rest**2)), left
         d = rest + left / previous * d
     return Sigma + D
 
 
 def trimmed(M: ObservedMatrix, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Which entries are kept if no line may have more than twice the mean number: those that draw the smallest lots."""
-    lots = rng.random(M.nnz)
+    """Which entries are kept, at random, if no row or column may have more than twice the mean number."""
+    keys = rng.random(M.nnz)
     kept = np.ones(M.nnz, dtype=bool)
     for line, counts in ((M.rows, M.row_counts), (M.columns_of_entries(), M.column_counts)):
         most = max(1, math.floor(TRIM * M.nnz / counts.size))
-        order = np.lexsort((lots, line))
+        order = np.lexsort((keys, line))
         place = np.arange(M.nnz) - np.repeat(np.cumsum(counts) - counts, counts)
         kept[order[place >= most]] = False
     return kept
-
-
-def _tiny(M: ObservedMatrix, x: Float, r: int) -> Float:
-    """What gives Aᵀ U full rank if A has less than r: nothing against what is there."""
-    tiny = np.zeros((M.shape[1], r))
-    np.fill_diagonal(tiny, 1e-14 * (float(np.linalg.norm(x)) or 1.0))
-    return tiny

@@ -12,8 +12,6 @@ from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 import numpy as np
 
-__all__ = ["Parameter", "parameter", "parameters_of", "require"]
-
 T = TypeVar("T")
 
 KINDS: dict[type, tuple[str, tuple[type, ...]]] = {
@@ -107,12 +105,8 @@ def parameter(default: Any, text: str, *, kind: type | None = None, **limits: Un
 
 def parameters_of(solver: type) -> dict[str, Parameter]:
     """The parameters of a method by name, its own before those of the classes it is built on."""
-    declaring = {f.name: next(k for k, c in enumerate(solver.__mro__) if f.name in vars(c)) for f in _fields(solver)}
-    return {f.name: f.metadata["parameter"] for f in sorted(_fields(solver), key=lambda f: declaring[f.name])}
-
-
-def _fields(solver: type) -> list[dataclasses.Field[Any]]:
-    return [field for field in dataclasses.fields(solver) if "parameter" in field.metadata]
+    declared = {f.name: f.metadata["parameter"] for f in dataclasses.fields(solver) if "parameter" in f.metadata}
+    return {name: declared[name] for cls in solver.__mro__ for name in vars(cls) if name in declared}
 
 
 def require(condition: bool, name: str, value: Any, what: str) -> None:

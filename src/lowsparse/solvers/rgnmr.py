@@ -28,19 +28,18 @@ keep the first rounds from running away if L is ill-conditioned. What differs fr
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, lsqr
 
+from ..robust.joint import balanced_factors
 from ..sweeps import Float
-from .base import Outcome, Problem
-from .factors import FactorSolver, FactorState, balanced, by_residual
+from .base import Problem
+from .factors import FactorSolver, FactorState
 from .parameters import parameter, require
-from .trimming import Trimming, above, outliers_left, spectral_start
-
-__all__ = ["RGNMR"]
+from .trimming import largest_in_lines, largest_of_all, spectral_start, stall_if_outliers_left
 
 FIRST_TOL, FALL, LAST_TOL = 0.1, 0.1, 1e-14  # of LSQR: in the first round, from round to round, and in the end
 UNEVEN = 1.5  # the share trimmed of each line at the start / the share of all entries
@@ -51,15 +50,12 @@ AT_REST = 1e-3  # change of L below which LSQR starts from the last solution
 class RGNMRState(FactorState):
     """L = U Vᵀ, balanced, and Λ."""
 
-    scratch: ClassVar[tuple[str, ...]] = ("trimming",)
-
-    trimming: Trimming
     dropped: NDArray[np.bool_]  # Λ, by column
     inner_tol: float = FIRST_TOL
 
 
 @dataclass(kw_only=True)
-class RGNMR(FactorSolver):
+class RGNMR(FactorSolver[RGNMRState]):
     """Gauss-Newton after dropping the k largest residuals: few rounds, each of many passes. k must be given.
 
     >>> import lowsparse as ls
@@ -69,7 +65,7 @@ class RGNMR(FactorSolver):
     True
     """
 
-    name: ClassVar[str] = "rgnmr"
+    name = "rgnmr"
 
     outliers: float | None = parameter(
         None,
@@ -94,40 +90,35 @@ class RGNMR(FactorSolver):
 
     def init(self, problem: Problem) -> RGNMRState:
         """The rank-r approximation of what remains after trimming, and its k largest residuals."""
-        trimming = Trimming(problem.in_memory, problem.sweep)
         x = problem.M.values.astype(np.float64, copy=False)
         share = min(UNEVEN * self._number(problem) / problem.M.nnz, 0.5)
-        U, V = spectral_start(problem, trimming.outliers(x, share))
-        dropped = self._worst(problem, trimming, problem.sweep.residual(U, V))
-        return RGNMRState(U=U, V=V, trimming=trimming, dropped=dropped)
+        U, V = spectral_start(problem, largest_in_lines(problem, x, share))
+        return RGNMRState(U=U, V=V, dropped=self._worst(problem, problem.sweep.residual(U, V)))
 
-    def _worst(self, problem: Problem, trimming: Trimming, e: Float) -> NDArray[np.bool_]:
+    def _worst(self, problem: Problem, e: Float) -> NDArray[np.bool_]:
         """The k largest residuals, as far as no line loses too many."""
-        worst = above(e, self._number(problem))
-        return worst if self.alpha == 1 else trimming.outliers(np.where(worst, e, 0.0), self.alpha)
+        worst = largest_of_all(e, self._number(problem))
+        return worst if self.alpha == 1 else largest_in_lines(problem, np.where(worst, e, 0.0), self.alpha)
 
     def advance(self, problem: Problem, state: RGNMRState) -> RGNMRState:
         """One round: the linearised problem on the entries kept, and the entries to leave out in the next."""
         U, V, e, passes = self._linearised(problem, state)
-        dropped = self._worst(problem, state.trimming, e)
+        dropped = self._worst(problem, e)
         y = e[~dropped]
         after = RGNMRState(
             U=U,
             V=V,
             objective=0.5 * float(y @ y),
-            trimming=state.trimming,
             dropped=dropped,
             inner_tol=max(FALL * state.inner_tol, LAST_TOL),
         )
         self.complete(state, after, dropped=float(np.count_nonzero(dropped)), passes=float(passes))
         if not after.failure and problem.tol > 0 and after.accuracy <= problem.tol:
-            left = outliers_left(problem, state, after, e, dropped)
-            if left:
-                after.stall(
-                    f"L does not change any more, but {left} of the entries that it fits stand out like outliers: "
-                    f"raise `outliers`, which is {self.outliers:g}; if there are not more, the method has ended in the "
-                    "wrong place, and the default may do better"
-                )
+            advice = (
+                f"raise `outliers`, which is {self.outliers:g}; if there are not more, the method has ended in the "
+                "wrong place, and the default may do better"
+            )
+            stall_if_outliers_left(problem, state, after, e, dropped, advice)
         return after
 
     def _linearised(self, problem: Problem, state: RGNMRState) -> tuple[Float, Float, Float, int]:
@@ -157,10 +148,10 @@ class RGNMR(FactorSolver):
         # conlim = 0: A has a null space, so its condition is no reason to stop
         z, _, passes = lsqr(A, kept * b, atol=tol, btol=tol, conlim=0, iter_lim=self.max_inner, x0=first)[:3]
         e = model(z) - b
-        return *balanced(left[:, r:], right[:, :r]), e, int(passes)
+        return *balanced_factors(left[:, r:], right[:, :r])[:2], e, int(passes)
 
-    def finish(self, problem: Problem, state: Any) -> Outcome:
-        """L, and S = M - L where that is more than noise."""
+    def final_objective(self, problem: Problem, state: RGNMRState) -> float:
+        """At UVᵀ itself; that of the state is for X̂."""
         e = problem.sweep.residual(state.U, state.V)
-        y = e[~self._worst(problem, state.trimming, e)]
-        return by_residual(problem, self.lowrank(problem, state), 0.5 * float(y @ y))
+        y = e[~self._worst(problem, e)]
+        return 0.5 * float(y @ y)

@@ -33,7 +33,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -44,11 +44,9 @@ from ..linalg.scale import robust_scale
 from ..robust.sketch import Sample
 from ..sweeps import Float
 from ..sweeps.losses import Kind, Loss
-from .base import Problem, nothing
+from .base import Problem, StagedState, count_stages, nothing
 from .factors import FactorSolver, FactorState, clipped_factors
 from .parameters import parameter
-
-__all__ = ["RMC"]
 
 SUFFICIENT = {"closed": 1e-4, "armijo": 0.5}  # share of the decrease promised by the slope that a step must keep
 HALVINGS = 60
@@ -57,10 +55,10 @@ SMALLEST = 1e-30  # of the scale: a singular value that is not zero, so that one
 
 
 @dataclass(kw_only=True)
-class RMCState(FactorState):
+class RMCState(FactorState, StagedState):
     """X = U σ Wᵀ = U Vᵀ, the gradient there, and where it goes next."""
 
-    scratch: ClassVar[tuple[str, ...]] = ("sample",)
+    scratch = ("sample",)
 
     sample: Sample
     sigma: Float
@@ -72,9 +70,6 @@ class RMCState(FactorState):
     step: float = 0.0  # what "armijo" tries first; 0: it does not know
     idle: int = 0  # iterations in a row that gained no more than rounding
     noise: float = 0.0  # the robust scale of the residuals after the last stage
-    stage: int = 0
-    stage_start: int = 0  # iterations before this stage
-    stage_done: bool = False  # the next iteration belongs to the next stage
 
 
 class Point(NamedTuple):
@@ -85,15 +80,8 @@ class Point(NamedTuple):
     W: Float
 
 
-class Slope(NamedTuple):
-    """|Ω| (f_δ - δ) at a point, and its gradient."""
-
-    value: float
-    gradient: Float
-
-
 @dataclass(kw_only=True)
-class RMC(FactorSolver):
+class RMC(FactorSolver[RMCState]):
     """Riemannian conjugate gradients for a smoothed ℓ1 norm, with continuation (Cambier, Absil 2016).
 
     It ends when the last stage is solved; on data without noise the error is proportional to its δ. (`delta` is no δ of
@@ -106,8 +94,8 @@ class RMC(FactorSolver):
     True
     """
 
-    name: ClassVar[str] = "rmc"
-    runs_anywhere: ClassVar[bool] = True
+    name = "rmc"
+    runs_anywhere = True
 
     delta0: float | None = parameter(None, "δ₀, in units of the data; None: 0.05 of the median magnitude", above=0)
     theta: float = parameter(0.1, "δ shrinks by (the authors: 0.05; 0.1 to 0.5 for real data)", above=0, below=1)
@@ -126,7 +114,7 @@ class RMC(FactorSolver):
         if self.stages is not None:
             return delta0, self.stages
         last = max(problem.tol, 1e-12) * problem.scale
-        return delta0, 1 + max(0, math.ceil(math.log(last / delta0) / math.log(self.theta) - 1e-9))
+        return delta0, count_stages(delta0, last, self.theta)
 
     def init(self, problem: Problem) -> RMCState:
         """The SVD of the observed entries, over their share, with δ₀."""
@@ -153,18 +141,18 @@ class RMC(FactorSolver):
             state = replace(
                 state, stage=stage, stage_start=state.iteration, delta=delta0 * self.theta**stage, step=0.0, idle=0
             )
-            state.value, g = self.slope(problem, here, state.delta)
+            state.value, g = self.value_and_gradient(problem, here, state.delta)
             state.gradient, state.direction = g, -g
         g, d = state.gradient, state.direction
-        along = float(np.vdot(g, d))
-        if along >= 0.0:
-            d, along = -g, -float(np.vdot(g, g))
-        there, (value, g_new), step, halvings = self._search(problem, state, here, d, along)
+        slope = float(np.vdot(g, d))
+        if slope >= 0.0:
+            d, slope = -g, -float(np.vdot(g, g))
+        there, value, g_new, step, halvings = self._search(problem, state, here, d, slope)
 
         g_old, d_old = (transport(here, xi, there) for xi in (g, d))
         y = g_new - g_old
-        curved = float(np.vdot(y, d_old))
-        beta = max(0.0, float(np.vdot(g_new, y)) / curved) if step and curved > 0.0 else 0.0
+        curvature = float(np.vdot(y, d_old))
+        beta = max(0.0, float(np.vdot(g_new, y)) / curvature) if step and curvature > 0.0 else 0.0
         after = replace(
             state,
             U=there.U,
@@ -194,15 +182,11 @@ class RMC(FactorSolver):
         noise = 0.0
         if self.noise_stop and (solved or capped):
             noise = robust_scale(state.sample.residual(state.U, state.V))
-        crowded = noise > max(state.delta, 0.5 * state.noise)
+        at_noise = noise > max(state.delta, 0.5 * state.noise)
         state.accuracy = state.delta / problem.scale if solved and last else math.inf
-        if solved and crowded:
-            state.finished = f"delta = {state.delta:.2g} is below the noise of the inliers"
-        elif solved and last:
-            state.finished = f"the last stage, delta = {state.delta:.2g}, is solved"
-        elif state.idle >= self.stage_iter and problem.tol > 0:
+        if not (solved and (at_noise or last)) and state.idle >= self.stage_iter and problem.tol > 0:
             state.failure = "stalled"
-        state.stage_done = not last and (solved or (capped and not crowded))
+        state.end_stage(f"delta = {state.delta:.2g}", solved, capped, at_noise, last=last)
         if state.stage_done:
             state.noise = noise
         return state
@@ -212,8 +196,8 @@ class RMC(FactorSolver):
         sigma = state.sigma * (state.sigma > SMALLEST * problem.scale)
         return LowRank(state.U, to_device_of(sigma, state.W)[:, None] * state.W.T)
 
-    def slope(self, problem: Problem, at: Point, delta: float) -> Slope:
-        """The objective and its gradient: one pass over the data, and three more if λ > 0."""
+    def value_and_gradient(self, problem: Problem, at: Point, delta: float) -> tuple[float, Float]:
+        """|Ω| (f_δ - δ) and its gradient: one pass over the data, and three more if λ > 0."""
         U, W = at.U, at.W
         sigma = to_device_of(at.sigma, U)
         sums = problem.sweep.gradient(U, W * sigma, Loss(Kind.PSEUDO_HUBER, c=delta))  # δ times ours
@@ -223,24 +207,24 @@ class RMC(FactorSolver):
             value += self.lam * float(sigma @ sigma - x @ x)
             ZW -= 2 * self.lam * (problem.sweep.product(x, W) - U * sigma)
             ZtU -= 2 * self.lam * problem.sweep.product_transposed(x, U)
-        return Slope(value, np.vstack([ZW, ZtU - W @ (W.T @ ZtU)]))
+        return value, np.vstack([ZW, ZtU - W @ (W.T @ ZtU)])
 
     def _search(
-        self, problem: Problem, state: RMCState, here: Point, d: Float, along: float
-    ) -> tuple[Point, Slope, float, int]:
-        """The next point and the slope there, the step to it, and how often that was halved."""
-        step = self._first_step(problem, state, here, d, along)
+        self, problem: Problem, state: RMCState, here: Point, d: Float, slope: float
+    ) -> tuple[Point, float, Float, float, int]:
+        """The next point, value and gradient there, the step to it, and how often that was halved."""
+        step = self._first_step(problem, state, here, d, slope)
         curve = retraction(here, d, SMALLEST * problem.scale)
         for halvings in range(HALVINGS):
             there = curve(step)
-            found = self.slope(problem, there, state.delta)
-            bound = state.value + SUFFICIENT[self.line_search] * step * along
-            if found.value <= bound + ROUNDING * abs(state.value):
-                return there, found, step, halvings
+            value, gradient = self.value_and_gradient(problem, there, state.delta)
+            bound = state.value + SUFFICIENT[self.line_search] * step * slope
+            if value <= bound + ROUNDING * abs(state.value):
+                return there, value, gradient, step, halvings
             step /= 2
-        return here, Slope(state.value, state.gradient), 0.0, HALVINGS
+        return here, state.value, state.gradient, 0.0, HALVINGS
 
-    def _first_step(self, problem: Problem, state: RMCState, here: Point, d: Float, along: float) -> float:
+    def _first_step(self, problem: Problem, state: RMCState, here: Point, d: Float, slope: float) -> float:
         if self.line_search == "armijo":
             return state.step or problem.scale / (float(np.linalg.norm(d)) or 1.0)
         m = len(here.U)
@@ -248,11 +232,11 @@ class RMC(FactorSolver):
         left, right = np.hstack([here.U, d[:m]]), np.hstack([d[m:], here.W])
         loss = Loss(Kind.PSEUDO_HUBER, c=state.delta)
         own = np.hstack([state.V, np.zeros_like(state.V)])
-        bend = problem.sweep.curvature(left, own, right, loss) / state.delta
+        curvature = problem.sweep.curvature(left, own, right, loss) / state.delta
         if self.lam:
             x = problem.sweep.entries(left, right)
-            bend += 2 * self.lam * float(np.vdot(d, d) - x @ x)
-        return -along / bend if bend > 0.0 else 0.0
+            curvature += 2 * self.lam * float(np.vdot(d, d) - x @ x)
+        return -slope / curvature if curvature > 0.0 else 0.0
 
 
 def retraction(here: Point, d: Float, smallest: float) -> Callable[[float], Point]:

@@ -21,7 +21,6 @@ The program has σ₁ there, which does not have the unit of U.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -29,8 +28,6 @@ from ..sweeps import Float
 from .base import Problem
 from .parameters import parameter
 from .trimming import TrimmedSolver, TrimmedState, incoherent
-
-__all__ = ["RPCAGD"]
 
 
 @dataclass(kw_only=True)
@@ -45,8 +42,8 @@ class RPCAGD(TrimmedSolver):
     True
     """
 
-    name: ClassVar[str] = "rpca_gd"
-    weight: ClassVar[float] = 1 / 16
+    name = "rpca_gd"
+    weight = 1 / 16
 
     mu: float | None = parameter(None, "shorten rows of U beyond √(4μr/m) ‖U⁰‖ (the authors: 5); None: do not", above=0)
 

@@ -18,8 +18,7 @@ N. Boumal, P.-A. Absil: RTRMC: a Riemannian trust-region method for low-rank mat
 matrix completion via preconditioned optimization on the Grassmann manifold, Linear Algebra and its Applications 475,
 2015.
 
-Every residual is noise to a least-squares method: a gross error is spread over all of L, and the message says so if the
-residuals look like it. What differs from the paper and its program:
+What differs from the paper and its program:
 
 - f is not divided by |Ω|; the units of Δ and of the stopping rule of the inner iteration are those of the data, so that
   c M has the solution c L. Without the preconditioner, the metric is multiplied by ‖W‖₂² for the same reason.
@@ -38,7 +37,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -48,8 +47,6 @@ from .base import Problem
 from .factors import FactorState
 from .least_squares import EPS, LeastSquares, SubspaceFit, fit_subspace, rounding, tangent_part
 from .parameters import parameter
-
-__all__ = ["RTRMC", "hessian", "truncated_cg"]
 
 ACCEPTED, POOR, GOOD = 0.1, 0.25, 0.75  # of the decrease that was promised
 KAPPA = 0.1  # by which the inner iteration reduces the gradient at least; close to the end, by itself (θ = 1)
@@ -61,8 +58,8 @@ def hessian(problem: Problem, at: SubspaceFit, H: Float, lambda2: float = 0.0) -
     sweep, l2 = problem.sweep, lambda2
     HW = sweep.entries(H, at.W)
     dW = -cholesky_solve(at.factors, sweep.product_transposed(at.R, H) + (1 - l2) * sweep.product_transposed(HW, at.U))
-    bent = sweep.product((1 - l2) * (HW + sweep.entries(at.U, dW)), at.W) + sweep.product(at.R, dW)
-    return tangent_part(at.U, bent + l2 * (H @ at.WtW))
+    change = sweep.product((1 - l2) * (HW + sweep.entries(at.U, dW)), at.W) + sweep.product(at.R, dW)
+    return tangent_part(at.U, change + l2 * (H @ at.WtW))
 
 
 class Inner(NamedTuple):
@@ -81,7 +78,7 @@ def truncated_cg(
 
     It ends once the preconditioned gradient is min(κ, its first size / `size`) of its first size.
     """
-    step, bent, r = np.zeros_like(grad), np.zeros_like(grad), grad
+    step, B_step, r = np.zeros_like(grad), np.zeros_like(grad), grad
     z = r @ P
     rz = first = float(np.vdot(r, z))
     target = max(math.sqrt(first) * min(KAPPA, math.sqrt(first) / size), EPS * size)
@@ -90,12 +87,12 @@ def truncated_cg(
     while rz > 0 and steps < max_inner and not boundary:
         steps += 1
         Bd = apply(d)
-        curved = float(np.vdot(d, Bd))
-        alpha = rz / curved if curved > 0 else math.inf
-        if curved <= 0 or ss + 2 * alpha * sd + alpha**2 * dd >= radius**2:
+        curvature = float(np.vdot(d, Bd))
+        alpha = rz / curvature if curvature > 0 else math.inf
+        if curvature <= 0 or ss + 2 * alpha * sd + alpha**2 * dd >= radius**2:
             alpha = (math.sqrt(sd**2 + dd * max(radius**2 - ss, 0.0)) - sd) / dd
             boundary = True
-        step, bent, r = step + alpha * d, bent + alpha * Bd, r + alpha * Bd
+        step, B_step, r = step + alpha * d, B_step + alpha * Bd, r + alpha * Bd
         z = r @ P
         rz, previous = float(np.vdot(r, z)), rz
         if math.sqrt(max(rz, 0.0)) <= target:
@@ -103,7 +100,7 @@ def truncated_cg(
         ss, sd = ss + 2 * alpha * sd + alpha**2 * dd, sd + alpha * dd
         beta = rz / previous
         d, sd, dd = beta * d - z, beta * sd, rz + beta**2 * dd
-    return Inner(step, -float(np.vdot(grad, step)) - 0.5 * float(np.vdot(step, bent)), steps, boundary)
+    return Inner(step, -float(np.vdot(grad, step)) - 0.5 * float(np.vdot(step, B_step)), steps, boundary)
 
 
 @dataclass(kw_only=True)
@@ -115,7 +112,7 @@ class TrustRegionState(FactorState):
 
 
 @dataclass(kw_only=True)
-class RTRMC(LeastSquares):
+class RTRMC(LeastSquares[TrustRegionState]):
     """Trust-region completion on the Grassmann manifold: least squares, exact to rounding within a few iterations.
 
     For data without outliers: it is not robust. It works best with the short side first (m <= n).
@@ -127,7 +124,7 @@ class RTRMC(LeastSquares):
     True
     """
 
-    name: ClassVar[str] = "rtrmc"
+    name = "rtrmc"
 
     order: int = parameter(2, "2: exact Hessian; 1: a constant model of it, in effect gradient descent", choices=(1, 2))
     precondition: bool = parameter(True, "by (WWᵀ)⁻¹: insensitive to the condition of L")
@@ -178,8 +175,7 @@ class RTRMC(LeastSquares):
         grad_norm = float(np.linalg.norm(at.grad))
         own = {"inner": inner.steps, "radius": state.radius, "rho": rho, "grad_norm": grad_norm}
         dU = float(np.linalg.norm(inner.step)) if taken else 0.0
-        self.complete_fit(problem, state, after, settled=taken and not inner.boundary, dU=dU, **own)
-        return after
+        return self.complete_fit(problem, state, after, settled=taken and not inner.boundary, dU=dU, **own)
 
     def metric(self, WtW: Float) -> Float:
         """‖H‖² = ⟨H, H metric⟩, whose inverse is the preconditioner."""

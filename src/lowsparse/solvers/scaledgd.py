@@ -23,15 +23,12 @@ with γ = 2 end at relative errors of 10⁻⁵ to 10⁻², and 200 with γ = 1 a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from ..sweeps import Float
 from .base import Problem
 from .factors import pseudo_inverse
 from .parameters import parameter, require
 from .trimming import TrimmedSolver, TrimmedState
-
-__all__ = ["ScaledGD"]
 
 
 @dataclass(kw_only=True)
@@ -46,7 +43,7 @@ class ScaledGD(TrimmedSolver):
     True
     """
 
-    name: ClassVar[str] = "scaledgd"
+    name = "scaledgd"
 
     gamma: float = parameter(1.0, "γ: the iteration trims γα; the paper's is 2, for an exact α", at_least=1)
 

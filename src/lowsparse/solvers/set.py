@@ -18,16 +18,14 @@ column j, with ũ and h̃ for what Uv and h on Ω_j have besides the other colum
 The search is a grid over [0, π) and then the zero of f' next to its best point.
 
 An illustration: f is not continuous where a column does not determine its coefficients, and the second half of the
-method, the transfer across such barriers, is left out. RTRMC has the same minima and needs far fewer iterations. Every
-residual is noise to a least-squares method: a gross error is spread over all of L, and the message says so if the
-residuals look like it.
+method, the transfer across such barriers, is left out. RTRMC has the same minima and needs far fewer iterations.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
@@ -38,8 +36,6 @@ from ..sweeps.reference import cholesky, cholesky_solve
 from .base import Problem
 from .factors import FactorState
 from .least_squares import EPS, LeastSquares, fit_subspace, rounding, tangent_part
-
-__all__ = ["SET", "Geodesic", "geodesic"]
 
 GRID = 64  # angles
 
@@ -89,13 +85,13 @@ class Geodesic(NamedTuple):
         return float(brentq(self.slope, low, high, xtol=1e-300, rtol=4 * EPS, maxiter=2000))
 
 
-def geodesic(problem: Problem, U: Float, W: Float, e: Float, turn: Float, h: Float) -> Geodesic:
-    """f along the geodesic from U that turns U v, v the first row of the orthonormal matrix `turn`, towards h.
+def geodesic(problem: Problem, U: Float, W: Float, e: Float, Vt: Float, h: Float) -> Geodesic:
+    """f along the geodesic from U that turns U v, v the first row of the orthonormal matrix Vᵀ, towards h.
 
     W is the best for U, and e = (UW)_Ω - x.
     """
     r = U.shape[1]
-    frame = np.column_stack([(U @ turn.T)[:, 1:], U @ turn[0], h])  # the columns that stay, Uv, h
+    frame = np.column_stack([(U @ Vt.T)[:, 1:], U @ Vt[0], h])  # the columns that stay, Uv, h
     grams = problem.sweep.grams(frame)
     others = cholesky(grams[:, : r - 1, : r - 1])
 
@@ -106,12 +102,12 @@ def geodesic(problem: Problem, U: Float, W: Float, e: Float, turn: Float, h: Flo
 
     A, B, D = np.maximum(rest(r - 1, r - 1), 0.0), rest(r - 1, r), np.maximum(rest(r, r), 0.0)
     A = np.where(grams[:, r - 1, r - 1] * 1e-12 < A, A, 0.0)
-    w = np.where(A > 0, W @ turn[0], 0.0)
+    w = np.where(A > 0, W @ Vt[0], 0.0)
     return Geodesic(A, B, D, w * A, w * B - problem.sweep.product_transposed(e, h[:, None])[:, 0], w)
 
 
 @dataclass(kw_only=True)
-class SET(LeastSquares):
+class SET(LeastSquares[FactorState]):
     """Subspace evolution: each iteration turns one direction of U as far as the sum of squares falls.
 
     For data without outliers: it is not robust. Without regularisation, without the transfer step, and slow.
@@ -123,7 +119,7 @@ class SET(LeastSquares):
     True
     """
 
-    name: ClassVar[str] = "set"
+    name = "set"
 
     def init(self, problem: Problem) -> FactorState:
         """U⁰ and its best W."""
@@ -135,13 +131,13 @@ class SET(LeastSquares):
         U, W = state.U, state.V
         e = problem.sweep.residual(U, W)
         G = tangent_part(U, problem.sweep.product(e, W))
-        left, sizes, turn = np.linalg.svd(-G, full_matrices=False)
+        left, sizes, Vt = np.linalg.svd(-G, full_matrices=False)
         h = left[:, 0] - U @ (U.T @ left[:, 0])
         length = float(np.linalg.norm(h))  # 0 if U spans everything
-        t = geodesic(problem, U, W, e, turn, h / length).best() if sizes[0] > 0 and length > 0.5 else 0.0
+        t = geodesic(problem, U, W, e, Vt, h / length).best() if sizes[0] > 0 and length > 0.5 else 0.0
         after = FactorState(U=U, V=W, objective=state.objective)
         if t > 0:
-            v = turn[0]
+            v = Vt[0]
             at = fit_subspace(problem, qf(U + np.outer((math.cos(t) - 1) * (U @ v) + math.sin(t) * (h / length), v)))
             if at.value <= state.objective + rounding(problem, state.objective):
                 after = FactorState(U=at.U, V=at.W, objective=at.value)
@@ -150,5 +146,4 @@ class SET(LeastSquares):
                     "the next step would raise the sum of squares: there are columns whose entries do not determine "
                     "their coefficients; leave them out, lower the rank, or choose a method with regularisation"
                 )
-        self.complete_fit(problem, state, after, dU=t, angle=t, grad_norm=float(np.linalg.norm(sizes)))
-        return after
+        return self.complete_fit(problem, state, after, dU=t, angle=t, grad_norm=float(np.linalg.norm(sizes)))

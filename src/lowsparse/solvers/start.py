@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
-from numpy.typing import ArrayLike
 
 from ..linalg.arrays import host, inner, matmul_small, to_device_of
 from ..linalg.grassmann import Float, qf
 from ..linalg.lowrank import LowRank
+from ..support.checks import check_count
+from ..sweeps import Sweep
 
-if TYPE_CHECKING:
-    from ..sweeps import Sweep
-
-__all__ = ["generator", "left_singular_vectors", "starting_subspace"]
+OVERSAMPLING = 3  # columns of the random block beyond the rank
 
 
 def generator(random_state: int | np.random.Generator | None) -> np.random.Generator:
@@ -22,47 +18,25 @@ def generator(random_state: int | np.random.Generator | None) -> np.random.Gener
 
     A seed is mixed with a constant first, so that data made with ``np.random.default_rng(0)`` and a solve with
     ``random_state=0`` never share their numbers: a random start would otherwise *be* the true factor.
-
-    >>> own, plain = generator(0), np.random.default_rng(0)
-    >>> bool(own.random() == plain.random())
-    False
     """
     if isinstance(random_state, np.random.Generator):
         return random_state
     if random_state is None:
         return np.random.default_rng()
-    if isinstance(random_state, bool) or not isinstance(random_state, int | np.integer) or random_state < 0:
-        raise ValueError(f"random_state must be a whole number >= 0, a numpy Generator or None, not {random_state!r}")
-    return np.random.default_rng([0x6C6F7773, int(random_state)])
+    seed = check_count("random_state", random_state, 0, also="a numpy Generator or None")
+    return np.random.default_rng([0x6C6F7773, seed])
 
 
 def left_singular_vectors(
-    sweep: Sweep,
-    m: int,
-    rank: int,
-    rng: np.random.Generator,
-    *,
-    tol: float = 1e-2,
-    max_passes: int = 12,
-    oversampling: int = 3,
+    sweep: Sweep, m: int, rank: int, rng: np.random.Generator, *, tol: float = 1e-2, max_passes: int = 12
 ) -> tuple[Float, Float]:
     """The leading left singular vectors (m x rank) and singular values of the zero-filled observed matrix A.
 
     Block subspace iteration on A Aᵀ from a random block with a few more columns. Every pass over the data is one
     product Y = A Aᵀ Q, from which the Rayleigh-Ritz pairs and their residuals come for free. It ends when the residual
     ‖A Aᵀ X - X Θ‖ is at most `tol` ‖Θ‖; a start need not be more accurate than the data.
-
-    >>> from lowsparse import ObservedMatrix
-    >>> from lowsparse.sweeps import open_sweep
-    >>> A = np.diag([3.0, 2.0, 1.0, 0.5])
-    >>> U, s = left_singular_vectors(
-    ...     ObservedMatrix.from_dense(A).open_sweep("numpy"), 4, 2, np.random.default_rng(1), tol=1e-9
-    ... )
-    >>> s.round(6).tolist()
-    [3.0, 2.0]
     """
-    k = min(rank + oversampling, m)
-    Q = qf(rng.standard_normal((m, k)))
+    Q = qf(rng.standard_normal((m, min(rank + OVERSAMPLING, m))))
     for _ in range(max_passes):
         Y = sweep.gram_product(Q)
         Q = to_device_of(Q, Y)
@@ -76,9 +50,7 @@ def left_singular_vectors(
     return qf(matmul_small(Y, W)), np.sqrt(np.maximum(theta, 0.0))
 
 
-def starting_subspace(
-    start: str | ArrayLike | LowRank | Any, sweep: Sweep, m: int, rank: int, rng: np.random.Generator
-) -> Float:
+def starting_subspace(start: object, sweep: Sweep, m: int, rank: int, rng: np.random.Generator) -> Float:
     """U⁰ for `start` of `solve`: "svd", "random", a matrix with `rank` columns, a `LowRank` or a `Result`."""
     if isinstance(start, str):
         if start == "svd":

@@ -27,20 +27,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..linalg.arrays import host
+from ..robust.joint import balanced_factors
 from ..robust.regression import EXPLAINED
 from ..sweeps import Float
 from ..sweeps.losses import Kind, Loss
-from .base import Outcome, Problem, nothing
-from .factors import FactorSolver, FactorState, balanced, by_residual, clipped_factors
+from .base import Problem, nothing
+from .factors import FactorSolver, FactorState, clipped_factors
 from .parameters import parameter
-
-__all__ = ["SubGM"]
 
 MEMORY = 0.9  # of the running means
 DRIVEN = 0.8  # the length of the mean direction of a line from which on it goes one way
@@ -58,7 +55,7 @@ class SubGMState(FactorState):
 
 
 @dataclass(kw_only=True)
-class SubGM(FactorSolver):
+class SubGM(FactorSolver[SubGMState]):
     """Subgradient method with geometrically diminishing steps (Li, Zhu, So, Vidal 2020).
 
     >>> import lowsparse as ls
@@ -68,8 +65,8 @@ class SubGM(FactorSolver):
     True
     """
 
-    name: ClassVar[str] = "subgm"
-    runs_anywhere: ClassVar[bool] = True
+    name = "subgm"
+    runs_anywhere = True
 
     mu0: float | None = parameter(None, "μ₀; None: √(mn)", above=0)
     rho: float = parameter(0.95, "ρ: 0.9 is twice as fast and less sure to arrive; 0.98 is surer", above=0, below=1)
@@ -80,7 +77,8 @@ class SubGM(FactorSolver):
 
     def init(self, problem: Problem) -> SubGMState:
         """Balanced factors of the start."""
-        U, V = balanced(*clipped_factors(problem, self.truncate or 4.0, drop=self.truncate is not None))
+        factors = clipped_factors(problem, self.truncate or 4.0, drop=self.truncate is not None)
+        U, V, _ = balanced_factors(*factors)
         return SubGMState(U=U, V=V, drive_U=np.zeros_like(U), drive_V=np.zeros_like(V))
 
     def advance(self, problem: Problem, state: SubGMState) -> SubGMState:
@@ -121,47 +119,43 @@ class SubGM(FactorSolver):
         if capped:  # by an f that is small, not by μ
             after.accuracy = max(after.accuracy, objective / problem.unit)
         if problem.tol > 0 and after.accuracy <= problem.tol and not wild:
-            self._arrived(problem, after)
+            self._stall_if_not_arrived(problem, after)
         return after
 
-    def _arrived(self, problem: Problem, state: SubGMState) -> None:
-        """Whether the iteration came to rest at a solution, not just because its steps became short."""
-        behind = [_driven(state.drive_U), _driven(state.drive_V)]
+    def _stall_if_not_arrived(self, problem: Problem, state: SubGMState) -> None:
+        """Fail if the iteration came to rest only because its steps became short, not at a solution."""
         if state.gain > 2 * (1 - self.rho):
             where = "before the factors were where they should be"
-        elif any(lines.size for lines in behind) and (count := self._misfits(problem, state, *behind)):
+        elif count := _misfits(problem, state):
             where = f"before {count} rows or columns were where they should be"
         else:
             return
         state.stall(f"the steps died out {where}: give a rho closer to 1 and more iterations, or a larger mu0")
 
-    def _misfits(self, problem: Problem, state: SubGMState, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> int:
-        """How many of these rows and columns fit worse than the others."""
-        M, U, V = problem.M, state.U, state.V
-        bound = 3 * float(np.median(np.abs(problem.sweep.residual(U, V)))) + 0.01 * EXPLAINED * problem.unit
-        return sum(
-            float(np.median(part)) > bound
-            for few, left, right in ((M.take_columns(columns), U, V[columns]), (M.T.take_columns(rows), V, U[rows]))
-            if few is not None
-            for part in np.split(
-                host(np.abs(few.open_sweep(problem.sweep.host).residual(left, right))), host(few.indptr)[1:-1]
-            )
-            if part.size
-        )
-
-    def finish(self, problem: Problem, state: SubGMState) -> Outcome:
-        """L, S and the objective there."""
+    def final_objective(self, problem: Problem, state: SubGMState) -> float:
+        """At the last point; that of the state is for the one before."""
         e = problem.sweep.residual(state.U, state.V)
         N = state.U.T @ state.U - state.V.T @ state.V
-        objective = float(np.mean(np.abs(e))) + self.balance * float(np.linalg.norm(N))
-        return by_residual(problem, self.lowrank(problem, state), objective)
+        return float(np.mean(np.abs(e))) + self.balance * float(np.linalg.norm(N))
+
+
+def _misfits(problem: Problem, state: SubGMState) -> int:
+    """How many of the rows and columns that still go one way fit worse than the others."""
+    U, V = state.U, state.V
+    rows, columns = (np.flatnonzero(np.linalg.norm(drive, axis=1) > DRIVEN) for drive in (state.drive_U, state.drive_V))
+    if not (rows.size or columns.size):
+        return 0
+    bound = 3 * float(np.median(np.abs(problem.sweep.residual(U, V)))) + 0.01 * EXPLAINED * problem.unit
+    count = 0
+    for M, lines, left, right in ((problem.M, columns, U, V), (problem.transposed, rows, V, U)):
+        few = M.take_columns(lines)
+        if few is not None:
+            e = np.abs(few.open_sweep(problem.sweep.host).residual(left, right[lines]))
+            count += sum(np.median(part) > bound for part in np.split(host(e), host(few.indptr)[1:-1]) if part.size)
+    return count
 
 
 def _directions(g: Float) -> Float:
     """The rows of g, each of length 1 or 0."""
     sizes = np.linalg.norm(g, axis=1, keepdims=True)
     return g / np.where(sizes > 0, sizes, 1.0)
-
-
-def _driven(drive: Float) -> NDArray[np.intp]:
-    return np.flatnonzero(np.linalg.norm(drive, axis=1) > DRIVEN)

@@ -22,7 +22,7 @@ arXiv:1109.3827.
 from __future__ import annotations
 
 import math
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,31 +32,46 @@ from ..entries.observed import ObservedMatrix
 from ..linalg.grassmann import Float, qf
 from ..sweeps import native
 from ..sweeps.reference import cholesky, cholesky_solve
-
-__all__ = ["Rules", "Tracker", "least_absolute"]
+from .parameters import parameter
 
 _track: Any = getattr(getattr(native, "_core", None), "track", None)  # compiled, if it is there
 
 SIGMOID = 0.1  # ω: the sigmoid of x is tanh(x / 2ω)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Rules:
-    """How a `Tracker` regresses a column and chooses the length of a step: parameters of `GRASTA`, checked there."""
+    """How a `Tracker` regresses a column and chooses the length of a step: parameters of `GRASTA`."""
 
-    rho: float = 2.0  # ρ: growth of the penalty τ from one ADMM iteration to the next; the smaller, the more exact
-    turns_min: int = 25  # ADMM iterations of a column below level 4; 2, 4, 8 times as many from levels 4, 7, 10 on,
-    turns_max: int = 40  # and these from level 14 on, but never more
-    tolerance: float = 1e-12  # ADMM ends when ‖U_Ω w + s - v‖ is at most this times ‖v‖
-    mu_min: float = 1.0
-    mu_max: float = 30.0  # the larger, the longer it stays on a level
-    levels: int = 30  # the highest: no step is shorter than 2^-levels of the first ones
-    step: float = 0.0  # a constant angle for all steps, to follow what keeps moving; 0: by μ and ℓ
+    rho: float = parameter(2.0, "growth of the ADMM penalty per iteration (the demonstration's)", above=1)
+    turns_min: int = parameter(
+        25, "ADMM iterations of a column below level 4; 2, 4, 8 times as many from levels 4, 7, 10 on", at_least=1
+    )
+    turns_max: int = parameter(
+        40, "most ADMM iterations of a column, used from level 14 on (the demonstration: 20 and 20)", at_least=1
+    )
+    tolerance: float = parameter(1e-12, "of the ADMM, relative to the column", at_least=0, below=1)
+    mu_min: float = parameter(1.0, "the level falls where μ reaches this", above=0)
+    mu_max: float = parameter(
+        30.0, "the level rises beyond this (the demonstration: 15); doubled when steps became short too soon", above=0
+    )
+    levels: int = parameter(30, "steps become 2^-levels as long as the first (theirs: 20)", at_least=1, at_most=1000)
 
     def turns(self, level: int) -> int:
         """The number of ADMM iterations of a column on this level."""
         times = 1 if level < 4 else 2 if level < 7 else 4 if level < 10 else 8
         return self.turns_max if level >= 14 else min(times * self.turns_min, self.turns_max)
+
+
+@dataclass(kw_only=True)
+class Steps:
+    """The memory of a `Tracker`: what the length of its next step depends on."""
+
+    gamma: Float  # the direction of the last step outside U, of length 1,
+    w: Float  # and inside
+    mu: float
+    level: int = 0
+    scale: float = 0.0  # C; 0 before the first step
 
 
 class Absolute(NamedTuple):
@@ -73,9 +88,6 @@ def least_absolute(B: Float, v: Float, *, rho: float, turns: int, tolerance: flo
     With σ = 1/τ, from ‖v‖/1.25 and shrunk by `rho` each time: w = (BᵀB)⁻¹ Bᵀ(v - s - σy), q = v - B w - σy,
     s = soft(q, σ), y⁺ = y + (B w + s - v)/σ = -clip(q/σ, ±1). As s = q + σy⁺, the next right-hand side is
     B w + σy - (σ + σ⁺)y⁺, and s need not be held. Directions that B does not determine get w = 0.
-
-    >>> least_absolute(np.ones((3, 1)), np.array([1.0, 1.0, 7.0]), rho=1.2, turns=200, tolerance=1e-12).w.round(9)
-    array([1.])
     """
     size = math.sqrt(float(v @ v))
     w, y, d = np.zeros(B.shape[1]), np.zeros(len(v)), v
@@ -99,30 +111,26 @@ def least_absolute(B: Float, v: Float, *, rho: float, turns: int, tolerance: flo
 class Tracker:
     """A subspace, and the memory of the steps it has made.
 
-    `U` is m x r; it is made orthonormal. Columns that have fewer than r entries, or that U explains already, leave it
-    as it is.
-
-    >>> rng = np.random.default_rng(2)
-    >>> truth, tracker = qf(rng.standard_normal((30, 2))), Tracker(rng.standard_normal((30, 2)), Rules(mu_max=15.0))
-    >>> X = truth @ rng.standard_normal((2, 600))
-    >>> X[rng.random(X.shape) < 0.1] += 10.0  # wrong
-    >>> X[rng.random(X.shape) < 0.3] = np.nan  # not known
-    >>> W = tracker.run(ObservedMatrix.from_dense(X))
-    >>> bool(np.linalg.norm(truth - tracker.U @ (tracker.U.T @ truth)) < 1e-2)
-    True
+    `U` is m x r; it is made orthonormal. `angle` is that of all steps, to follow what keeps moving; 0: by μ and ℓ.
+    `steps` is the memory of an earlier tracker, which is copied. With `compiled=False`, or without the compiled core,
+    it runs in plain NumPy. Columns that have fewer than r entries, or that U explains already, leave U as it is.
     """
 
-    def __init__(self, U: ArrayLike, rules: Rules | None = None, *, compiled: bool = True) -> None:
-        """Begin at U; `compiled=False` runs in plain NumPy, as happens anyway without the compiled core."""
+    def __init__(
+        self,
+        U: ArrayLike,
+        rules: Rules | None = None,
+        *,
+        angle: float = 0.0,
+        steps: Steps | None = None,
+        compiled: bool = True,
+    ) -> None:
         self.U: Float = qf(np.asarray(U, dtype=np.float64))
         self.rules = Rules() if rules is None else rules
+        self.angle = angle
         self.compiled = compiled and _track is not None
         m, r = self.U.shape
-        # of the last step: its direction outside U, of length 1, and inside
-        self.gamma, self.w = np.zeros(m), np.zeros(r)
-        self.mu: float = self.rules.mu_min
-        self.level = 0
-        self.scale = 0.0  # C; 0 before the first step
+        self.steps = replace(steps) if steps else Steps(gamma=np.zeros(m), w=np.zeros(r), mu=self.rules.mu_min)
 
     def run(self, M: ObservedMatrix, order: NDArray[np.int64] | None = None) -> Float:
         """Learn from the columns of M, in this order; return the coefficients of each on U as it was, a row each."""
@@ -147,11 +155,10 @@ class Tracker:
         return W
 
     def _column(self, rules: Rules, rows: NDArray[np.int32], v: Float, learn: bool) -> Float:
-        U, r = self.U, self.U.shape[1]
+        U, steps = self.U, self.steps
         B = U[rows]
-        turns = rules.turns(self.level)
-        found = least_absolute(B, v, rho=rules.rho, turns=turns, tolerance=rules.tolerance)
-        if not learn or not found.turns or len(v) < r:
+        found = least_absolute(B, v, rho=rules.rho, turns=rules.turns(steps.level), tolerance=rules.tolerance)
+        if not learn or not found.turns or len(v) < U.shape[1]:
             return found.w
         gamma = -U @ (B.T @ found.y)
         gamma[rows] += found.y
@@ -159,51 +166,41 @@ class Tracker:
         if not (outside > 1e-12 and inside > 0.0):  # nothing is left but rounding
             return found.w
         gamma, w, slope = gamma / outside, found.w / inside, outside * inside
-        if not self.scale > 0.0:
-            self.scale = 0.5 * math.pi * (1 + rules.mu_min) / slope
-        t = self._angle(rules, slope, float(self.gamma @ gamma) * float(self.w @ w))
-        self.gamma, self.w = gamma, w
+        if not steps.scale > 0.0:
+            steps.scale = 0.5 * math.pi * (1 + rules.mu_min) / slope
+        t = self._angle(rules, slope, float(steps.gamma @ gamma) * float(steps.w @ w))
+        steps.gamma, steps.w = gamma, w
         cosine = -2 * math.sin(t / 2) ** 2  # less 1
         self.U = U + np.outer(cosine * (U @ w) - math.sin(t) * gamma, w)
         return found.w
 
     def _angle(self, rules: Rules, slope: float, agreement: float) -> float:
         """Return the angle of this step; set the next μ and level."""
-        self.mu = max(self.mu + math.tanh(-agreement / (2 * SIGMOID)), rules.mu_min)
-        if rules.step:
-            return rules.step
-        t = min(math.ldexp(self.scale, -self.level) * slope / (1 + self.mu), math.pi / 3)
-        if self.mu <= rules.mu_min:
-            self.level -= self.level > 1
-            self.mu = rules.mu_min + 2
-        elif self.mu > rules.mu_max:
-            if self.level < rules.levels:
-                self.level += 1
-                self.mu = (rules.mu_max - 1) / 2
+        steps = self.steps
+        steps.mu = max(steps.mu + math.tanh(-agreement / (2 * SIGMOID)), rules.mu_min)
+        if self.angle:
+            return self.angle
+        t = min(math.ldexp(steps.scale, -steps.level) * slope / (1 + steps.mu), math.pi / 3)
+        if steps.mu <= rules.mu_min:
+            steps.level -= steps.level > 1
+            steps.mu = rules.mu_min + 2
+        elif steps.mu > rules.mu_max:
+            if steps.level < rules.levels:
+                steps.level += 1
+                steps.mu = (rules.mu_max - 1) / 2
             else:
-                self.mu = rules.mu_max
+                steps.mu = rules.mu_max
         return t
 
     def _compiled_pass(self, rules: Rules, M: ObservedMatrix, order: NDArray[np.int64], learn: bool) -> Float:
-        # on copies: an interruption leaves all as it was
-        U, gamma, w = self.U.copy(), self.gamma.copy(), self.w.copy()
+        # on copies, which astuple makes too: an interruption leaves all as it was
+        U, (gamma, w, *numbers) = self.U.copy(), astuple(self.steps)
         W: Float
         W, mu, level, scale = _track(
-            M.indptr,
-            M.rows,
-            M.values,
-            order,
-            U,
-            gamma,
-            w,
-            self.mu,
-            self.level,
-            self.scale,
-            *astuple(rules),
-            learn,
-            native.instruction_set(),
+            *(M.indptr, M.rows, M.values, order, U, gamma, w, *numbers),
+            *(getattr(rules, field.name) for field in fields(Rules)),  # in the order of the compiled function
+            *(self.angle, learn, native.instruction_set()),
         )
         if learn:
-            self.U, self.gamma, self.w = U, gamma, w
-            self.mu, self.level, self.scale = mu, level, scale
+            self.U, self.steps = U, Steps(gamma=gamma, w=w, mu=mu, level=level, scale=scale)
         return W

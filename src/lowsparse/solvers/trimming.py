@@ -11,30 +11,19 @@ Its first use: X. Yi, D. Park, Y. Chen, C. Caramanis: Fast Algorithms for Robust
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..entries.observed import ObservedMatrix
 from ..linalg.scale import OUTLIER, robust_scale
+from ..robust.joint import balanced_factors
 from ..robust.regression import EXPLAINED
-from ..sweeps import Float, Sweep
-from .base import Outcome, Problem
-from .factors import FactorSolver, FactorState, balanced, by_residual, leading_subspace
+from ..sweeps import Float
+from .base import Problem
+from .factors import FactorSolver, FactorState, spectral_factors
 from .parameters import parameter
-
-__all__ = [
-    "TrimmedSolver",
-    "TrimmedState",
-    "Trimming",
-    "above",
-    "allowed",
-    "incoherent",
-    "largest_share",
-    "outliers_left",
-    "spectral_start",
-]
 
 SURELY = 2 * OUTLIER  # times the noise: an entry so far off is no inlier
 STEEP = 0.75  # t σ₁ at the current L, at most. T_α(M) has the largest entries of L too: σ₁ is too small at the start
@@ -60,25 +49,16 @@ def largest_share(M: ObservedMatrix, is_outlier: ArrayLike) -> float:
     return float(np.max(parts / np.maximum(wholes, 1)))
 
 
-class Trimming:
-    """T_α on Ω."""
+def largest_in_lines(problem: Problem, y: Float, alpha: float) -> NDArray[np.bool_]:
+    """Where T_α(y) keeps y, given on Ω.
 
-    def __init__(self, M: ObservedMatrix, sweep: Sweep) -> None:
-        self.M, self.columns = M, sweep
-        self.rows = M.T.open_sweep(sweep.host)
-        self.by_row = np.argsort(M.rows, kind="stable")  # the k-th entry of M.T is entry by_row[k] of M
-
-    def outliers(self, y: Float, alpha: float) -> NDArray[np.bool_]:
-        """Where T_α(y) keeps y.
-
-        Of equal magnitudes at the limit none is kept, so that no line loses more than ⌊α d⌋ of its entries. (The
-        paper's form, "at least the ⌊α d⌋-th largest", keeps them all: of a constant matrix nothing would be left.)
-        """
-        M = self.M
-        by_column = self.columns.kth_largest(y, allowed(M.column_counts, alpha) + 1)
-        by_row = self.rows.kth_largest(y[self.by_row], allowed(M.row_counts, alpha) + 1)
-        size = np.abs(y)
-        return np.asarray((size > np.repeat(by_column, M.column_counts)) & (size > by_row[M.rows]))
+    Of equal magnitudes at the limit none is kept, so that no line loses more than ⌊α d⌋ of its entries. (The paper's
+    form, "at least the ⌊α d⌋-th largest", keeps them all: of a constant matrix nothing would be left.)
+    """
+    M, size = problem.in_memory, np.abs(y)
+    by_column = problem.sweep.kth_largest(y, allowed(M.column_counts, alpha) + 1)
+    by_row = problem.row_sweep.kth_largest(y[problem.by_row], allowed(M.row_counts, alpha) + 1)
+    return np.asarray((size > np.repeat(by_column, M.column_counts)) & (size > by_row[M.rows]))
 
 
 def allowed(counts: NDArray[np.int64], alpha: float) -> NDArray[np.int64]:
@@ -86,8 +66,8 @@ def allowed(counts: NDArray[np.int64], alpha: float) -> NDArray[np.int64]:
     return np.asarray(np.floor(alpha * counts * (1 + 1e-12)), dtype=np.int64)
 
 
-def above(y: Float, k: int) -> NDArray[np.bool_]:
-    """The k largest magnitudes of all; fewer if some are equal at the limit."""
+def largest_of_all(y: Float, k: int) -> NDArray[np.bool_]:
+    """Where the k largest magnitudes of all are; fewer if some are equal at the limit."""
     size = np.abs(y)
     at = y.size - 1 - min(k, y.size - 1)
     return np.asarray(size > np.partition(size, at)[at])
@@ -98,10 +78,8 @@ def spectral_start(problem: Problem, outliers: NDArray[np.bool_]) -> tuple[Float
 
     What remains of wild entries is clipped. A start that was given takes the place of the left singular vectors.
     """
-    M = problem.M
-    y = np.clip(np.where(outliers, 0, M.values), -problem.clip, problem.clip)
-    U = problem.start() if problem.start_given else leading_subspace(problem, y)
-    return balanced(U, problem.sweep.product_transposed(y.astype(np.float64, copy=False), U) / M.density)
+    values = np.clip(np.where(outliers, 0, problem.M.values), -problem.clip, problem.clip)
+    return balanced_factors(*spectral_factors(problem, values))[:2]
 
 
 def incoherent(A: Float, mu: float, norm: float) -> Float:
@@ -111,8 +89,10 @@ def incoherent(A: Float, mu: float, norm: float) -> Float:
     return np.asarray(A * (longest / np.maximum(lengths, longest or 1.0)))
 
 
-def outliers_left(problem: Problem, previous: FactorState, after: FactorState, e: Float, out: NDArray[np.bool_]) -> int:
-    """The number of entries not `out` that look like outliers although L has come to rest; e is of the previous state.
+def stall_if_outliers_left(
+    problem: Problem, previous: FactorState, after: FactorState, e: Float, dropped: NDArray[np.bool_], advice: str
+) -> None:
+    """L has come to rest, and is wrong if entries that were not dropped look like outliers; e is of the previous state.
 
     They stand out from the noise, from what L has still to go, and they stay.
     """
@@ -120,24 +100,23 @@ def outliers_left(problem: Problem, previous: FactorState, after: FactorState, e
     ratio = min(change / last if last else 1.0, 0.999)
     error = change / (1 - ratio)  # the sum of a geometric series of changes
     bound = max(SURELY * robust_scale(e), EXPLAINED * problem.unit, UNSETTLED * error * problem.scale)
-    left = ~out & (np.abs(e) > bound)
+    left = ~dropped & (np.abs(e) > bound)
     if left.any():
         left &= np.abs(problem.sweep.residual(after.U, after.V)) > STAYS * np.abs(e)
-    return int(np.count_nonzero(left))
+    if count := np.count_nonzero(left):
+        what = f"L does not change any more, but {count} of the entries that it fits stand out like outliers"
+        after.stall(f"{what}: {advice}")
 
 
 @dataclass(kw_only=True)
 class TrimmedState(FactorState):
     """L = U Vᵀ; the outliers follow from it."""
 
-    scratch: ClassVar[tuple[str, ...]] = ("trimming",)
-
-    trimming: Trimming
     sigma: float  # σ₁: the largest singular value of L at the start
 
 
 @dataclass(kw_only=True)
-class TrimmedSolver(FactorSolver):
+class TrimmedSolver(FactorSolver[TrimmedState]):
     """Descent on 1/2p ‖P_Ω(UVᵀ + S - M)‖² + weight/4 ‖UᵀU - VᵀV‖², with S trimmed from M - UVᵀ in each iteration.
 
     It starts from the rank-r approximation of (M - T_α(M)) / p.
@@ -164,14 +143,13 @@ class TrimmedSolver(FactorSolver):
 
     def init(self, problem: Problem) -> TrimmedState:
         """U⁰ = P Σ^½ and V⁰ = Q Σ^½."""
-        trimming = Trimming(problem.in_memory, problem.sweep)
         x = problem.M.values.astype(np.float64, copy=False)
-        U, V = spectral_start(problem, trimming.outliers(x, float(self.alpha or 0.0)))
-        return TrimmedState(U=U, V=V, trimming=trimming, sigma=float(np.linalg.norm(U, 2) ** 2))
+        U, V = spectral_start(problem, largest_in_lines(problem, x, float(self.alpha or 0.0)))
+        return TrimmedState(U=U, V=V, sigma=float(np.linalg.norm(U, 2) ** 2))
 
-    def outliers(self, problem: Problem, state: TrimmedState, e: Float) -> NDArray[np.bool_]:
+    def outliers(self, problem: Problem, e: Float) -> NDArray[np.bool_]:
         """Where S is not zero, given the residuals; it is -e there."""
-        return state.trimming.outliers(e, self.trimmed)
+        return largest_in_lines(problem, e, self.trimmed)
 
     def gradient(self, problem: Problem, U: Float, V: Float, y: Float) -> tuple[float, Float, Float]:
         """The objective, where P_Ω(UVᵀ + S - M) = y, and its derivatives with respect to U and V."""
@@ -191,31 +169,25 @@ class TrimmedSolver(FactorSolver):
     def advance(self, problem: Problem, state: TrimmedState) -> TrimmedState:
         """Trim, then step. The objective is that of the point the step starts from."""
         e = problem.sweep.residual(state.U, state.V)
-        outliers = self.outliers(problem, state, e)
+        outliers = self.outliers(problem, e)
         with np.errstate(over="ignore", invalid="ignore"):  # a step that was given may be too long
             value, GU, GV = self.gradient(problem, state.U, state.V, np.where(outliers, 0.0, e))
             U, V = self.descend(problem, state, GU, GV)
-            after = TrimmedState(U=U, V=V, objective=value, trimming=state.trimming, sigma=state.sigma)
+            after = TrimmedState(U=U, V=V, objective=value, sigma=state.sigma)
             self.complete(state, after, trimmed=float(np.count_nonzero(outliers)))
         if after.failure:
             after.U, after.V = state.U, state.V
             after.advice = "the iteration ran into numbers that are not finite: give a smaller step"
         elif problem.tol > 0 and after.accuracy <= problem.tol:
-            self._doubt(after, outliers_left(problem, state, after, e, outliers))
-        return after
-
-    def _doubt(self, after: TrimmedState, left: int) -> None:
-        """L is at rest, and wrong if outliers take part in the fit: there is no room for them where they are."""
-        if left:
-            after.stall(
-                f"L does not change any more, but {left} of the entries that it fits stand out like outliers: alpha = "
-                f"{self.alpha:.3g} is too small for their rows or columns, so raise it. The default method finds "
-                "by how much: found = ls.solve(M, rank); "
+            advice = (
+                f"alpha = {self.alpha:.3g} is too small for their rows or columns, so raise it. The default method "
+                "finds by how much: found = ls.solve(M, rank); "
                 "alpha = ls.solvers.trimming.largest_share(found.M, found.is_outlier) + 0.01"
             )
+            stall_if_outliers_left(problem, state, after, e, outliers, advice)
+        return after
 
-    def finish(self, problem: Problem, state: Any) -> Outcome:
-        """L, and S = M - L where that is more than noise."""
+    def final_objective(self, problem: Problem, state: TrimmedState) -> float:
+        """At the last point; that of the state is for the one before."""
         e = problem.sweep.residual(state.U, state.V)
-        y = np.where(self.outliers(problem, state, e), 0.0, e)
-        return by_residual(problem, self.lowrank(problem, state), self.gradient(problem, state.U, state.V, y)[0])
+        return self.gradient(problem, state.U, state.V, np.where(self.outliers(problem, e), 0.0, e))[0]

@@ -22,7 +22,6 @@ and k stand for the paper's multiples of the true share and number.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,9 +30,7 @@ from ..sweeps import Float
 from .base import Problem
 from .parameters import parameter
 from .rpca_gd import RPCAGD
-from .trimming import TrimmedState, above
-
-__all__ = ["Unified"]
+from .trimming import largest_in_lines, largest_of_all
 
 
 @dataclass(kw_only=True)
@@ -48,12 +45,12 @@ class Unified(RPCAGD):
     True
     """
 
-    name: ClassVar[str] = "unified"
-    weight: ClassVar[float] = 1 / 2
+    name = "unified"
+    weight = 1 / 2
 
     total: float | None = parameter(None, "k / |Ω|: largest share of outliers in all; None: alpha", above=0, below=1)
 
-    def outliers(self, problem: Problem, state: TrimmedState, e: Float) -> NDArray[np.bool_]:
+    def outliers(self, problem: Problem, e: Float) -> NDArray[np.bool_]:
         """T_α after H_k."""
         k = int((self.trimmed if self.total is None else self.total) * e.size * (1 + 1e-12))
-        return state.trimming.outliers(np.where(above(e, k), e, 0.0), self.trimmed)
+        return largest_in_lines(problem, np.where(largest_of_all(e, k), e, 0.0), self.trimmed)

@@ -1,4 +1,4 @@
-"""A block of a stream: samples that are taken in together, and the estimate after them."""
+"""A block of a stream: samples that are processed together, and the estimate after them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from ..sweeps import Float, Robust
 from ..sweeps.losses import Kind, Loss
 from .sums import Estimate, Sums
 
-__all__ = ["SampleBlock", "fit_first", "update"]
-
 MAX_ITER = 60  # of the two regressions in a block
 FALLING = 0.98  # they go on while the scale of the residuals falls by this factor in an iteration,
 PATIENCE = 5  # or in so many, as long as the block is poorly explained
@@ -35,7 +33,7 @@ NOTHING = 1e-7  # of the largest singular value, or of the unit: a direction wit
 
 
 class SampleBlock:
-    """Samples that are taken in together, with the weight of each (discount) and of the past (fade).
+    """Samples that are processed together, with the weight of each (discount) and of the past (fade).
 
     A block that is not `complete` is preliminary: it is too small to estimate the noise or to raise doubts.
     """
@@ -112,7 +110,7 @@ def update(previous: Estimate, block: SampleBlock, rank: int) -> Estimate:
     """The estimate after this block."""
     usual = max(previous.noise, block.close)
     past = previous.sums.scaled(block.fade)
-    options = Robust(c=EFFICIENT * usual, first_c=6 * block.unit, turns=10)
+    options = Robust(c=EFFICIENT * usual, first_c=6 * block.unit, n_reweight=10)
     V = block.regress(previous.U, None, past.spread, options)
     fit = _BlockFit(block, previous.U, V, past, None if block.complete else EFFICIENT * usual)
     fit.iterate(usual)
@@ -153,7 +151,7 @@ class _BlockFit:
         return Estimate(self.U @ axes, sums.transformed(axes.T), self.block.unit, recent[-REMEMBERED:])
 
     def iterate(self, usual: float) -> None:
-        """Regress features and samples in turn until the residuals stop falling, later if they are above the usual."""
+        """Alternate both regressions until the residuals stop falling, with more patience above the usual noise."""
         scales: list[float] = []
         for _ in range(MAX_ITER):
             sums = self.sums()

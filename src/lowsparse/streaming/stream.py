@@ -10,14 +10,12 @@ import numpy as np
 
 from ..entries.observed import ObservedMatrix
 from ..linalg.scale import LARGEST
-from ..robust.regression import Placement
+from ..robust.regression import SubspaceRegression
 from ..support.checks import check_choice, check_count, check_positive
 from ..support.threads import one_blas_thread
 from ..sweeps import BACKENDS, Float
 from .block import SampleBlock, fit_first, update
 from .sums import Estimate, Sums
-
-__all__ = ["Rival", "Stream"]
 
 PER_FEATURE = (15, 8)  # entries of a block for each feature, and for each rank as many again
 BETTER = 0.9  # times the noise of all others: a rival must have less
@@ -48,11 +46,6 @@ class Rival:
         return sums.score > current.sums.score or (self.proven and not fails and self.lead > LEAD * sums.samples)
 
 
-def _is_due(blocks: int) -> bool:
-    """Whether a rival is fitted to this block in any case: to the 4th, 8th, 16th ..."""
-    return blocks >= 4 and blocks & (blocks - 1) == 0
-
-
 class Stream:
     """A subspace that follows a stream of samples with holes and gross errors; memory is O(features rank²).
 
@@ -67,7 +60,7 @@ class Stream:
     backend
         "auto", "native" (the compiled core) or "numpy".
 
-    The result does not depend, bit for bit, on how samples are batched, nor on when it is looked at.
+    The result does not depend, bit for bit, on how samples are batched, nor on when it is read.
 
     Examples
     --------
@@ -89,7 +82,7 @@ class Stream:
         self.half_life = None if half_life is None else check_positive("half_life", half_life, also="None")
         self.backend = check_choice("backend", backend, ("auto", *sorted(BACKENDS)))
         self.samples = 0  # that have come
-        self.blocks = 0  # that have been taken in,
+        self.blocks = 0  # that have been processed,
         self.until = 0  # and the number of samples then
         self.changes = 0  # times that a rival has replaced the current estimate
         self.current: Estimate | None = None
@@ -104,7 +97,7 @@ class Stream:
     # ------------------------------------------------------------------ in
 
     def push(self, M: ObservedMatrix) -> None:
-        """Take samples in, the columns of M in their order.
+        """Add samples, the columns of M in their order.
 
         A sample with at most `rank` entries, or of zeros only, says nothing about the subspace; it only makes the
         others older. An error, or an interruption, leaves the stream as it was.
@@ -116,7 +109,7 @@ class Stream:
             raise ValueError(f"the largest magnitude is {largest:.2g}, its powers are out of range: divide all by it")
         after = copy.copy(self)
         after._append(M)
-        after._take_complete_blocks()
+        after._process_complete_blocks()
         self.__dict__.update(after.__dict__)
 
     def wait(self, samples: int) -> None:
@@ -138,7 +131,7 @@ class Stream:
         """The number of entries that make a block."""
         return self.features * (PER_FEATURE[0] + PER_FEATURE[1] * self.rank)
 
-    def _take_complete_blocks(self) -> None:
+    def _process_complete_blocks(self) -> None:
         needed = self._block_entries()
         ends = np.concatenate([[0], np.cumsum(self.counts)])
         first = 0
@@ -146,7 +139,7 @@ class Stream:
             last = int(np.searchsorted(ends, ends[first] + needed))
             until = int(self.times[last - 1]) + 1
             with one_blas_thread:
-                self._take(self._block(first, last, self.current, since=self.until, until=until, complete=True))
+                self._process(self._block(first, last, self.current, since=self.until, until=until, complete=True))
             self.blocks, self.until, first = self.blocks + 1, until, last
         self.times, self.counts = self.times[first:].copy(), self.counts[first:].copy()
         self.rows, self.values = self.rows[ends[first] :].copy(), self.values[ends[first] :].copy()
@@ -168,8 +161,8 @@ class Stream:
             backend=self.backend,
         )
 
-    def _take(self, block: SampleBlock) -> None:
-        """Take in a complete block: the current estimate after it, and its rival."""
+    def _process(self, block: SampleBlock) -> None:
+        """Update the current estimate and its rival by a complete block."""
         if self.current is None:
             self.current = fit_first(block, self.rank)
             return
@@ -184,7 +177,8 @@ class Stream:
             least_noise = min(least_noise, estimate.latest)
             rival = Rival(estimate, block.fade * rival.against + gain, proven=True)
             rival = rival if rival.lead > 0 else None
-        if all_fail or _is_due(self.blocks + 1):
+        number = self.blocks + 1
+        if all_fail or (number >= 4 and number.bit_count() == 1):  # the 4th, 8th, 16th ... block in any case
             fresh = fit_first(block, self.rank)
             if fresh is not None and max(fresh.latest, block.close) < BETTER * least_noise:
                 rival = Rival(fresh, gain, proven=False)
@@ -221,7 +215,7 @@ class Stream:
     def _preliminary_size(self) -> int:
         """How many samples the estimate before the first block is fitted to: most of them, but seldom more than before.
 
-        The number grows by steps of `GROWTH`, so that looking often costs little.
+        The number grows by steps of `GROWTH`, so that reading the estimate often costs little.
         """
         ends = np.cumsum(self.counts)
         steps = math.ceil(math.log(self._block_entries() / ends[-1]) / math.log(GROWTH))
@@ -239,10 +233,10 @@ class Stream:
 
     @property
     def noise(self) -> float:
-        """The standard deviation of the inliers of late."""
+        """The standard deviation of the inliers in the latest blocks."""
         return self.estimate.noise
 
     @property
-    def placement(self) -> Placement:
+    def placement(self) -> SubspaceRegression:
         """Robust regression on the subspace: ``stream.placement.coefficients(M)`` are the coefficients of samples."""
         return self.estimate.placement

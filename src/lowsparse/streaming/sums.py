@@ -8,23 +8,16 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ..robust.regression import EFFICIENT, WILD, Placement
+from ..robust.regression import EFFICIENT, WILD, SubspaceRegression
 from ..sweeps import Float
 from ..sweeps.reference import cholesky, cholesky_solve
-
-__all__ = ["Estimate", "Sums"]
 
 HELD = 1e-14  # of the mean diagonal of A_i: keeps U unchanged where there are no samples
 
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums over the samples seen so far, with weights d, w, ω and coefficients v.
-
-    >>> sums = Sums.zero(3, 2)
-    >>> (sums + sums.scaled(0.5)).samples
-    0.0
-    """
+    """Sums over the samples seen so far, with weights d, w, ω and coefficients v."""
 
     A: Float  # m x r x r: Σ d w v vᵀ of each feature
     b: Float  # m x r: Σ d w v x
@@ -78,12 +71,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A subspace, and the sums that it was estimated from.
-
-    >>> estimate = Estimate(np.eye(3, 1), Sums.zero(3, 1), unit=1.0, recent=(0.1, 0.3, 5.0))
-    >>> estimate.noise, estimate.completed(2).U.shape
-    (0.3, (3, 2))
-    """
+    """A subspace, and the sums that it was estimated from."""
 
     U: Float  # m x r, orthonormal, the directions of most energy first
     sums: Sums
@@ -107,10 +95,10 @@ class Estimate:
         return np.sqrt(self.sums.samples * variances)
 
     @property
-    def placement(self) -> Placement:
+    def placement(self) -> SubspaceRegression:
         """Robust regression of new samples on the subspace."""
         usual = math.sqrt(float(np.trace(self.sums.spread)))
-        return Placement(self.U, EFFICIENT * self.noise, self.unit, WILD * usual or math.inf)
+        return SubspaceRegression(self.U, EFFICIENT * self.noise, self.unit, WILD * usual or math.inf)
 
     def completed(self, r: int) -> Estimate:
         """With r directions, the new ones arbitrary and without energy."""

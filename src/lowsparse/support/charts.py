@@ -11,8 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from .format import format_number
 from .html import Markup, element, joined
 
-__all__ = ["area", "bars", "convergence"]
-
 Floats = NDArray[np.float64]
 MOST_POINTS = 600
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from .files import replacing
+from .files import creating
 from .optional import import_optional, import_pyarrow
-
-__all__ = ["dense_to_zarr", "import_zarr", "records_to_parquet", "records_to_zarr"]
 
 Records = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # rows, columns, values
 CHUNK = 1 << 20  # numbers in a chunk
@@ -27,22 +24,25 @@ def import_zarr() -> Any:
     return import_optional("zarr", "zarr", "Zarr arrays")
 
 
-def dense_to_zarr(path: str | os.PathLike[str], matrix: Any, dtype: Any) -> None:
-    """Write an m x n array, whose columns ``matrix.columns(slice)`` gives, in chunks."""
-    m, n = matrix.shape
+def dense_to_zarr(
+    path: str | os.PathLike[str], shape: tuple[int, int], columns: Callable[[slice], NDArray[Any]], dtype: DTypeLike
+) -> None:
+    """Write an m x n array, of which a function gives some columns, in chunks."""
+    m, n = shape
     tall = min(m, TALLEST)
     wide = max(1, min(n, CHUNK // tall))
-    with _new_folder(Path(path)) as folder:
-        array = import_zarr().open_array(folder, mode="w", shape=(m, n), chunks=(tall, wide), dtype=np.dtype(dtype))
+    zarr, kind = import_zarr(), np.dtype(dtype)
+    with creating(Path(path)) as folder:
+        array = zarr.open_array(str(folder), mode="w", shape=(m, n), chunks=(tall, wide), dtype=kind)
         for first in range(0, n, wide):
-            array[:, first : first + wide] = matrix.columns(slice(first, first + wide))
+            array[:, first : first + wide] = columns(slice(first, first + wide))
 
 
 def records_to_zarr(path: str | os.PathLike[str], parts: Iterable[Records], shape: tuple[int, int], nnz: int) -> None:
     """Write a group of the arrays `row`, `column` and `value`, with the matrix's shape as attribute `shape`."""
     zarr = import_zarr()
-    with _new_folder(Path(path)) as folder:
-        zarr.open_group(folder, mode="w").attrs["shape"] = list(map(int, shape))
+    with creating(Path(path)) as folder:
+        zarr.open_group(str(folder), mode="w").attrs["shape"] = list(map(int, shape))
         arrays: list[Any] = []
         done = 0
         for part in parts:
@@ -60,7 +60,7 @@ def records_to_zarr(path: str | os.PathLike[str], parts: Iterable[Records], shap
 def records_to_parquet(path: str | os.PathLike[str], parts: Iterable[Records]) -> None:
     """Write a table of the columns `row`, `column` and `value`."""
     pyarrow, writer = import_pyarrow(), None
-    with replacing(Path(path)) as temporary:
+    with creating(Path(path)) as temporary:
         try:
             for part in parts:
                 table = pyarrow.table(dict(zip(NAMES, part, strict=True)))
@@ -69,12 +69,3 @@ def records_to_parquet(path: str | os.PathLike[str], parts: Iterable[Records]) -
         finally:
             if writer is not None:
                 writer.close()
-
-
-@contextmanager
-def _new_folder(path: Path) -> Iterator[str]:
-    """As `replacing`, for a folder that must not exist yet."""
-    if path.exists():
-        raise FileExistsError(f"{path} exists: remove it, or give another path")
-    with replacing(path) as temporary:
-        yield str(temporary)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["duration", "format_number", "percent", "pluralize"]
-
 NOT_FINITE = "–"
 
 

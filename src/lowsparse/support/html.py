@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from html import escape
-from typing import Any
 
 from .jsonable import jsonable
-
-__all__ = ["Markup", "element", "embedded", "joined"]
 
 VOID = frozenset({"br", "img", "input", "meta"})  # elements without an end tag
 
@@ -51,7 +48,7 @@ def element(tag: str, /, *children: object, **attributes: object) -> Markup:
     return Markup(f"<{' '.join(parts)}>{content}")
 
 
-def embedded(data: Mapping[str, Any]) -> Markup:
+def embedded(data: Mapping[str, object]) -> Markup:
     """A script element with data as JSON; no text in the data can close it.
 
     >>> embedded({"name": "</script><!--", "x": float("nan")})

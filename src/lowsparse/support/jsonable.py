@@ -12,10 +12,8 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["jsonable"]
 
-
-def jsonable(value: Any) -> Any:
+def jsonable(value: object) -> Any:
     """Convert a value to dictionaries, lists, strings and numbers.
 
     Numbers that are not finite become None, arrays lists, paths, dates and enums strings, dataclasses dictionaries.

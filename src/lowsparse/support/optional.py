@@ -5,20 +5,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__all__ = ["import_optional", "import_pyarrow"]
-
 PROJECTS = {"av": "PyAV", "PIL": "Pillow", "sklearn": "scikit-learn"}  # whose modules have other names
 
 
 def import_optional(module: str, extra: str, purpose: str) -> Any:
-    """Import `module`, or raise an ImportError that names the extra of this package that installs it.
-
-    >>> import_optional("math", "tables", "labelled tables").pi > 3
-    True
-    >>> import_optional("missing.part", "tables", "labelled tables")
-    Traceback (most recent call last):
-    ImportError: labelled tables need missing: python -m pip install 'lowsparse[tables]'
-    """
+    """Import `module`, or raise an ImportError that names the extra of this package that installs it."""
     try:
         return import_module(module)
     except ImportError as error:

@@ -1,7 +1,7 @@
-"""The waist: one pass over the columns, given the subspace U, and the ways to run it.
+"""The sweep: one pass over the columns, given the subspace U, and the backends that run it.
 
-Everything above it (solvers) says *what* is asked of each column; everything below it (NumPy, the compiled core, a GPU)
-says *how*. A backend is opened on the data once per solve and found by its name in a small registry.
+Solvers say *what* to compute for each column; a backend (NumPy, the compiled core, a GPU) says *how*. It is opened on
+the data once per solve; those for data in memory are found here by their names.
 """
 
 from __future__ import annotations
@@ -18,30 +18,6 @@ from numpy.typing import NDArray
 
 from .losses import Kind, Loss
 
-__all__ = [
-    "BACKENDS",
-    "Ascent",
-    "Columns",
-    "Draws",
-    "Float",
-    "Gradient",
-    "HostSweep",
-    "Magnitudes",
-    "Multiplier",
-    "Previous",
-    "Proximal",
-    "Regressed",
-    "Robust",
-    "Rule",
-    "Sweep",
-    "Swept",
-    "chosen_backend",
-    "enough",
-    "host_backend",
-    "open_sweep",
-    "reason_unavailable",
-]
-
 Float = NDArray[np.float64]
 
 # For data in memory, in the order of preference. A module offers `reason_unavailable()` and a class `ColumnSweep`.
@@ -54,26 +30,22 @@ class Columns(Protocol):
     @property
     def indptr(self) -> NDArray[np.int64]:
         """Where each column starts, and where the last one ends."""
-        ...
 
     @property
     def rows(self) -> NDArray[np.int32]:
         """The row of each entry."""
-        ...
 
     @property
     def values(self) -> NDArray[np.floating[Any]]:
         """The value of each entry."""
-        ...
 
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
-        ...
 
 
 class Rule(IntEnum):
-    """What a sweep does with each column, given U."""
+    """What a sweep computes for each column, given U."""
 
     FIT = 0  # v alone
     MANPG = 1  # v; S and the gradient both from v (Algorithm 1)
@@ -82,24 +54,24 @@ class Rule(IntEnum):
 
 @dataclass(frozen=True)
 class Proximal:
-    """How to sweep a column: by which rule, S by a step against the gradient of f, shrunk by the threshold."""
+    """Options of a sweep: its rule, and the proximal step in S."""
 
     rule: Rule
-    gamma: float = 0.0  # the threshold, of a whole step
-    t_S: float = 1.0  # the step
-    lambda2: float = 0.0  # λ², the weight of what is not observed in f
+    gamma: float = 0.0  # γ: the threshold of a step of size 1
+    t_S: float = 1.0  # the size of the step
+    lambda2: float = 0.0  # λ², the weight of the unobserved entries in f
 
 
 class Previous(NamedTuple):
-    """What V is to be compared with: turn V, of an earlier sweep."""
+    """V of an earlier sweep, with the change of basis to the U of this one: `rotation` V is compared with the new V."""
 
     V: Float  # r x n
-    turn: Float  # r x r
+    rotation: Float  # r x r
 
 
 @dataclass(frozen=True)
-class Swept:
-    """What one sweep gives back: the coefficients, the gradient, and a few sums.
+class SweepResult:
+    """The result of a sweep: the coefficients, the gradient, and a few sums.
 
     With e = P_Ω(UV) − x and λ² = ``Proximal.lambda2``, the smooth part is
     f(U, S) = ½‖e + S‖² + λ²/2 (‖V‖² − ‖P_Ω(UV)‖²) at V = V(U, S), for orthonormal U.
@@ -113,10 +85,10 @@ class Swept:
     smooth_out: float  # f(U, S_out); AMANPG only
     l1: float  # ‖S_out‖₁
     dS: float  # ‖S_out − S‖
-    dV: float  # ‖V − turn V'‖ for what was ``previous``; else 0
+    dV: float  # ‖V − rotation V'‖ if there is a ``previous`` V'; else 0
 
     def retracted(self, U: Float, step: float) -> Float | None:
-        """(U + step G) R⁻¹ with RᵀR = I + step² GᵀG, if that is to be had before GᵀG is; not after the next sweep."""
+        """(U + step G) R⁻¹ with RᵀR = I + step² GᵀG, if a backend can compute it early; only until the next sweep."""
         return None
 
 
@@ -125,7 +97,7 @@ MAGNITUDE_BINS = 1024
 
 @dataclass(frozen=True)
 class Magnitudes:
-    """How large the residuals are: counts in eight bins to a factor of two, from 2⁻⁶⁴ to 2⁶⁴ units.
+    """A histogram of the magnitudes of residuals: eight bins to a factor of two, from 2⁻⁶⁴ to 2⁶⁴ units.
 
     >>> Magnitudes.of(np.array([1.0, -2.0, 3.0, 100.0]), unit=1.0).quantile(0.5)
     2.25
@@ -146,65 +118,55 @@ class Magnitudes:
         wanted = q * float(cumulated[-1])
         k = min(int(np.searchsorted(cumulated, wanted)), MAGNITUDE_BINS - 1)
         if k == 0:
-            return 0.0  # or too small to tell
+            return 0.0  # or below the smallest bin
         inside = (wanted - float(cumulated[k] - self.counts[k])) / max(int(self.counts[k]), 1)
         return self.unit * 2.0 ** (k // 8 - 64) * (1 + (k % 8 + inside) / 8)
 
     def share(self, below: float) -> float:
-        """The share of the residuals that are smaller than this, to within a bin.
-
-        >>> Magnitudes.of(np.array([1.0, -2.0, 3.0, 100.0]), unit=1.0).share(below=50.0)
-        0.75
-        """
+        """The share of the residuals that are smaller than this, to within a bin."""
         smaller = Magnitudes.of(np.array([below]), self.unit).counts.argmax()
         return float(self.counts[:smaller].sum() / max(self.counts.sum(), 1))
 
 
-def enough(r: int) -> float:
-    """The sum of weights from which on the fit of a column by r coefficients is evidence that they are right.
-
-    >>> enough(4)
-    6.0
-    """
+def min_support(r: int) -> float:
+    """The least sum of weights at which a fit of r coefficients to a column is evidence that they are right."""
     return 1.25 * r + 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Robust:
-    """How to regress a column: least squares under the weights of a loss with the scale c, solved `turns` times.
+    """Options of a robust regression: least squares under the weights of a loss with scale c, `n_reweight` times.
 
     A column with little weight does not determine its r coefficients. (10⁻¹⁰ + shrink lack³) r / m is added to the
-    diagonal of its normal equations, and lack goes from 1 (Σw ≤ r) to 0 (Σw ≥ 2r); coefficients longer than `largest`
-    become zero if Σw is not `enough`. The `ridge`, times the mean weight of the column, is added there too: a column
-    that fits badly is not shrunk the more for it. With a ridge U need not be orthonormal.
+    diagonal of its normal equations, where lack falls from 1 (Σw ≤ r) to 0 (Σw ≥ 2r); coefficients longer than
+    `largest` become zero if Σw < `min_support`. The `ridge`, times the mean weight of the column, is added there too,
+    so that a column that fits badly is not shrunk more. With a ridge U need not be orthonormal.
     """
 
-    c: float  # in the last turn
-    first_c: float | None = None  # in the first; None: the same
+    c: float  # of the last weights
+    first_c: float | None = None  # of the first; None: the same
     kind: Kind = Kind.CAUCHY
-    p: float = 1.0  # the exponent, of Kind.POWER alone
-    turns: int = 1
+    p: float = 1.0  # the exponent of Kind.POWER
+    n_reweight: int = 1
     shrink: float = 0.0
     ridge: float = 0.0
     largest: float = np.inf
     bound: float = 0.0  # residuals up to this are counted, column by column
-    unit: float = 1.0  # of the magnitudes that are counted
-    of: int = 0  # entries of the whole matrix, if this is a piece of it: so much larger is the sample that is counted
+    unit: float = 1.0  # of the magnitudes
+    total_entries: int = 0  # of the whole matrix, where this is a piece of it: sets the sampling rate of the magnitudes
 
 
 @dataclass(frozen=True)
-class Regressed:
-    """What a robust regression of the columns gives back."""
+class Regression:
+    """The result of a robust regression of the columns."""
 
     V: Float  # n x r, a row for each column
-    inside: NDArray[
-        np.int64
-    ]  # n: of the residuals at the V it started from, how many of each column are within `bound`
-    before: Magnitudes  # of those residuals, or of a sample
+    inside: NDArray[np.int64]  # n: residuals of each column within `bound`, before the last fit
+    magnitudes: Magnitudes  # of the residuals at the V it started from, or of a sample of them
 
-    def with_coefficients(self, V: Float) -> Regressed:
-        """The same with other coefficients, such as those on another basis."""
-        return Regressed(V, self.inside, self.before)
+    def with_coefficients(self, V: Float) -> Regression:
+        """The same with other coefficients, such as those in another basis."""
+        return Regression(V, self.inside, self.magnitudes)
 
 
 @dataclass(frozen=True)
@@ -217,7 +179,7 @@ class Gradient:
 
 
 class Multiplier(NamedTuple):
-    """Λ of an augmented Lagrangian, and w = Z - Λ/β - UVᵀ, one value of each per entry."""
+    """Λ of an augmented Lagrangian and w = Z - Λ/β - UVᵀ, one value of each per entry."""
 
     values: Float
     w: Float
@@ -225,7 +187,7 @@ class Multiplier(NamedTuple):
 
 @dataclass(frozen=True)
 class Ascent:
-    """What one pass of the augmented Lagrangian gives back (see `Sweep.ascend`)."""
+    """The result of one pass of the augmented Lagrangian (see `Sweep.ascend`)."""
 
     V: Float  # n x r
     G: Float  # m x r: Sp(w⁺) V
@@ -237,118 +199,100 @@ class Sweep(Protocol):
     """One pass over the columns of a partly observed matrix."""
 
     name: str
-    host: str  # the backend for parts of the data that are in the memory of the processor
+    host: str  # the backend for parts of the data in the memory of the processor
 
     def sweep(
-        self, U: Float, S: NDArray[Any], S_out: NDArray[Any] | None, options: Proximal, before: Previous | None = None
-    ) -> Swept:
-        """Solve each column for v, shrink S into ``S_out``, and sum up the gradient, as ``options`` says."""
-        ...
+        self, U: Float, S: NDArray[Any], S_out: NDArray[Any] | None, options: Proximal, previous: Previous | None = None
+    ) -> SweepResult:
+        """Solve each column for v, shrink S into ``S_out``, and sum up the gradient, as ``options.rule`` says."""
 
-    def regress(self, U: Float, V: Float | None, options: Robust) -> Regressed:
-        """Regress each column on U, orthonormal, robustly; the first weights are those of V (n x r; None: zeros)."""
-        ...
+    def regress(self, U: Float, V: Float | None, options: Robust) -> Regression:
+        """Regress each column robustly on the orthonormal U; the first weights are those at V (n x r; None: zeros)."""
 
     def residual(self, U: Float, V: Float) -> Float:
         """P_Ω(U Vᵀ) - x, one value per entry; V is n x r."""
-        ...
 
     def entries(self, U: Float, V: Float) -> Float:
         """P_Ω(U Vᵀ), one value per entry; V is n x r."""
-        ...
 
     def product(self, y: Float, V: Float) -> Float:
         """Sp(y) V (m x k), for one value y per entry and V (n x k)."""
-        ...
 
     def product_transposed(self, y: Float, U: Float) -> Float:
         """Sp(y)ᵀ U (n x k), for one value y per entry and U (m x k)."""
-        ...
 
     def gradient(self, U: Float, V: Float, loss: Loss) -> Gradient:
         """Σ ρ(e) over Ω and its derivatives, e = P_Ω(U Vᵀ) - x, without an array as long as Ω."""
-        ...
 
     def curvature(self, U: Float, V: Float, B: Float, loss: Loss) -> float:
         """Σ w(e) d² over Ω, for d = P_Ω(U Bᵀ): twice the quadratic bound of the loss at U Vᵀ along U Bᵀ.
 
         Any direction A Bᵀ has this form: U becomes [U, A], V becomes [V, 0] and B becomes [0, B].
         """
-        ...
 
-    def ascend(self, U: Float, C: Float, now: Multiplier, out: Multiplier, beta: float, next_beta: float) -> Ascent:
+    def ascend(self, U: Float, C: Float, current: Multiplier, out: Multiplier, beta: float, next_beta: float) -> Ascent:
         """The V, Z and Λ steps of the augmented Lagrangian ‖P_Ω(Z - M)‖₁ + ⟨Λ, UVᵀ - Z⟩ + β/2 ‖UVᵀ - Z‖².
 
         v = c + Uᵀw for each column (c a row of C, n x r); e = Uv - x; Λ⁺ = clip(Λ + βe, ±1); w⁺ = (Λ - Λ⁺)/β - Λ⁺/β'.
-        Λ and w are those of `now`; Λ⁺ and w⁺ are written to `out`, which must be other memory.
+        Λ and w are those of `current`; Λ⁺ and w⁺ are written to `out`, which must be other memory.
         """
-        ...
 
     def grams(self, U: Float) -> Float:
-        """Of each column: the Gram matrix of the rows of U that it observes (n x r x r)."""
-        ...
+        """For each column, the Gram matrix of the rows of U that it observes (n x r x r)."""
 
     def kth_largest(self, y: Float, k: NDArray[np.int64]) -> Float:
-        """Of each column: the k-th largest |y| of its entries; infinite for k = 0, zero if it has fewer than k."""
-        ...
+        """For each column, the k-th largest |y| of its entries; infinite for k = 0, zero if it has fewer than k."""
 
     def gram_product(self, Q: Float) -> Float:
         """Return A Aᵀ Q (m x k) for the observed matrix A with zeros where nothing was observed."""
-        ...
 
 
 @dataclass(frozen=True)
 class Draws:
-    """Subsets of r entries of each column, at random."""
+    """Options of `fit_subsets`, which draws subsets of r entries of each column at random."""
 
-    seeds: NDArray[np.uint64]  # n: what is drawn of a column depends on its own
-    many: int  # draws of a column, at most
-    c: float  # the fit with the smallest sum of log(1 + (e/c)²) over the column is the best
-    bound: float  # residuals up to this are those of entries that are right
-    good: float  # draws end when so many of them can be expected to have had none but right ones
+    seeds: NDArray[np.uint64]  # n: one for each column
+    max_draws: int  # of a column
+    c: float  # the best fit has the smallest sum of log(1 + (e/c)²) over the column
+    bound: float  # entries with residuals up to this count as correct
+    clean_draws: float  # draws of a column end when this many of them are expected to have held correct entries only
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """Blocks of rows and columns of a matrix that has no entries elsewhere, to be fitted up to a rank."""
+    """Diagonal blocks of a matrix without entries elsewhere, each to be fitted up to a rank."""
 
     row_starts: NDArray[np.int64]  # the first row of each block, and the end
     column_starts: NDArray[np.int64]
-    begin: Float  # rank x n: where the search for a leading singular vector begins, for each rank
-    unit: float  # the usual size of an entry
+    start_vectors: Float  # rank x n: where the search for a leading singular vector begins, for each rank
+    unit: float  # the typical size of an entry
 
 
 class BlockFits(NamedTuple):
-    """L = U Vᵀ on each of some blocks, U orthonormal there."""
+    """L = U Vᵀ on each block, U orthonormal there."""
 
     U: Float  # m x rank, zero beyond the rank of a block
     V: Float  # n x rank
-    noise: Float  # of each block: the scale of what L leaves
-    ranks: NDArray[np.int64]  # of each block: less than the rank if the fit is exact
+    noise: Float  # of each block: the scale of its residuals
+    ranks: NDArray[np.int64]  # of each block: less than the highest rank if the fit is exact
 
 
 class HostSweep(Sweep, Protocol):
-    """A pass over data that the processor has."""
+    """A sweep over data in the memory of the processor."""
 
-    def subsets(self, U: Float, V: Float, draws: Draws) -> Float:
-        """Of each column the best fit to r of its entries; V where it has no more than r, or none determines them."""
-        ...
+    def fit_subsets(self, U: Float, V: Float, draws: Draws) -> Float:
+        """For each column, the best of the fits to r of its entries; V if it has at most r, or none is determined."""
 
-    def climb(self, blocks: Blocks) -> BlockFits:
+    def fit_blocks(self, blocks: Blocks) -> BlockFits:
         """Fit each block robustly, one rank after the other, until it is exact or of the highest rank.
 
         A new rank begins with the leading singular vector of the clipped residuals; the columns and the rows are then
-        regressed in turn, under the weights of a Cauchy loss whose scale follows the residuals.
+        regressed alternately, under the weights of a Cauchy loss whose scale follows the residuals.
         """
-        ...
 
 
 def reason_unavailable(backend: str) -> str | None:
-    """None if a backend for data in memory can run here, else why not.
-
-    >>> reason_unavailable("numpy") is None
-    True
-    """
+    """None if a backend for data in memory can run here, else why not."""
     why: str | None = _module(backend).reason_unavailable()
     return why
 
@@ -360,14 +304,10 @@ def _module(backend: str) -> Any:
 def chosen_backend(backend: str = "auto") -> str:
     """The backend for data in memory that a name stands for, if it can run here.
 
-    "auto" is what LOWSPARSE_BACKEND names, if that runs over memory; else the compiled core, or NumPy with a warning.
-
-    >>> chosen_backend("numpy")
-    'numpy'
+    "auto" is LOWSPARSE_BACKEND, if that runs over memory; else the compiled core, or NumPy with a warning.
     """
     if backend == "auto":
-        asked = os.environ.get("LOWSPARSE_BACKEND", "")
-        backend = asked if asked in BACKENDS else "auto"
+        backend = host_backend(os.environ.get("LOWSPARSE_BACKEND", ""))
     if backend == "auto":
         why = reason_unavailable("native")
         if why is None:
@@ -383,11 +323,7 @@ def chosen_backend(backend: str = "auto") -> str:
 
 
 def host_backend(backend: str) -> str:
-    """The backend for what is in memory, where a solve was asked to run on `backend`, which may be elsewhere.
-
-    >>> host_backend("numpy"), host_backend("cuda")
-    ('numpy', 'auto')
-    """
+    """The backend for data in memory, in a solve that runs on `backend`: the same if it can, else "auto"."""
     return backend if backend in BACKENDS else "auto"
 
 

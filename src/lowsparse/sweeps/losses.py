@@ -26,8 +26,6 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["EFFICIENT", "Kind", "Loss"]
-
 Float = NDArray[np.float64]
 
 

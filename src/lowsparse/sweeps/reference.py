@@ -24,27 +24,27 @@ from . import (
     Multiplier,
     Previous,
     Proximal,
-    Regressed,
+    Regression,
     Robust,
     Rule,
-    Swept,
-    enough,
+    SweepResult,
+    min_support,
 )
 from .losses import Loss
 
-DETERMINED = 1e-10  # a square system whose singular values are farther apart has no solution worth having
-# of the climb on a block; the same numbers as in cpp/climb.hpp
-PASSES = (4, 40)  # on each rank, least and most;
-FALLING = 0.5  # the noise after a pass / that before, at most, if there are to be more on a rank;
-SETTLED = 0.98  # that three passes before, on the last rank and where the noise is
-NEARLY = 0.02  # less than this, in units: the fit may be on the way to an exact one
-PACE = (0.8, 0.3)  # c / its previous value, at least: on a scale that collapses a part is fitted, and the rest lost;
-CLOSE, MOST = 0.05, 0.7  # the second if residuals of so many are less than this part of c
-NARROW, SMALLEST = 1.9, 1e-8  # c / the noise; and in units
-EXACT = 1e-9  # noise, in units: a block that is left with less needs no rank more
-SHRINK = 0.01  # of lines that do not determine their coefficients
-PRODUCTS = 10  # with a matrix, for its leading singular vector
+DETERMINED = 1e-10  # smallest / largest singular value of a square system, at least, that determines a solution
 PIVOT_TOLERANCE = 1e-13  # a pivot below this share of its diagonal entry is rounding: that direction is dropped
+# of `fit_blocks`; the same numbers as in cpp/climb.hpp
+PASSES = (4, 40)  # at each rank, least and most
+FALLING = 0.5  # noise / that one pass earlier: more passes are made at a rank while it is below this;
+SETTLED = 0.98  # noise / that three passes earlier, the same at the last rank and where the noise is below
+NEARLY = 0.02  # units: the fit may be on the way to an exact one
+PACE = (0.8, 0.3)  # c / its previous value, at least: a scale that collapses fits a part and loses the rest;
+CLOSE, MOST = 0.05, 0.7  # the second if the share MOST of the residuals is below CLOSE c
+NARROW, SMALLEST = 1.9, 1e-8  # c / the noise; the smallest c in units
+EXACT = 1e-9  # units: with less noise a block needs no higher rank
+SHRINK = 0.01  # for lines that do not determine their coefficients
+PRODUCTS = 10  # power iterations for a leading singular vector
 
 
 def reason_unavailable() -> str | None:
@@ -53,29 +53,29 @@ def reason_unavailable() -> str | None:
 
 
 @dataclass(frozen=True)
-class Block:
-    """Consecutive columns: their part of the entries, the rows of U they see, and sums over each column."""
+class ColumnRange:
+    """Consecutive columns with their entries."""
 
     columns: slice
     entries: slice
     rows: NDArray[np.int32]
-    owner: NDArray[np.int64]  # of each entry, the column within the block
+    owner: NDArray[np.int64]  # of each entry: its column, counted from the first of the range
     indicator: sparse.csr_array  # columns x entries, ones: indicator @ a sums a over each column
 
 
-def blocks(M: Columns, entries_at_once: int) -> Iterator[Block]:
-    """Split the columns so that the temporaries of a block stay small."""
+def column_ranges(M: Columns, max_entries: int) -> Iterator[ColumnRange]:
+    """Split the columns so that the temporaries of a range stay small."""
     n = M.shape[1]
     first = 0
     while first < n:
-        limit = M.indptr[first] + entries_at_once
+        limit = M.indptr[first] + max_entries
         last = max(first + 1, int(np.searchsorted(M.indptr, limit, side="right")) - 1)
         entries = slice(int(M.indptr[first]), int(M.indptr[last]))
         indptr = M.indptr[first : last + 1] - M.indptr[first]
         k = entries.stop - entries.start
         indicator = sparse.csr_array((np.ones(k), np.arange(k), indptr), shape=(last - first, k))
         owner = np.repeat(np.arange(last - first), np.diff(indptr))
-        yield Block(slice(first, last), entries, M.rows[entries], owner, indicator)
+        yield ColumnRange(slice(first, last), entries, M.rows[entries], owner, indicator)
         first = last
 
 
@@ -113,9 +113,9 @@ class ColumnSweep:
         self.M = M
 
     def sweep(
-        self, U: Float, S: NDArray[Any], S_out: NDArray[Any] | None, options: Proximal, before: Previous | None = None
-    ) -> Swept:
-        """Solve, shrink, solve again and sum up the gradient; the mathematics of Algorithms 1 and 2, block by block."""
+        self, U: Float, S: NDArray[Any], S_out: NDArray[Any] | None, options: Proximal, previous: Previous | None = None
+    ) -> SweepResult:
+        """Solve, shrink, solve again and sum up the gradient: the mathematics of Algorithms 1 and 2."""
         rule, gamma, t_S, l2 = options.rule, options.gamma, options.t_S, options.lambda2
         if S_out is None and rule != Rule.FIT:
             raise ValueError("S_out is needed by every rule but FIT")
@@ -129,87 +129,84 @@ class ColumnSweep:
         def smooth(e: Float, y: Float, v: Float) -> float:
             return float(0.5 * np.sum((e - y) ** 2) + 0.5 * l2 * (np.sum(v**2) - np.sum(e**2)))
 
-        for block in blocks(M, entries_at_once=2_000_000 // r):
-            x = M.values[block.entries].astype(np.float64)
-            s = S[block.entries].astype(np.float64)
+        for part in column_ranges(M, 2_000_000 // r):
+            x = M.values[part.entries].astype(np.float64)
+            s = S[part.entries].astype(np.float64)
             y = x - s
-            B = U[block.rows]
-            bounds = block.indicator.indptr
+            B = U[part.rows]
+            bounds = part.indicator.indptr
             gram = np.stack([B[a:b].T @ B[a:b] for a, b in pairwise(bounds)])
             factor = cholesky((1 - l2) * gram + l2 * np.eye(r))
 
             # V(U, S): [(1 - λ²) U_jᵀU_j + λ² I] v_j = U_jᵀ (x - S)_j
-            v = cholesky_solve(factor, block.indicator @ (B * y[:, None]))
-            e = np.einsum("kr,kr->k", B, v[block.owner])
+            v = cholesky_solve(factor, part.indicator @ (B * y[:, None]))
+            e = np.einsum("kr,kr->k", B, v[part.owner])
             smooth_in += smooth(e, y, v)
             if S_out is not None and rule != Rule.FIT:
                 # S+ = soft(S - t_S ∇_S f, γ t_S) with ∇_S f = e - x + S
                 at = s - t_S * (e - y)
-                S_out[block.entries] = at - np.clip(at, -gamma * t_S, gamma * t_S)
-                s_new = S_out[block.entries].astype(np.float64)
+                S_out[part.entries] = at - np.clip(at, -gamma * t_S, gamma * t_S)
+                s_new = S_out[part.entries].astype(np.float64)
                 dS2 += float(np.sum((s_new - s) ** 2))
                 l1 += float(np.sum(np.abs(s_new)))
                 if rule == Rule.AMANPG:
                     y = x - s_new
-                    v = cholesky_solve(factor, block.indicator @ (B * y[:, None]))
-                    e = np.einsum("kr,kr->k", B, v[block.owner])
+                    v = cholesky_solve(factor, part.indicator @ (B * y[:, None]))
+                    e = np.einsum("kr,kr->k", B, v[part.owner])
                     smooth_out += smooth(e, y, v)
                 R = (1 - l2) * (e - y) - l2 * y
-                G += sparse.csc_array((R, block.rows, bounds), shape=(m, len(v))) @ v
-            V[block.columns] = v
+                G += sparse.csc_array((R, part.rows, bounds), shape=(m, len(v))) @ v
+            V[part.columns] = v
         VVt = V.T @ V
         if rule != Rule.FIT:
             G += l2 * (U @ VVt)
-        dV = 0.0 if before is None else float(np.linalg.norm(V.T - before.turn @ before.V))
-        return Swept(V.T, G, G.T @ G, VVt, smooth_in, smooth_out, l1, float(np.sqrt(dS2)), dV)
+        dV = 0.0 if previous is None else float(np.linalg.norm(V.T - previous.rotation @ previous.V))
+        return SweepResult(V.T, G, G.T @ G, VVt, smooth_in, smooth_out, l1, float(np.sqrt(dS2)), dV)
 
-    def regress(self, U: Float, V: Float | None, options: Robust) -> Regressed:
-        """Regress each column on U robustly, block by block."""
+    def regress(self, U: Float, V: Float | None, options: Robust) -> Regression:
+        """Regress each column robustly on U."""
         n, r = self.M.shape[1], U.shape[1]
-        before = self.residual(U, np.zeros((n, r)) if V is None else V)
+        start = self.residual(U, np.zeros((n, r)) if V is None else V)
         fitted, inside = np.zeros((n, r)), np.zeros(n, np.int64)
-        first_c = options.c if options.first_c is None or options.turns == 1 else options.first_c
-        for block in blocks(self.M, entries_at_once=2_000_000 // r):
-            x = self.M.values[block.entries].astype(np.float64)
-            B = U[block.rows]
-            e = before[block.entries]
-            for c in np.geomspace(first_c, options.c, options.turns):
-                inside[block.columns] = block.indicator @ (np.abs(e) <= options.bound)
+        first_c = options.c if options.first_c is None or options.n_reweight == 1 else options.first_c
+        for part in column_ranges(self.M, 2_000_000 // r):
+            x = self.M.values[part.entries].astype(np.float64)
+            B = U[part.rows]
+            e = start[part.entries]
+            for c in np.geomspace(first_c, options.c, options.n_reweight):
+                inside[part.columns] = part.indicator @ (np.abs(e) <= options.bound)
                 w = Loss(options.kind, c, options.p).weight(e)
                 weighted = B * w[:, None]
-                gram = np.stack([B[a:b].T @ weighted[a:b] for a, b in pairwise(block.indicator.indptr)])
-                weight = block.indicator @ w
+                gram = np.stack([B[a:b].T @ weighted[a:b] for a, b in pairwise(part.indicator.indptr)])
+                weight = part.indicator @ w
                 lack = np.clip(2 - weight / r, 0, 1)
-                ridge = options.ridge * weight / np.maximum(np.diff(block.indicator.indptr), 1)
+                ridge = options.ridge * weight / np.maximum(np.diff(part.indicator.indptr), 1)
                 ridge += (1e-10 + options.shrink * lack**3) * r / len(U)
                 gram += ridge[:, None, None] * np.eye(r)
-                v = cholesky_solve(cholesky(gram), block.indicator @ (weighted * x[:, None]))
-                v[(np.sum(v**2, axis=1) > options.largest**2) & (weight < enough(r))] = 0.0
-                e = np.einsum("kr,kr->k", B, v[block.owner]) - x
-            fitted[block.columns] = v
-        return Regressed(fitted, inside, Magnitudes.of(before, options.unit))
+                v = cholesky_solve(cholesky(gram), part.indicator @ (weighted * x[:, None]))
+                v[(np.sum(v**2, axis=1) > options.largest**2) & (weight < min_support(r))] = 0.0
+                e = np.einsum("kr,kr->k", B, v[part.owner]) - x
+            fitted[part.columns] = v
+        return Regression(fitted, inside, Magnitudes.of(start, options.unit))
 
     def residual(self, U: Float, V: Float) -> Float:
-        """P_Ω(U Vᵀ) - x, block by block."""
+        """P_Ω(U Vᵀ) - x."""
         return self.entries(U, V) - self.M.values
 
     def entries(self, U: Float, V: Float) -> Float:
-        """P_Ω(U Vᵀ), block by block."""
+        """P_Ω(U Vᵀ)."""
         e = np.empty(self.M.values.size)
-        for block in blocks(self.M, entries_at_once=2_000_000 // U.shape[1]):
-            e[block.entries] = np.einsum("kr,kr->k", U[block.rows], V[block.columns][block.owner])
+        for part in column_ranges(self.M, 2_000_000 // U.shape[1]):
+            e[part.entries] = np.einsum("kr,kr->k", U[part.rows], V[part.columns][part.owner])
         return e
-
-    def _sparse(self, y: Float) -> sparse.csc_array:
-        return _csc(self.M, y)
 
     def product(self, y: Float, V: Float) -> Float:
         """Sp(y) V through scipy.sparse."""
-        return np.asarray(self._sparse(y) @ V, dtype=np.float64)
+        return np.asarray(_csc(self.M, y) @ V, dtype=np.float64)
 
     def product_transposed(self, y: Float, U: Float) -> Float:
         """Sp(y)ᵀ U through scipy.sparse."""
-        return np.asarray(self._sparse(y).T @ U, dtype=np.float64)
+        return np.asarray(_csc(self.M, y).T @ U, dtype=np.float64)
 
     def gradient(self, U: Float, V: Float, loss: Loss) -> Gradient:
         """Σ ρ(e), and the two products with ψ(e)."""
@@ -221,12 +218,12 @@ class ColumnSweep:
         """Σ w(e) d²."""
         return float(np.sum(loss.weight(self.residual(U, V)) * self.entries(U, B) ** 2))
 
-    def ascend(self, U: Float, C: Float, now: Multiplier, out: Multiplier, beta: float, next_beta: float) -> Ascent:
+    def ascend(self, U: Float, C: Float, current: Multiplier, out: Multiplier, beta: float, next_beta: float) -> Ascent:
         """The steps in V, Z and Λ, and the product for the step in U that follows."""
-        V = C + self.product_transposed(now.w, U)
+        V = C + self.product_transposed(current.w, U)
         e = self.residual(U, V)
-        out.values[:] = np.clip(now.values + beta * e, -1.0, 1.0)
-        gap = (out.values - now.values) / beta
+        out.values[:] = np.clip(current.values + beta * e, -1.0, 1.0)
+        gap = (out.values - current.values) / beta
         out.w[:] = -gap - out.values / next_beta
         return Ascent(V, self.product(out.w, V), float(np.sum(np.abs(e))), float(np.linalg.norm(gap)))
 
@@ -235,42 +232,42 @@ class ColumnSweep:
         indptr, rows = self.M.indptr, self.M.rows
         return np.stack([U[rows[a:b]].T @ U[rows[a:b]] for a, b in pairwise(indptr)])
 
-    def subsets(self, U: Float, V: Float, draws: Draws) -> Float:
+    def fit_subsets(self, U: Float, V: Float, draws: Draws) -> Float:
         """Draw by draw."""
         M, r, counts = self.M, U.shape[1], np.diff(self.M.indptr)
         best, least = np.array(V, dtype=np.float64), np.full(M.shape[1], np.inf)
-        wanted = np.where(counts > r, float(draws.many), 0.0)
+        wanted = np.where(counts > r, float(draws.max_draws), 0.0)
         owner = np.repeat(np.arange(M.shape[1]), counts)
 
         def sums(y: NDArray[Any]) -> Float:
             return np.bincount(owner, weights=y, minlength=M.shape[1]).astype(np.float64, copy=False)
 
-        for d in range(draws.many):
-            lines = np.flatnonzero(d < wanted)
-            if not lines.size:
+        for d in range(draws.max_draws):
+            active = np.flatnonzero(d < wanted)
+            if not active.size:
                 break
-            drawn = M.indptr[:-1][lines, None] + _drawn(draws.seeds[lines], d, r, counts[lines])
+            drawn = M.indptr[:-1][active, None] + _draw(draws.seeds[active], d, r, counts[active])
             fits = best.copy()
-            fits[lines], determined = _fitted(U[M.rows[drawn]], M.values[drawn].astype(np.float64))
+            fits[active], determined = _solve_square(U[M.rows[drawn]], M.values[drawn].astype(np.float64))
             e = self.residual(U, fits)
             loss = sums(np.log1p((e / draws.c) ** 2))
             better = np.zeros(M.shape[1], bool)
-            better[lines] = determined & (loss < least)[lines]
+            better[active] = determined & (loss < least)[active]
             best[better], least[better] = fits[better], loss[better]
             share = sums(np.abs(e) <= draws.bound)[better] / counts[better]
-            wanted[better] = np.minimum(draws.good / share**r, draws.many)
+            wanted[better] = np.minimum(draws.clean_draws / share**r, draws.max_draws)
         return best
 
-    def climb(self, blocks: Blocks) -> BlockFits:
+    def fit_blocks(self, blocks: Blocks) -> BlockFits:
         """Block by block."""
-        rank, n = blocks.begin.shape
+        rank, n = blocks.start_vectors.shape
         U, V = np.zeros((self.M.shape[0], rank)), np.zeros((n, rank))
         noise, ranks = [], []
-        for some_rows, some in zip(pairwise(blocks.row_starts), pairwise(blocks.column_starts), strict=True):
-            A = _block(self.M, slice(*some_rows), slice(*some))
-            u, v, left = _climb(A, blocks.begin[:, slice(*some)], blocks.unit)
-            U[slice(*some_rows), : u.shape[1]], V[slice(*some), : v.shape[1]] = u, v
-            noise.append(left)
+        for row_range, column_range in zip(pairwise(blocks.row_starts), pairwise(blocks.column_starts), strict=True):
+            rows, columns = slice(*row_range), slice(*column_range)
+            u, v, scale = _fit_block(_take_block(self.M, rows, columns), blocks.start_vectors[:, columns], blocks.unit)
+            U[rows, : u.shape[1]], V[columns, : v.shape[1]] = u, v
+            noise.append(scale)
             ranks.append(u.shape[1])
         return BlockFits(U, V, np.array(noise), np.array(ranks))
 
@@ -290,7 +287,7 @@ class ColumnSweep:
         return np.asarray(A @ (A.T @ Q), dtype=np.float64)
 
 
-def _fitted(A: Float, b: Float) -> tuple[Float, NDArray[np.bool_]]:
+def _solve_square(A: Float, b: Float) -> tuple[Float, NDArray[np.bool_]]:
     """x with A x = b for a stack of square matrices, and whether each of them determines it."""
     sizes = np.linalg.svd(A, compute_uv=False)
     determined = sizes[:, -1] > DETERMINED * sizes[:, 0]
@@ -299,18 +296,18 @@ def _fitted(A: Float, b: Float) -> tuple[Float, NDArray[np.bool_]]:
     return x, determined
 
 
-def _drawn(seeds: NDArray[np.uint64], d: int, r: int, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The draw d of r different places out of each of the counts (splitmix64): lines x r."""
-    places = np.empty((seeds.size, r), np.int64)
+def _draw(seeds: NDArray[np.uint64], d: int, r: int, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The d-th draw, for each seed, of r different integers below its count (splitmix64): seeds x r."""
+    drawn = np.empty((seeds.size, r), np.int64)
     for k in range(r):
         z = seeds.astype(np.uint64) + np.uint64((d * r + k + 1) * 0x9E3779B97F4A7C15 % 2**64)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         z = (z ^ (z >> np.uint64(31))) >> np.uint64(32)
-        places[:, k] = (z * counts.astype(np.uint64)) >> np.uint64(32)
-        while (taken := np.any(places[:, :k] == places[:, k, None], axis=1)).any():
-            places[taken, k] = (places[taken, k] + 1) % counts[taken]
-    return places
+        drawn[:, k] = (z * counts.astype(np.uint64)) >> np.uint64(32)
+        while (taken := np.any(drawn[:, :k] == drawn[:, k, None], axis=1)).any():
+            drawn[taken, k] = (drawn[taken, k] + 1) % counts[taken]
+    return drawn
 
 
 class Compressed(NamedTuple):
@@ -323,34 +320,34 @@ class Compressed(NamedTuple):
 
 
 def _csc(M: Columns, values: Float | None = None) -> sparse.csc_array:
-    """As a sparse array, perhaps with other values."""
+    """M as a sparse array, perhaps with other values."""
     return sparse.csc_array((M.values if values is None else values, M.rows, M.indptr), shape=M.shape)
 
 
-def _block(M: Columns, rows: slice, columns: slice) -> Compressed:
-    """Rows and columns that have no entries elsewhere."""
+def _take_block(M: Columns, rows: slice, columns: slice) -> Compressed:
+    """Rows and columns without entries elsewhere."""
     indptr = M.indptr[columns.start : columns.stop + 1]
     entries = slice(int(indptr[0]), int(indptr[-1]))
     shape = (int(rows.stop - rows.start), int(columns.stop - columns.start))
-    here = (M.rows[entries] - rows.start).astype(np.int32)
-    return Compressed(indptr - indptr[0], here, M.values[entries].astype(np.float64), shape)
+    own_rows = (M.rows[entries] - rows.start).astype(np.int32)
+    return Compressed(indptr - indptr[0], own_rows, M.values[entries].astype(np.float64), shape)
 
 
-def _climb(A: Compressed, begin: Float, unit: float) -> tuple[Float, Float, float]:
-    """L = U Vᵀ of a block, and the scale of what it leaves."""
+def _fit_block(A: Compressed, start_vectors: Float, unit: float) -> tuple[Float, Float, float]:
+    """U and V of a block, and the scale of its residuals."""
     m, n = A.shape
     T = _csc(A).T.tocsc()
     by_column, by_row = ColumnSweep(A), ColumnSweep(Compressed(T.indptr.astype(np.int64), T.indices, T.data, (n, m)))
-    rank, smallest, c = len(begin), SMALLEST * unit, unit
+    rank, smallest, c = len(start_vectors), SMALLEST * unit, unit
     U, V, e, noise = np.zeros((m, 0)), np.zeros((n, 0)), -A.values, np.inf
     clip = c
     for k in range(1, rank + 1):
-        new = _leading(_csc(A, np.clip(-e, -clip, clip)), begin[k - 1])
+        new = _leading_vector(_csc(A, np.clip(-e, -clip, clip)), start_vectors[k - 1])
         U, R = np.linalg.qr(np.column_stack([U, new]))
         V = np.column_stack([V, np.zeros(n)]) @ R.T
-        before: list[float] = []
-        for since in range(PASSES[1]):
-            options = Robust(c=c, turns=2 if since < 3 else 1, shrink=SHRINK)
+        history: list[float] = []
+        for n_passes in range(PASSES[1]):
+            options = Robust(c=c, n_reweight=2 if n_passes < 3 else 1, shrink=SHRINK)
             Q, R = np.linalg.qr(by_column.regress(U, V, options).V)
             U, R = np.linalg.qr(by_row.regress(Q, U @ R.T, options).V)
             V = Q @ R.T
@@ -358,10 +355,10 @@ def _climb(A: Compressed, begin: Float, unit: float) -> tuple[Float, Float, floa
             low, most = (np.partition(np.abs(e), int(q * e.size))[int(q * e.size)] for q in (LOW, MOST))
             noise = CONSISTENT_LOW * float(low)
             c = max(NARROW * noise, PACE[int(most < CLOSE * c)] * c, smallest)
-            before.append(noise)
-            if len(before) >= PASSES[0]:
+            history.append(noise)
+            if len(history) >= PASSES[0]:
                 wait = k == rank or noise < NEARLY * unit
-                limit = SETTLED * before[-4] if wait else FALLING * before[-2]
+                limit = SETTLED * history[-4] if wait else FALLING * history[-2]
                 if not (noise < limit and c > smallest):
                     break
         if noise <= EXACT * unit:
@@ -371,9 +368,9 @@ def _climb(A: Compressed, begin: Float, unit: float) -> tuple[Float, Float, floa
     return U, V, noise
 
 
-def _leading(A: sparse.csc_array, begin: Float) -> Float:
-    """The leading left singular vector of A, up to its length."""
-    x = A @ begin
+def _leading_vector(A: sparse.csc_array, start: Float) -> Float:
+    """The leading left singular vector of A, not normalized."""
+    x = A @ start
     for _ in range(PRODUCTS):
         x = A @ (A.T @ (x / (np.linalg.norm(x) + np.finfo(float).tiny)))
     return np.asarray(x, dtype=np.float64)

@@ -7,12 +7,16 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..entries.compressed import offsets
 from ..entries.files.labels import Array
 from ..entries.files.table import Table
 from ..entries.observed import ObservedMatrix
 from ..linalg.lowrank import LowRank
 
-__all__ = ["Completed"]
+
+def fitted(fit: LowRank, known: tuple[Array, Array], i: Array, j: Array) -> Array:
+    """The entries (i, j) of the fit; NaN where the row or the column is not `known`, having no observed value."""
+    return np.where(known[0][i] & known[1][j], fit.at(i, j), np.nan)
 
 
 class Completed:
@@ -57,7 +61,7 @@ class Completed:
         M, stays = self.table.M, np.ones(self.table.M.nnz)
         stays[self.replaced] = 0.0
         by_row, staying = M.T, M.with_values(stays).T.values > 0
-        return np.concatenate(([0], np.cumsum(staying)))[by_row.indptr], by_row.rows[staying], by_row.values[staying]
+        return offsets(staying)[by_row.indptr], by_row.rows[staying], by_row.values[staying]
 
     def records(self, part: slice) -> Array:
         """The values of records, in their order."""
@@ -65,12 +69,12 @@ class Completed:
         values = np.array(self._observed_records[part])
         holes = np.flatnonzero(np.isnan(values))
         i, j = (index[part][holes] for index in self.table.positions)
-        values[holes] = np.where(self.known[0][i] & self.known[1][j], self.fit.at(i, j), np.nan)
+        values[holes] = fitted(self.fit, self.known, i, j)
         return values
 
     @cached_property
     def _observed_records(self) -> Array:
-        """The values of the records, NaN where the fit is to stand."""
+        """The values of the records, NaN where the fit takes their place."""
         table = self.table
         assert table.positions is not None
         assert table.values is not None

@@ -14,13 +14,12 @@ from ..entries.files.table import Layout
 from ..linalg.lowrank import LowRank
 from ..places.disk.records import BATCH, common_schema, labels_of, opened
 from ..support.optional import import_pyarrow
-
-__all__ = ["LargeTable", "StreamedRecords", "among"]
+from .completed import fitted
 
 
 @dataclass(frozen=True, eq=False)
 class LargeTable:
-    """What `Table` is in memory: a matrix in pieces whose rows and columns have labels."""
+    """A table larger than memory: a matrix in pieces whose rows and columns have labels."""
 
     M: Any
     rows: Array
@@ -49,7 +48,7 @@ class StreamedRecords:
     ) -> Iterator[Any]:
         """Batches of records, those without a value completed by the fit; if `clean`, the wrong ones too.
 
-        `known` tells which rows and columns have values at all; `wrong` holds column · m + row of the gross errors,
+        `known` says which rows and columns have values at all; `wrong` holds column · m + row of the gross errors,
         ascending; `flag` is called with the rows, columns and values of those among the records.
         """
         self.filled = self.left_empty = 0
@@ -60,10 +59,10 @@ class StreamedRecords:
             outlying = ~holes & among(wrong, j * m + i)
             flag(i[outlying], j[outlying], values[outlying])
             new = np.flatnonzero(holes | outlying) if clean else np.flatnonzero(holes)
-            fitted = known[0][i[new]] & known[1][j[new]]
-            values[new] = np.where(fitted, fit.at(i[new], j[new]), np.nan)
-            self.filled += int(np.count_nonzero(holes[new] & fitted))
-            self.left_empty += int(np.count_nonzero(~fitted))
+            values[new] = fitted(fit, known, i[new], j[new])
+            empty = np.isnan(values[new])
+            self.filled += int(np.count_nonzero(holes[new] & ~empty))
+            self.left_empty += int(np.count_nonzero(empty))
             position = batch.schema.get_field_index(self.names[2])
             yield batch.set_column(position, self.names[2], import_pyarrow().array(values, from_pandas=True))
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import itertools
 import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +19,18 @@ from ..entries.containers import unwrap
 from ..entries.files.arrays import dump_arrays
 from ..entries.files.columns import PANDAS
 from ..entries.files.labels import Array, arrow_labels, first_line, is_range, short_repr, to_arrow
-from ..entries.files.read import ARRAYS, TEXT, ending_of
+from ..entries.files.numbers import format_like
+from ..entries.files.source import ARRAYS, EXCEL, TEXT, ending_of
 from ..entries.files.table import Layout, Table
 from ..entries.observed import ObservedMatrix
 from ..linalg.lowrank import LowRank
 from ..support import files
+from ..support.export import NAMES
 from ..support.optional import import_pyarrow
 from .completed import Completed
-
-__all__ = ["write_batches", "write_columns", "write_table"]
+from .excel import write_copy, write_new
 
 BATCH = 1 << 20  # cells at a time
-NAMES = ("row", "column", "value")
 
 _Records = tuple[Array, Array, Array]  # row and column positions, values
 
@@ -70,7 +72,12 @@ def write_table(
         files.write(path, gzip.compress(content, mtime=0) if path.suffix.lower() == ".gz" else content)
         return
     if pairs is not None:  # nothing but the records
-        like = replace(like, layout=replace(like.layout, pandas=None), kept=())
+        like = replace(like, layout=_of_other_columns(like.layout), kept=(), cells=None)
+    if ending in EXCEL and like.layout.sheet is not None:
+        write_copy(path, like.layout.sheet, _changed_numbers(cells, like))
+        return
+    if ending not in TEXT:
+        like = replace(like, cells=None)
     write_batches(path, _wide_batches(cells, like) if records is None else _record_batches(records, like), like.layout)
 
 
@@ -78,7 +85,12 @@ def write_columns(path: Path, columns: Mapping[str, Array], layout: Layout) -> N
     """Write columns of labels and numbers in the layout of a table; the ending tells the format."""
     arrays = [_numbers(column) if column.dtype.kind == "f" else arrow_labels(column) for column in columns.values()]
     batch = import_pyarrow().record_batch(arrays, names=list(columns))
-    write_batches(path, iter([batch]), replace(layout, pandas=None))
+    write_batches(path, iter([batch]), _of_other_columns(layout))
+
+
+def _of_other_columns(layout: Layout) -> Layout:
+    """The layout without what belongs to the columns of the table that it is of."""
+    return replace(layout, pandas=None, head=None, sheet=None, comments=())
 
 
 class _Cells:
@@ -153,18 +165,30 @@ def _numbers(values: Array) -> Any:
     return import_pyarrow().array(values, from_pandas=True)  # NaN is null
 
 
+def _as_given(cells: Any, old: Array, new: Array, example: str, point: str) -> Any:
+    """A column of numbers as text: cells of the file where the number is the same, new ones written like `example`."""
+    same = (old == new) | (np.isnan(old) & np.isnan(new))
+    if same.all():
+        return cells
+    text = format_like(_numbers(new.astype(np.float64)), example, point)
+    return import_pyarrow("compute").if_else(import_pyarrow().array(same), cells, text)
+
+
 def _record_batches(records: Iterator[_Records], like: Table) -> Iterator[Any]:
     pyarrow, done = import_pyarrow(), 0
     rows, columns = arrow_labels(like.rows), arrow_labels(like.columns)
     names = like.layout.names or NAMES
     for i, j, values in records:
-        arrays = rows.take(pyarrow.array(i)), columns.take(pyarrow.array(j)), _numbers(values)
-        named = [
-            *zip(like.layout.order, names, arrays, strict=True),
-            *((position, name, _part(column, done, i.size)) for position, name, column in like.kept),
-        ]
-        named.sort(key=lambda column: column[0])
-        yield pyarrow.record_batch([column for _, _, column in named], names=[name for _, name, _ in named])
+        numbers = _numbers(values)
+        if like.cells is not None:
+            assert like.values is not None
+            example = like.cells[0][int((~np.isnan(like.values)).argmax())].as_py()
+            old, cells = like.values[done : done + i.size], _part(like.cells[0], done, i.size)
+            numbers = _as_given(cells, old, values, example, like.layout.decimal)
+        arrays = rows.take(pyarrow.array(i)), columns.take(pyarrow.array(j)), numbers
+        kept = [(position, name, _part(column, done, i.size)) for position, name, column in like.kept]
+        in_order = sorted([*zip(like.layout.order, names, arrays, strict=True), *kept], key=itemgetter(0))
+        yield pyarrow.record_batch([column for *_, column in in_order], names=[name for _, name, _ in in_order])
         done += i.size
 
 
@@ -180,12 +204,65 @@ def _wide_batches(cells: _Cells | Completed, like: Table) -> Iterator[Any]:
     index, others = like.layout.index, list(like.kept)
     if index is not None or not is_range(like.rows):
         others.append((like.layout.index_position, index or "", arrow_labels(like.rows)))
-    others.sort(key=lambda column: column[0])
+    others.sort(key=itemgetter(0))
+    as_text = None if like.cells is None else _TextColumns(like)
     for part in _parts(m, max(1, BATCH // n)):
-        named = [(name, _numbers(column)) for name, column in zip(names, cells.rows(part).T, strict=True)]
+        X = cells.rows(part)
+        columns = [_numbers(column) for column in X.T] if as_text is None else as_text(part, X)
+        named = list(zip(names, columns, strict=True))
         for position, name, column in others:
             named.insert(position, (name, _part(column, part.start, part.stop - part.start)))
         yield import_pyarrow().record_batch([column for _, column in named], names=[name for name, _ in named])
+
+
+class _Numbers:
+    """The observed numbers of a table, some rows at a time; NaN where there is none."""
+
+    def __init__(self, M: ObservedMatrix) -> None:
+        self.by_row = M.T
+
+    def rows(self, part: slice) -> Array:
+        indptr, X = self.by_row.indptr, np.full((part.stop - part.start, self.by_row.shape[0]), np.nan)
+        entries = slice(indptr[part.start], indptr[part.stop])
+        rows = np.repeat(np.arange(len(X)), np.diff(indptr[part.start : part.stop + 1]))
+        X[rows, self.by_row.rows[entries]] = self.by_row.values[entries]
+        return X
+
+
+def _changed_numbers(cells: _Cells | Completed, like: Table) -> Iterator[tuple[Array, Array, Array]]:
+    """The numbers that differ from those of `like`: their rows and columns in its file, and their values."""
+    if like.values is not None:
+        values = cells.records(slice(0, like.values.size))
+        rows = np.flatnonzero((values != like.values) & ~np.isnan(values))
+        yield rows, np.full(rows.size, like.layout.order[2]), values[rows]
+        return
+    m, n = like.M.shape
+    others = {position for position, *_ in like.kept}
+    if like.layout.index is not None:
+        others.add(like.layout.index_position)
+    positions, numbers = np.array([k for k in range(n + len(others)) if k not in others]), _Numbers(like.M)
+    for part in _parts(m, max(1, BATCH // n)):
+        X = cells.rows(part)
+        i, j = np.nonzero((numbers.rows(part) != X) & ~np.isnan(X))
+        yield part.start + i, positions[j], X[i, j]
+
+
+class _TextColumns:
+    """The columns of numbers of a wide table in text, as they stand in its file where the numbers are the same."""
+
+    def __init__(self, like: Table) -> None:
+        M, cells = like.M, like.cells
+        assert cells is not None
+        self.cells, self.numbers, self.point = cells, _Numbers(M), like.layout.decimal
+        first = np.minimum(M.indptr[:-1], M.nnz - 1)  # an entry of each column; of one without any, that of another
+        self.examples = [cells[j][int(M.rows[first[j]])].as_py() for j in range(M.shape[1])]
+
+    def __call__(self, part: slice, X: Array) -> list[Any]:
+        old = self.numbers.rows(part)
+        return [
+            _as_given(_part(cells, part.start, part.stop - part.start), old[:, j], X[:, j], example, self.point)
+            for j, (cells, example) in enumerate(zip(self.cells, self.examples, strict=True))
+        ]
 
 
 def _arrays(
@@ -211,11 +288,17 @@ def write_batches(path: Path, batches: Iterator[Any], layout: Layout) -> None:
     pyarrow, ending = import_pyarrow(), ending_of(path)
     head = next(batches)
     batches = itertools.chain([head], batches)
+    if ending in EXCEL:
+        write_new(path, head.schema.names, batches)
+        return
     packing = "gzip" if path.suffix.lower() == ".gz" else None
     with files.replacing(path) as temporary, pyarrow.output_stream(str(temporary), compression=packing) as sink:
         if ending in TEXT:
-            layout = replace(layout, separator="\t") if ending == ".tsv" else layout
-            _write_text(sink, head.schema.names, batches, layout)
+            if ending == ".tsv" and layout.separator != "\t":
+                layout = replace(layout, separator="\t", head=None)
+            encoder = codecs.getincrementalencoder(layout.encoding)()
+            for text in _text_parts(head.schema.names, batches, layout):
+                sink.write(encoder.encode(text))
             return
         open_writer = import_pyarrow("parquet").ParquetWriter if ending in (".parquet", ".pq") else pyarrow.ipc.new_file
         with open_writer(sink, head.schema.with_metadata({PANDAS: layout.pandas} if layout.pandas else None)) as writer:
@@ -223,35 +306,43 @@ def write_batches(path: Path, batches: Iterator[Any], layout: Layout) -> None:
                 writer.write_batch(batch.replace_schema_metadata(None))
 
 
-def _write_text(sink: Any, names: list[str], batches: Iterator[Any], layout: Layout) -> None:
-    pyarrow, text = import_pyarrow(), import_pyarrow("csv")
-    if layout.encoding == "utf-16":
-        buffer = pyarrow.BufferOutputStream()
-        _write_text(buffer, names, batches, replace(layout, encoding="utf-8"))
-        sink.write(buffer.getvalue().to_pybytes().decode().encode("utf-16"))
-        return
-    if layout.encoding == "utf-8-sig":
-        sink.write(b"\xef\xbb\xbf")
+def _text_parts(names: list[str], batches: Iterator[Any], layout: Layout) -> Iterator[str]:
+    """The head of a table in text, then its lines, a batch at a time."""
     special = f'[{re.escape(layout.separator)}"\r\n]'
-    if layout.header:
+    if layout.head is not None:
+        yield layout.head
+    elif layout.header:
         cells = ['"' + name.replace('"', '""') + '"' if re.search(special, name) else name for name in names]
-        sink.write((layout.separator.join(cells) or '""').encode() + b"\n")
+        yield (layout.separator.join(cells) or '""') + layout.newline
+    comments, done = list(layout.comments), 0
     for batch in batches:
-        columns = [_with_comma(column) if layout.decimal == "," else column for column in batch.columns]
-        style = "needed" if any(_contains(column, special) for column in columns) else "none"
-        options = text.WriteOptions(include_header=False, delimiter=layout.separator, quoting_style=style)
-        text.write_csv(pyarrow.record_batch(columns, names=[str(k) for k in range(len(columns))]), sink, options)
+        columns = [_quoted(_text(column, layout.decimal), special) for column in batch.columns]
+        lines = import_pyarrow("compute").binary_join_element_wise(*columns, layout.separator).to_pylist()
+        rows = len(lines)
+        for row, comment in reversed([one for one in comments if done <= one[0] < done + rows]):
+            lines.insert(row - done, comment)
+        done += rows
+        yield "".join(line + layout.newline for line in lines)
+    yield "".join(comment + layout.newline for row, comment in comments if row >= done)
 
 
-def _with_comma(column: Any) -> Any:
-    pyarrow = import_pyarrow()
-    if not pyarrow.types.is_floating(column.type):
-        return column
-    return import_pyarrow("compute").replace_substring(column.cast(pyarrow.string()), ".", ",")
+def _text(column: Any, point: str) -> Any:
+    """A column as text, empty where it has no value."""
+    pyarrow, compute = import_pyarrow(), import_pyarrow("compute")
+    number = pyarrow.types.is_floating(column.type)
+    try:
+        text = column.cast(pyarrow.string())
+    except pyarrow.ArrowException:  # Arrow does not write all its types
+        text = pyarrow.array([None if value is None else str(value) for value in column.to_pylist()], pyarrow.string())
+    text = compute.fill_null(text, "")
+    return compute.replace_substring(text, ".", point) if number and point != "." else text
 
 
-def _contains(column: Any, pattern: str) -> bool:
-    types, compute = import_pyarrow().types, import_pyarrow("compute")
-    if not (types.is_string(column.type) or types.is_large_string(column.type)):
-        return False
-    return bool(compute.any(compute.match_substring_regex(column, pattern)).as_py())
+def _quoted(cells: Any, special: str) -> Any:
+    """Cells in quotes where they have to be."""
+    compute = import_pyarrow("compute")
+    marked = compute.match_substring_regex(cells, special)
+    if not compute.any(marked).as_py():
+        return cells
+    doubled = compute.replace_substring(cells, '"', '""')
+    return compute.if_else(marked, compute.binary_join_element_wise('"', doubled, '"', ""), cells)

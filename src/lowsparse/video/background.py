@@ -32,7 +32,7 @@ from ..entries.pictures import NEUTRAL, Picture, levels
 from ..linalg.arrays import host
 from ..places.gpu.launch import need_cupy
 from ..result import Result
-from ..robust.regression import EFFICIENT, WILD, Placement
+from ..robust.regression import EFFICIENT, WILD, SubspaceRegression
 from ..solve import solve
 from ..support.checks import check_count, check_positive
 from ..sweeps import Float
@@ -41,25 +41,13 @@ from .foreground import Separated, foreground_mask
 from .pixel_regression import estimate_noise, initial_estimate, regress
 from .sampling import MIN_SAMPLES, TARGET, PixelSampler, PixelSamples, Single, default_share
 
-__all__ = [
-    "THRESHOLD",
-    "Background",
-    "OnProgress",
-    "TooFewError",
-    "check_separation",
-    "fit_background",
-    "fit_pixels",
-    "learn",
-    "noise_level",
-]
-
 THRESHOLD = 1.5
 PER_FRAME = 400  # pixels of each frame from which v is learnt, for each rank
 TILE, GPU_TILE = 1024, 16_384  # blocks that are regressed together: larger arrays are slower to allocate
 GPU_WORKERS = 2  # tiles on a GPU at the same time, half a GB each at most
 N_REWEIGHT = 4
 MIN_NOISE = 0.5  # grey levels
-INVISIBLE = np.array([10.0, 5.0])  # differences of luma and of chroma that nobody sees
+INVISIBLE = 10.0, 5.0  # differences of luma and of chroma that nobody sees
 PROBES = 4096  # pixels that determine v of a frame, for each rank
 BATCH = 16  # frames whose v is computed together
 EXPLAINED = 0.25  # of the probes: a frame with fewer gets the usual v
@@ -103,16 +91,16 @@ class Background:
 
     def place(self, pictures: list[Picture]) -> tuple[Float, Float]:
         """v of each picture (n x r), and the share of the probed pixels that agree with it."""
-        pixels, placement, to_v = self._probe
+        pixels, regression, to_v = self._probe
         X = np.stack([picture.luma.ravel()[pixels] for picture in pictures], axis=1).astype(np.float32)
-        on_basis = placement.coefficients(ObservedMatrix.from_dense(X), self.result.backend)
-        explained = (np.abs(placement.B @ on_basis.T - X) <= placement.c).mean(axis=0)
+        on_basis = regression.coefficients(ObservedMatrix.from_dense(X), self.result.backend)
+        explained = (np.abs(regression.B @ on_basis.T - X) <= regression.c).mean(axis=0)
         v = on_basis @ to_v.T
         v[explained < EXPLAINED] = self.usual
         return v, explained
 
     @cached_property
-    def _probe(self) -> tuple[NDArray[np.intp], Placement, Float]:
+    def _probe(self) -> tuple[NDArray[np.intp], SubspaceRegression, Float]:
         """Pixels with little noise, an orthonormal basis of their b, and the map from coefficients on it to v."""
         quiet = np.flatnonzero(self.noise.ravel() <= np.median(self.noise))
         rng = np.random.default_rng(0x70726F6265)
@@ -121,19 +109,16 @@ class Background:
         Q, R = np.linalg.qr(b)
         unit = float(np.median(np.abs(b @ self.usual))) or 1.0
         largest = WILD * float(np.linalg.norm(R @ self.usual)) or math.inf
-        return pixels, Placement(Q, EFFICIENT * self.noise_level[0], unit, largest), np.linalg.pinv(R)
+        return pixels, SubspaceRegression(Q, EFFICIENT * self.noise_level[0], unit, largest), np.linalg.pinv(R)
 
     @cached_property
     def spread(self) -> tuple[Single, Single | None]:
         """√(s_i²/4 + 4 s² + 10²) of luma, and the same of chroma: the unit of a difference."""
-        luma, chroma = (
-            None if noise is None else np.sqrt(noise**2 / 4 + np.float32(4 * level**2 + invisible**2))
-            for noise, level, invisible in zip(
-                (self.noise, self.chroma_noise), self.noise_level, INVISIBLE, strict=True
-            )
-        )
-        assert luma is not None
-        return luma, chroma
+
+        def spread(noise: Single, k: int) -> Single:
+            return np.sqrt(noise**2 / 4 + np.float32(4 * self.noise_level[k] ** 2 + INVISIBLE[k] ** 2))
+
+        return spread(self.noise, 0), None if self.chroma_noise is None else spread(self.chroma_noise, 1)
 
     def distance(self, picture: Picture, background: Picture) -> Single:
         """Distance of each pixel from the background in units of `spread`: the larger one of luma and chroma."""
@@ -155,12 +140,12 @@ class Background:
     def separator(self, threshold: float = THRESHOLD, clean: int = 1) -> Callable[[Frame, Float, float], Separated]:
         """A function that separates a frame, given its v and the share of its pixels that are explained."""
         check_separation(threshold, clean)
-        luma, chroma = (None if part is None else levels(np.floor(threshold * part)) for part in self.spread)
-        assert luma is not None
+        luma, chroma = self.spread
+        bounds = levels(np.floor(threshold * luma)), None if chroma is None else levels(np.floor(threshold * chroma))
 
         def separate(frame: Frame, v: Float, explained: float) -> Separated:
             background = self.picture(v)
-            mask = foreground_mask(frame.picture, background, (luma, chroma), clean)
+            mask = foreground_mask(frame.picture, background, bounds, clean)
             return Separated(frame, v, background, mask, float(explained))
 
         return separate

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,7 @@ import numpy as np
 
 from ..entries.frames import ffmpeg_path, import_av
 from ..entries.pictures import NEUTRAL, Grey, Picture
-from ..support.files import refused, write
-
-__all__ = ["Film", "codec", "write_picture"]
+from ..support.files import explain_refusal, replacing, write
 
 CODECS = ("libx264", "libopenh264", "mpeg4")  # in the order of preference
 OPTIONS = {"libx264": {"preset": "superfast", "crf": "21"}, "mpeg4": {"qscale": "3"}}
@@ -39,19 +36,10 @@ class Film:
 
     The file appears, or replaces an earlier one, when the context is left; after an error, or Ctrl-C, it does not.
     Odd sides get a line of black. `static` says that little changes from one picture to the next.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with Film(Path(folder, "film.mp4"), rate=10) as film:
-    ...         for t in range(5):
-    ...             film.write(Picture(np.full((32, 48), 40 * t, np.uint8)))
-    ...     sorted(os.listdir(folder))
-    ['film.mp4']
     """
 
     def __init__(self, path: str | os.PathLike[str], *, rate: Fraction | int = 25, static: bool = False) -> None:
         self.path = Path(path)
-        self.temporary = self.path.with_name(f".{self.path.name}.part-{os.getpid()}")
         self.rate = Fraction(rate).limit_denominator(65535)
         self.codec = codec()
         self.options = OPTIONS.get(self.codec, {}) | (STATIC_OPTIONS.get(self.codec, {}) if static else {})
@@ -60,8 +48,11 @@ class Film:
         self._container: Any = None
         self._stream: Any = None
         self._count = 0  # encoded pictures
+        self._file = ExitStack()  # moves the file to its path, or removes it
 
     def __enter__(self) -> Film:
+        self.temporary = self._file.enter_context(replacing(self.path))
+        self._file.callback(self._stop)
         return self
 
     def write(self, picture: Picture) -> None:
@@ -78,23 +69,23 @@ class Film:
             raise ValueError(f"{self.path} would have no picture in it")
         self._thread.submit(self._close).result()
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None:
-                self.finish()
-                with _write_errors(self.path):
-                    os.replace(self.temporary, self.path)
-        finally:
-            self._thread.shutdown(cancel_futures=True)
-            if self._container is not None:
-                with suppress(OSError):
-                    self._container.close()
-            self.temporary.unlink(missing_ok=True)
+    def __exit__(self, *raised: Any) -> None:
+        if raised[0] is not None:
+            self._file.__exit__(*raised)
+            return
+        with self._file:
+            self.finish()
+
+    def _stop(self) -> None:
+        self._thread.shutdown(cancel_futures=True)
+        if self._container is not None:
+            with suppress(OSError):
+                self._container.close()
 
     # -- in the thread
 
     def _encode(self, picture: Picture) -> None:
-        with _write_errors(self.path):
+        with explain_refusal(self.path):
             if self._stream is None:
                 self._open(picture)
             frame = as_frame(picture).reformat(format="yuv420p")
@@ -113,19 +104,10 @@ class Film:
 
     def _close(self) -> None:
         if self._container is not None:
-            with _write_errors(self.path):
+            with explain_refusal(self.path):
                 self._container.mux(self._stream.encode())
                 self._container.close()
                 self._container = None
-
-
-@contextmanager
-def _write_errors(path: Path) -> Iterator[None]:
-    """Errors of the system and of FFmpeg name the file."""
-    try:
-        yield
-    except OSError as error:
-        raise refused(path, error) from error
 
 
 def as_frame(picture: Picture) -> Any:
@@ -146,15 +128,7 @@ def _even(plane: Grey, fill: int) -> Grey:
 
 
 def write_picture(path: str | os.PathLike[str], picture: Picture) -> None:
-    """Write a picture as a PNG file.
-
-    >>> import tempfile
-    >>> from lowsparse.entries.frames import read_picture
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_picture(Path(folder, "one.png"), Picture(np.arange(6, dtype=np.uint8).reshape(2, 3)))
-    ...     read_picture(Path(folder, "one.png")).luma.tolist()
-    [[0, 1, 2], [3, 4, 5]]
-    """
+    """Write a picture as a PNG file."""
     av = import_av()
     grey = picture.chroma is None
     array, kind = (np.ascontiguousarray(picture.luma), "gray") if grey else (picture.rgb(), "rgb24")

@@ -12,8 +12,6 @@ from ..entries.frames import Frame
 from ..entries.pictures import NEUTRAL, Grey, Picture
 from ..sweeps import Float
 
-__all__ = ["Separated", "foreground_mask", "majority"]
-
 Mask = NDArray[np.bool_]
 
 
@@ -33,13 +31,7 @@ class Separated:
         return float(np.count_nonzero(self.mask)) / self.mask.size
 
     def cutout(self) -> Picture:
-        """What is in front, on black.
-
-        >>> grey = Picture(np.array([[5, 6]], np.uint8))
-        >>> one = Separated(Frame(grey, 0, 0, 0.0), np.ones(1), grey, np.array([[True, False]]), 1.0)
-        >>> one.cutout().luma.tolist(), one.share
-        ([[5, 0]], 0.5)
-        """
+        """What is in front, on black."""
         picture = self.frame.picture
         luma = picture.luma * self.mask
         if picture.chroma is None:
@@ -49,15 +41,7 @@ class Separated:
 
 
 def foreground_mask(picture: Picture, background: Picture, bounds: tuple[Grey, Grey | None], radius: int = 1) -> Mask:
-    """The mask of the pixels that differ by more than the bounds, and most of whose neighbours do.
-
-    >>> grey = np.zeros((3, 4), np.uint8)
-    >>> bright = grey.copy()
-    >>> bright[:2, :2] = 200
-    >>> bright[2, 3] = 200
-    >>> foreground_mask(Picture(bright), Picture(grey), (grey + 20, None)).astype(int).tolist()
-    [[1, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0]]
-    """
+    """The mask of the pixels that differ by more than the bounds, and most of whose neighbours do."""
     mask = _difference(picture.luma, background.luma) > bounds[0]
     if bounds[1] is not None and picture.chroma is not None and background.chroma is not None:
         blue, red = _difference(picture.chroma, background.chroma) > bounds[1]
@@ -69,9 +53,6 @@ def majority(mask: Mask, radius: int) -> Mask:
     """The majority in a square of 2 radius + 1 pixels around each pixel; the border is extended.
 
     This is the median filter of the mask, ten times faster than SciPy's filters.
-
-    >>> majority(np.eye(3, dtype=bool), 1).astype(int).tolist()
-    [[1, 0, 0], [0, 0, 0], [0, 0, 1]]
     """
     if not radius:
         return mask

@@ -12,8 +12,7 @@ from ..entries.frames import Frames, NoVideoError
 from ..entries.observed import ObservedMatrix
 from ..entries.pictures import Grey
 from ..support.checks import check_count
-
-__all__ = ["TooLargeError", "Video", "read_video", "sample_pixels"]
+from .sampling import check_fraction
 
 MAX_BYTES = 1 << 30  # of grey frames in memory
 
@@ -117,8 +116,7 @@ def sample_pixels(frames: ArrayLike, share: float, random_state: int | np.random
     pixels = np.asarray(frames)
     if pixels.dtype != np.uint8 or pixels.ndim != 3 or not pixels.size:
         raise ValueError(f"frames must be a (T, H, W) array of uint8, not {pixels.shape} of {pixels.dtype}")
-    if not 0 < share <= 1:
-        raise ValueError(f"share must be above 0 and at most 1 (0.5 is 50 %), not {share}")
+    check_fraction("share", share)
     rng = np.random.default_rng(random_state)
     pixels = pixels.reshape(len(pixels), -1)
     rows = [np.flatnonzero(rng.random(frame.size) < share).astype(np.int32) for frame in pixels]

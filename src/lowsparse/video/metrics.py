@@ -18,19 +18,6 @@ from scipy import ndimage
 from ..entries.pictures import REC601
 from ..sweeps import Float
 
-__all__ = [
-    "age",
-    "background_metrics",
-    "best_f1",
-    "cqm",
-    "f1",
-    "ms_ssim",
-    "pceps",
-    "peps",
-    "psnr",
-    "scene_metrics",
-]
-
 THRESHOLD = 20.0  # grey levels: a pixel that is farther off is an error
 CROSS = ndimage.generate_binary_structure(2, 1)  # a pixel and its four neighbours
 SCALES = np.array([0.0448, 0.2856, 0.3001, 0.2363, 0.1333])  # weights of MS-SSIM, the finest first

@@ -21,8 +21,6 @@ from scipy.special import ndtri
 from ..linalg.arrays import to_device_of
 from .sampling import Single
 
-__all__ = ["estimate_noise", "initial_estimate", "regress", "typical_sample"]
-
 CANDIDATES, OTHERS = 12, 40  # samples that may be the typical one, and samples they are compared with
 WIDE = np.float32(1.5)  # factor of c for the initial estimate
 DARK = 0.05  # a frame of less brightness has no information

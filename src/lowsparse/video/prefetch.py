@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import TypeVar
 
-__all__ = ["prefetch"]
-
 T = TypeVar("T")
 JOIN_TIMEOUT = 1.0  # seconds to wait for a thread that is blocked by its source
 
@@ -19,9 +17,6 @@ def prefetch(items: Iterable[T], size: int = 8, until: threading.Event | None = 
 
     An error is raised in its place among the items. When the iterator is closed, the thread ends after its current
     item. Setting `until` ends the iteration, even while the thread waits for its source.
-
-    >>> list(prefetch(k * k for k in range(5)))
-    [0, 1, 4, 9, 16]
     """
     made: queue.Queue[tuple[list[T], BaseException | None]] = queue.Queue(size)
     closed = threading.Event()

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from ..entries.pictures import NEUTRAL, Grey, Picture
 
-__all__ = ["MIN_SAMPLES", "TARGET", "PixelSampler", "PixelSamples", "Single", "check_observe", "default_share"]
-
 TARGET = 80  # samples of each pixel, where there is a choice; in a long video up to twice as many
 MIN_SAMPLES = 3
 MAX_BYTES = 400_000_000  # of the samples of a video
@@ -25,18 +23,14 @@ Value = TypeVar("Value", bound=np.generic)
 
 
 def default_share(frames: int | None) -> float:
-    """The share of the pixels of each frame that gives 80 samples of each pixel, but at least a tenth.
-
-    >>> default_share(200), default_share(50), default_share(10_000)
-    (0.4, 1.0, 0.1)
-    """
+    """The share of the pixels of each frame that gives 80 samples of each pixel, but at least a tenth."""
     return 0.5 if frames is None else min(1.0, max(TARGET / max(frames, 1), 0.1))
 
 
-def check_observe(share: float) -> None:
+def check_fraction(name: str, share: float) -> None:
     """Raise if this cannot be a share of the pixels."""
     if not 0 < share <= 1:
-        raise ValueError(f"observe must be a share above 0 and up to 1 (0.1 is 10 %), not {share!r}")
+        raise ValueError(f"{name} must be above 0 and at most 1 (0.1 is 10 %), not {share!r}")
 
 
 class Layout:
@@ -115,12 +109,6 @@ class PixelSampler:
 
     If there are more than `most` intervals, or they need more than `max_bytes`, every second one is dropped, and from
     then on only one in two is sampled; as often as needed. With `latest`, only the latest so many are kept.
-
-    >>> sampler = PixelSampler(0.5, random_state=1)
-    >>> for t in range(6):
-    ...     sampler.add(Picture(np.full((4, 4), 10 * t, np.uint8)))
-    >>> [sorted(set(interval.values.ravel().tolist())) for interval in sampler.samples().intervals]
-    [[0, 10], [20, 30], [40, 50]]
     """
 
     def __init__(
@@ -132,7 +120,7 @@ class PixelSampler:
         random_state: int | np.random.Generator = 0,
         max_bytes: int = MAX_BYTES,
     ) -> None:
-        check_observe(share)
+        check_fraction("observe", share)
         self.share, self.most, self.latest, self.max_bytes = share, most, latest, max_bytes
         self.rng = np.random.default_rng(random_state)
         self.frames = 0  # so far

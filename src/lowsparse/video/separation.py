@@ -25,8 +25,6 @@ from .prefetch import prefetch
 from .tracking import SHARE, Follower
 from .truth import Scores, Truth, read_truth
 
-__all__ = ["FILMS", "STILL", "Separation", "separate_video"]
-
 STILL = "background.png"
 STATIC = "background.mp4"  # little changes in it
 FILMS: dict[str, Callable[[Separated], Picture]] = {
@@ -104,14 +102,38 @@ def separate_video(
     """
     _check(films, threshold, clean, backend)
     scores = Scores(Truth() if truth is None else read_truth(truth, region=region, shrink=shrink), clean)
-    settings = _Settings(rank, observe, threshold, clean, random_state, backend)
     clock = _Clock(on_progress)
     frames = Frames(
         source, colour=colour, region=region, start=start, stop=stop, every=every, shrink=shrink, replay=not stream
     )
     with frames, _naming(frames), _output_folder(Path(folder)) as out:
-        separated = _Tracked(frames, settings, until) if stream else _Learnt(frames, settings, clock)
-        return _write(out, films, frames, separated, scores, clock, watch)
+        if stream:
+            follower = Follower(
+                rank=rank,
+                observe=SHARE if observe is None else observe,
+                threshold=threshold,
+                clean=clean,
+                random_state=random_state,
+                backend=backend,
+            )
+            separated = follower.follow(prefetch(frames, until=until or threading.Event()))
+            length, sampled = frames.length, follower.observe
+            video = _SeparatedVideo(separated, length, sampled, lambda: follower.background, follower.scenes)
+        else:
+            background = learn(
+                prefetch(frames),
+                rank=rank,
+                observe=observe,
+                length=frames.length,
+                random_state=random_state,
+                backend=backend,
+                on_progress=clock.report,
+            )
+            separated = background.separate(prefetch(frames), threshold=threshold, clean=clean)
+            length = len(background.coefficients)
+            sampled = min(1.0, background.entries / (length * background.noise.size))
+            video = _SeparatedVideo(separated, length, sampled, lambda: background)
+        return _write(out, films, frames, video, scores, clock, watch)
 
 
 def _check(films: Sequence[str], threshold: float, clean: int, backend: str) -> None:
@@ -124,73 +146,21 @@ def _check(films: Sequence[str], threshold: float, clean: int, backend: str) -> 
 
 
 @dataclass(frozen=True)
-class _Settings:
-    """Of the background, and of the masks."""
+class _SeparatedVideo:
+    """The frames of a video, which are separated as they are iterated over."""
 
-    rank: int
-    observe: float | None
-    threshold: float
-    clean: int
-    random_state: int
-    backend: str
-
-
-class _Learnt:
-    """The separated frames of a video whose background is learnt from all of them."""
-
-    def __init__(self, frames: Frames, settings: _Settings, clock: _Clock) -> None:
-        self.frames, self.settings = frames, settings
-        self.background = learn(
-            prefetch(frames),
-            rank=settings.rank,
-            observe=settings.observe,
-            length=frames.length,
-            random_state=settings.random_state,
-            backend=settings.backend,
-            on_progress=clock.report,
-        )
-        T = len(self.background.coefficients)
-        self.length: int | None = T
-        self.observe = min(1.0, self.background.entries / (T * self.background.noise.size))
-        self.scenes: list[int] = []
-
-    def __iter__(self) -> Iterator[Separated]:
-        threshold, clean = self.settings.threshold, self.settings.clean
-        for one in self.background.separate(prefetch(self.frames), threshold=threshold, clean=clean):
-            self.scenes = self.scenes or [one.frame.number]
-            yield one
-
-
-class _Tracked:
-    """The separated frames of a video whose background adapts to the scene."""
-
-    def __init__(self, frames: Frames, settings: _Settings, until: threading.Event | None) -> None:
-        self.frames, self.until = frames, until or threading.Event()
-        self.length = frames.length
-        self.observe = SHARE if settings.observe is None else settings.observe
-        self.follower = Follower(
-            rank=settings.rank,
-            observe=self.observe,
-            threshold=settings.threshold,
-            clean=settings.clean,
-            random_state=settings.random_state,
-            backend=settings.backend,
-        )
-        self.scenes = self.follower.scenes
-
-    def __iter__(self) -> Iterator[Separated]:
-        return self.follower.follow(prefetch(self.frames, until=self.until))
-
-    @property
-    def background(self) -> Background:
-        return self.follower.background
+    frames: Iterator[Separated]
+    length: int | None
+    observe: float  # share of the pixels that is sampled
+    background: Callable[[], Background]  # the latest one
+    scenes: Sequence[int] = ()  # numbers of their first frames, if there may be several
 
 
 def _write(
     folder: Path,
     names: Sequence[str],
     frames: Frames,
-    separated: _Learnt | _Tracked,
+    video: _SeparatedVideo,
     scores: Scores,
     clock: _Clock,
     watch: Callable[[Separated], object] | None,
@@ -202,7 +172,7 @@ def _write(
     with ExitStack() as stack:
         for film in films.values():
             stack.enter_context(film)
-        for one in separated:
+        for one in video.frames:
             if not numbers:
                 scores.check(one.mask.shape)
             for name, film in films.items():
@@ -210,13 +180,13 @@ def _write(
             numbers.append(one.frame.number)
             rows.extend((one.frame.time, one.share, one.explained, *one.coefficients))
             if one.frame.label in scores.truth.masks:
-                scores.add(one, separated.background.distance(one.frame.picture, one.background))
+                scores.add(one, video.background().distance(one.frame.picture, one.background))
             if watch is not None:
                 watch(one)
-            clock.report("writing", len(numbers), separated.length)
+            clock.report("writing", len(numbers), video.length)
         for film in films.values():
             film.finish()  # all of them, before the first one gets its name
-        still = separated.background.still
+        still = video.background().still
         write_picture(folder / STILL, still)
     times, shares, explained, *coefficients = np.array(rows).reshape(len(numbers), -1).T
     return Separation(
@@ -225,14 +195,14 @@ def _write(
         colour=still.chroma is not None,
         rate=frames.rate,
         skipped=frames.skipped,
-        observe=separated.observe,
+        observe=video.observe,
         numbers=numbers.tolist(),
         times=times,
         shares=shares,
         coefficients=np.stack(coefficients, axis=1),
         explained=explained,
-        scenes=separated.scenes,
-        background=separated.background,
+        scenes=list(video.scenes) or numbers.tolist()[:1],
+        background=video.background(),
         scores=scores.summary(still),
         seconds=clock.stop(),
     )

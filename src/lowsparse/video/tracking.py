@@ -20,18 +20,9 @@ import numpy as np
 from ..entries.frames import Frame
 from ..support.checks import check_count
 from ..sweeps import Float
-from .background import (
-    THRESHOLD,
-    Background,
-    check_separation,
-    fit_background,
-    fit_pixels,
-    noise_level,
-)
+from .background import THRESHOLD, Background, check_separation, fit_background, fit_pixels, noise_level
 from .foreground import Separated
-from .sampling import MIN_SAMPLES, PixelSampler, PixelSamples, check_observe
-
-__all__ = ["SHARE", "Follower", "follow"]
+from .sampling import MIN_SAMPLES, PixelSampler, PixelSamples, check_fraction
 
 SHARE = 0.1  # of the pixels of each frame that is sampled
 LATEST = 30  # samples of each pixel that are kept
@@ -68,7 +59,7 @@ class Follower:
         random_state: int = 0,
         backend: str = "auto",
     ) -> None:
-        check_observe(observe)
+        check_fraction("observe", observe)
         check_count("rank", rank)
         check_separation(threshold, clean)
         self.rank, self.observe, self.threshold, self.clean, self.backend = rank, observe, threshold, clean, backend

@@ -12,10 +12,9 @@ from scipy import ndimage
 
 from ..entries.frames import PICTURES, Frames, NoVideoError, frame_label
 from ..entries.pictures import Grey, Picture, Region
+from ..support.addresses import hide_passwords
 from . import metrics
 from .foreground import Separated
-
-__all__ = ["Scores", "Truth", "read_truth"]
 
 MASK_LEVELS = 16  # a picture with more grey levels is no mask
 UNKNOWN = (85, 170)  # labels of changedetection.net: outside of the region of interest, and undecided
@@ -41,7 +40,7 @@ def read_truth(path: str | os.PathLike[str], *, region: Region | None = None, sh
     """
     place = Path(path)
     if not place.exists():
-        raise FileNotFoundError(f"there is no {place} with the truth")
+        raise FileNotFoundError(f"there is no {hide_passwords(str(place))} with the truth")
     if place.suffix.lower() == ".npz":
         return Truth(_read_archive(place, region, shrink))
     first = next(iter(Frames(place)), None)
@@ -67,20 +66,11 @@ def _read_archive(path: Path, region: Region | None, shrink: int) -> dict[int, G
         labels, masks = arrays["gt_frame_id"], arrays["gt"].astype(np.uint8)
     x, y, width, height = region or (0, 0, *masks.shape[:0:-1])
     parts = [Picture(mask).crop((x, y, width, height)).shrunken(shrink).luma for mask in masks]
-    return {int(label): part for label, part in zip(labels, parts, strict=True)}
+    return dict(zip(labels.tolist(), parts, strict=True))
 
 
 class Scores:
-    """Scores of separated frames, added one at a time.
-
-    >>> from lowsparse.entries.frames import Frame
-    >>> grey = Picture(np.zeros((2, 2), np.uint8))
-    >>> found = np.array([[True, True], [False, False]])
-    >>> scores = Scores(Truth({7: np.array([[255, 0], [0, 0]], np.uint8)}), radius=0)
-    >>> scores.add(Separated(Frame(grey, 0, 7, 0.0), np.ones(1), grey, found, 1.0), np.array([[3.0, 2], [0, 0]]))
-    >>> {name: round(value, 3) for name, value in scores.summary().items()}
-    {'masks': 1.0, 'precision': 0.5, 'recall': 1.0, 'f1': 0.667, 'best_f1': 1.0, 'best_threshold': 2.008}
-    """
+    """Scores of separated frames, added one at a time."""
 
     def __init__(self, truth: Truth, radius: int = 1) -> None:
         self.truth, self.radius = truth, radius

@@ -5,7 +5,7 @@ table is wide (a line for each row, a column for each column) or a list of recor
 Parquet, Arrow and Feather need the extra `tables`.
 """
 
-from .read import ARRAYS, TEXT, ending_of, is_table, read_matrix, read_table
+from .read import is_table, read_matrix, read_table
 from .table import Layout, Table
 
-__all__ = ["ARRAYS", "TEXT", "Layout", "Table", "ending_of", "is_table", "read_matrix", "read_table"]
+__all__ = ["Layout", "Table", "is_table", "read_matrix", "read_table"]

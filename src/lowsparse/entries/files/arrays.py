@@ -10,24 +10,24 @@ import numpy as np
 import scipy.io
 import scipy.sparse as sp
 
+from ...support.npy import check_archive
+from ...support.sizes import TooLargeError
 from .labels import Array, first_line
 from .market import read_market
-
-__all__ = ["dump_arrays", "load_arrays"]
+from .matlab import read_matlab
 
 
 def load_arrays(path: Path, ending: str, *, vectors: bool) -> dict[str, Any]:
     """The arrays of a file by name; `vectors` makes the 1 x n matrices of MATLAB 1-D."""
     try:
         if ending == ".mat":
-            loaded = scipy.io.loadmat(path, squeeze_me=vectors)
-            return {name: array for name, array in loaded.items() if not name.startswith("__")}
+            return read_matlab(path, vectors=vectors)
         if ending == ".mtx":
             return {"values": read_market(path)}
         return _load_npz(path) if ending == ".npz" else _load_npy(path)
     except NotImplementedError as error:  # SciPy does not read HDF5
         raise ValueError(f"{path} is a MATLAB file of version 7.3: save it with the option -v7") from error
-    except (MemoryError, PermissionError):
+    except (MemoryError, PermissionError, TooLargeError):
         raise
     except Exception as error:  # the readers raise anything on a damaged file
         raise ValueError(f"{path} is no {ending} file with numbers, or it is damaged ({first_line(error)})") from error
@@ -39,10 +39,12 @@ def _load_npy(path: Path) -> dict[str, Any]:
 
 
 def _load_npz(path: Path) -> dict[str, Any]:
+    check_archive(path)
     with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
         if {"format", "shape", "data"} <= set(archive.files):
             return {"values": sp.load_npz(path)}
-        return {name: archive[name] for name in archive.files}
+        loaded = {name: archive[name] for name in archive.files}
+        return {name: array for name, array in loaded.items() if isinstance(array, np.ndarray)}  # others are bytes
 
 
 def dump_arrays(ending: str, arrays: dict[str, Array]) -> bytes:

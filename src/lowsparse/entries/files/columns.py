@@ -1,13 +1,7 @@
-"""Files of columns: text with separators, Parquet, Arrow and Feather."""
+"""Files of columns: what text (`text.py`), Parquet, Arrow and Feather have in common, and the latter three."""
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
-import itertools
-import re
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,28 +10,26 @@ from typing import Any
 import numpy as np
 
 from ...support.optional import import_pyarrow
+from ...support.sizes import check_fits
 from ..containers import numbers_of
-from .labels import INTEGER, Array, factorize, first_line, short_repr, to_bool
+from .header import INDEX
+from .labels import Array, first_line, short_repr
+from .numbers import Markers, parse_numbers
+from .source import Source
 from .table import Layout
-
-__all__ = ["PANDAS", "ArrowFile", "ColumnFile", "Name", "NoNumbersError", "TextFile"]
 
 Name = str | int  # of a column: its name, or its position
 
-INDEX = {"", "index", "id", "row", "unnamed: 0", "__index_level_0__"}  # names of a column of row labels
-MISSING = {"", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "N/A", "NA"}
-MISSING |= {"NULL", "NaN", "n/a", "nan", "null"}
-NUMBER = r"^[+-]?([0-9]+(POINT[0-9]*)?|POINT[0-9]+)([eE][+-]?[0-9]+)?$"
 PANDAS = b"pandas"  # the key of pandas' metadata: which column is the index, above all
-SAMPLE = 1 << 20  # characters of a text from which its separator is guessed
 
 
 class NoNumbersError(ValueError):
-    """A column that should hold numbers holds something else."""
+    """A column that should hold numbers holds something else; `typo` says that most of its cells are numbers."""
 
-    def __init__(self, line: str, column: str) -> None:
-        super().__init__(f"{line}; if it holds labels, give it as row or keep")
-        self.line, self.column = line, column
+    def __init__(self, line: str, column: str, cell: str | None = None, *, typo: bool = False) -> None:
+        absent = "" if cell is None else f"give missing=[{short_repr(cell)}] if it stands for a missing value; "
+        super().__init__(f"{line}; {absent}if the column holds labels, give it as row or keep")
+        self.line, self.column, self.cell, self.typo = line, column, cell, typo
 
 
 class ColumnFile(ABC):
@@ -45,13 +37,18 @@ class ColumnFile(ABC):
 
     text = False
     names: list[str]
+    comments: Sequence[tuple[int, str]] = ()  # in text: the row before which a comment stands, and the comment
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.layout = path, Layout()
+    def __init__(self, path: Path, markers: Markers) -> None:
+        self.path, self.markers, self.layout = path, markers, Layout()
 
     @abstractmethod
-    def read(self, positions: Sequence[int], labels: Sequence[int]) -> list[Any]:
-        """The columns at these positions as `pyarrow.ChunkedArray`; those in `labels` are not parsed as numbers."""
+    def read(self, positions: Sequence[int]) -> list[Any]:
+        """The columns at these positions as `pyarrow.ChunkedArray`."""
+
+    def place(self, row: int) -> str:
+        """Where in the file a row is, for error messages; `row` is counted from 0, the message counts from 1."""
+        return f"row {row + 1}"
 
     def index(self) -> int | None:
         """The position of the column of row labels, if the file itself declares one."""
@@ -62,6 +59,7 @@ class ColumnFile(ABC):
         if isinstance(name, int) and 0 <= name < len(self.names):
             return name
         found = [k for k, known in enumerate(self.names) if known == name]
+        found = found or [k for k, known in enumerate(self.names) if known.strip() == name]
         if len(found) == 1:
             return found[0]
         if found:
@@ -77,134 +75,56 @@ class ColumnFile(ABC):
             return True
         try:
             numbers = self.numbers(column, self.names[0])
-        except ValueError:
-            return True
+        except NoNumbersError as error:
+            return not error.typo
         return numbers.size >= 3 and numbers[0] in (0, 1) and bool((np.diff(numbers) == 1).all())
-
-    def is_blank(self, position: int, column: Any) -> bool:
-        """Whether a column has neither name nor value, as a separator at the end of each line makes one."""
-        return self.layout.header and not self.names[position].strip() and column.null_count == len(column)
 
     def numbers(self, column: Any, name: str) -> Array:
         """The numbers of a column, NaN where they are missing; text is parsed."""
         types = import_pyarrow().types
-        kind = column.type.value_type if types.is_dictionary(column.type) else column.type
-        if types.is_string(kind) or types.is_large_string(kind):
-            return self._parse_numbers(column, name)
-        try:
-            return numbers_of(column)
-        except TypeError as error:
-            raise NoNumbersError(f"column {name!r} holds {column.type}, no numbers", name) from error
+        if types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        if types.is_string(column.type) or types.is_large_string(column.type):
+            numbers = self._parse(column, name)
+        else:
+            try:
+                numbers = self.markers.without_codes(numbers_of(column))
+            except TypeError as error:
+                raise NoNumbersError(f"column {name!r} holds {column.type}, no numbers", name) from error
+        infinite = np.isinf(numbers)
+        if infinite.any():
+            k = int(infinite.argmax())
+            raise ValueError(f"{self.place(k)}: {numbers[k]} in column {name!r}; leave the cell empty if it is missing")
+        return numbers
 
-    def _parse_numbers(self, column: Any, name: str) -> Array:
-        pyarrow, compute, point = import_pyarrow(), import_pyarrow("compute"), self.layout.decimal
-        codes, words = factorize(column)
-        trimmed = compute.utf8_trim_whitespace(words)
-        number = compute.match_substring_regex(trimmed, NUMBER.replace("POINT", f"[{point}]"))
-        missing = compute.is_in(trimmed, value_set=pyarrow.array(sorted(MISSING), words.type))
-        bad = np.append(~(to_bool(number) | to_bool(missing)), False)[codes]  # the last is for null, -1
+    def _parse(self, column: Any, name: str) -> Array:
+        numbers, bad = parse_numbers(column, self.layout.decimal, self.markers)
         if bad.any():
-            k = int(bad.argmax())
-            comma = " with a decimal comma" if point == "," else ""
-            raise NoNumbersError(
-                f"{short_repr(words[int(codes[k])].as_py())} in row {k + 1} of the data, column {name!r}, is not a "
-                f"number{comma}; leave the cell empty if it is missing",
-                name,
-            )
-        trimmed = compute.replace_substring(compute.if_else(number, trimmed, None), point, ".")
-        numbers = trimmed.cast(pyarrow.float64()).to_numpy(zero_copy_only=False)
-        return np.append(numbers, np.nan)[codes]
-
-
-class TextFile(ColumnFile):
-    """Comma-separated values, and their relatives; separator, decimal point, encoding and header are guessed."""
-
-    text = True
-
-    def __init__(self, path: Path, ending: str, wanted: tuple[Name | None, ...]) -> None:
-        super().__init__(path)
-        lines, encoding = _first_lines(path)
-        self.blank_lines = next((k for k, line in enumerate(lines) if line.strip()), len(lines))
-        lines = lines[self.blank_lines :]
-        if not lines:
-            raise ValueError(f"{path} is empty")
-        self.longest = max(map(len, lines))
-        try:
-            separator, rows = _split(lines, "\t" if ending == ".tsv" else "\t;|,")
-        except csv.Error as error:
-            raise ValueError(f"{path} is no table in text: {error}") from error
-        value = wanted[2]
-        header = any(isinstance(name, str) for name in wanted)
-        head = rows[0][value:][:1] if isinstance(value, int) else rows[0]  # of records: is the value a number?
-        header = header or _is_header(head, by_position=any(name is not None for name in wanted))
-        self.names = rows[0] if header else [str(k) for k in range(len(rows[0]))]
-        if header and len(rows) > 1 and len(rows[1]) == len(rows[0]) + 1:  # R leaves out the name of the row labels
-            self.names = ["", *rows[0]]
-        numbers = slice(1, None) if value is None else slice(self.find(value), self.find(value) + 1)
-        cells = [cell for row in rows[int(header) :] for cell in row[numbers]]
-        self.layout = Layout(header=header, separator=separator, encoding=encoding, decimal=_decimal(separator, cells))
-
-    def read(self, positions: Sequence[int], labels: Sequence[int]) -> list[Any]:
-        """Labels as text, all else as numbers; if that fails, all else as what Arrow takes it for."""
-        text, number = import_pyarrow().string(), import_pyarrow().float64()
-        table = self._parse({k: text if k in labels else number for k in positions})
-        if table is None:
-            table = self._parse({k: text if k in labels else None for k in positions})
-        return [table[str(k)] for k in positions]
-
-    def _parse(self, types: dict[int, Any]) -> Any:
-        """The columns at these positions, of these types (None: guessed); None if one is not of numbers."""
-        pyarrow, text, layout = import_pyarrow(), import_pyarrow("csv"), self.layout
-        reading = text.ReadOptions(
-            column_names=[str(k) for k in range(len(self.names))],
-            skip_rows=self.blank_lines,
-            skip_rows_after_names=int(layout.header),
-            encoding="utf8" if layout.encoding.startswith("utf-8") else layout.encoding,
-            block_size=max(1 << 22, 16 * self.longest),  # a line must not be longer
-        )
-        parsing = text.ParseOptions(
-            delimiter=layout.separator,
-            newlines_in_values=True,
-            ignore_empty_lines=len(self.names) > 1,  # else such a line is a missing value
-        )
-        converting = text.ConvertOptions(
-            include_columns=[str(k) for k in types],
-            column_types={str(k): kind for k, kind in types.items() if kind is not None},
-            decimal_point=layout.decimal,
-            null_values=sorted(MISSING),
-        )
-        try:
-            return text.read_csv(str(self.path), reading, parsing, converting)
-        except (pyarrow.ArrowInvalid, UnicodeError, OSError, EOFError) as error:
-            if "conversion error to double" in str(error):
-                return None
-            raise self._explained(error) from error
-
-    def _explained(self, error: Exception) -> ValueError:
-        if uneven := re.search(r"Expected (\d+) columns, got (\d+): (.*)", str(error), re.DOTALL):
-            cells = f"{uneven[2]} cells where {uneven[1]} are expected"
-            return ValueError(f"{self.path}: a line has {cells}: {short_repr(uneven[3])}")
-        if "UTF8" in str(error) or isinstance(error, UnicodeError):
-            return ValueError(f"{self.path} is not in UTF-8 ({first_line(error)}): save it as UTF-8")
-        return ValueError(f"{self.path} cannot be read as text ({first_line(error)})")
+            k, cell = int(bad.argmax()), column[int(bad.argmax())].as_py()
+            comma = " with a decimal comma" if self.layout.decimal == "," else ""
+            line = f"{self.place(k)}: {short_repr(cell)} in column {name!r} is not a number{comma}"
+            raise NoNumbersError(line, name, cell.strip(), typo=np.count_nonzero(~np.isnan(numbers)) > bad.sum())
+        return numbers
 
 
 class ArrowFile(ColumnFile):
     """Parquet, Arrow's own format and Feather."""
 
-    def __init__(self, path: Path, ending: str, wanted: tuple[Name | None, ...]) -> None:
-        super().__init__(path)
+    def __init__(self, source: Source, markers: Markers) -> None:
+        super().__init__(source.path, markers)
+        self.source, path, parquet = source, source.path, source.ending in (".parquet", ".pq")
         try:
-            self.table = None if ending in (".parquet", ".pq") else _arrow_table(path)
-            self.schema = import_pyarrow("parquet").read_schema(path) if self.table is None else self.table.schema
+            self.table = None if parquet else _arrow_table(source)
+            read_schema = import_pyarrow("parquet").read_schema
+            self.schema = read_schema(source.for_arrow) if self.table is None else self.table.schema
         except (import_pyarrow().ArrowException, OSError) as error:
-            raise ValueError(f"{path} is no {ending} file, or it is damaged ({first_line(error)})") from error
+            raise ValueError(f"{path} is no {source.ending} file, or it is damaged ({first_line(error)})") from error
         self.names = list(self.schema.names)
         self.layout = Layout(pandas=(self.schema.metadata or {}).get(PANDAS))
         if not self.names:
             raise ValueError(f"{path} has no columns")
 
-    def read(self, positions: Sequence[int], labels: Sequence[int]) -> list[Any]:
+    def read(self, positions: Sequence[int]) -> list[Any]:
         """Only these columns are read from a Parquet file, unless names repeat."""
         by_name = len(set(self.names)) == len(self.names) > len(positions)
         try:
@@ -213,7 +133,9 @@ class ArrowFile(ColumnFile):
                 for column in columns:
                     column.validate(full=True)  # else a wrong length in the file makes Arrow read outside of it
                 return columns
-            with import_pyarrow("parquet").ParquetFile(self.path) as file:
+            with import_pyarrow("parquet").ParquetFile(self.source.for_arrow) as file:
+                size = file.metadata.num_rows * 8 * (len(positions) if by_name else len(self.names))
+                check_fits(self.path, "its table", size)
                 table = file.read(columns=[self.names[k] for k in positions]) if by_name else file.read()
         except (import_pyarrow().ArrowException, OSError) as error:
             raise ValueError(f"{self.path} is damaged ({first_line(error)})") from error
@@ -221,94 +143,22 @@ class ArrowFile(ColumnFile):
 
     def index(self) -> int | None:
         """The index that pandas has written."""
-        declared = (self.schema.pandas_metadata or {}).get("index_columns", [])
-        found = [self.names.index(name) for name in declared if name in self.names]
+        try:
+            declared = (self.schema.pandas_metadata or {}).get("index_columns", [])
+            found = [self.names.index(name) for name in declared if name in self.names]
+        except (ValueError, TypeError, AttributeError) as error:  # it is no JSON, or of another form
+            raise ValueError(f"{self.path} is damaged: the metadata of pandas cannot be read ({error})") from error
         if len(found) > 1:
             listed = ", ".join(repr(self.names[k]) for k in found)
             raise ValueError(f"{self.path} has row labels of several levels ({listed}): make them one column first")
         return found[0] if found else None
 
 
-def _arrow_table(path: Path) -> Any:
+def _arrow_table(source: Source) -> Any:
     """A file in Arrow's or Feather's format, memory-mapped; or an Arrow stream."""
     pyarrow = import_pyarrow()
     try:
-        return import_pyarrow("feather").read_table(path, memory_map=True)
+        return import_pyarrow("feather").read_table(source.for_arrow, memory_map=True)
     except pyarrow.ArrowInvalid:
-        with pyarrow.OSFile(str(path)) as stream:
+        with pyarrow.input_stream(source.for_arrow) as stream:
             return pyarrow.ipc.open_stream(stream).read_all()
-
-
-# ---------------------------------------------------------------------- the dialect of a text
-
-
-def _first_lines(path: Path) -> tuple[list[str], str]:
-    """The first lines of a text and its encoding."""
-    lines, size = [], 0
-    try:
-        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
-            mark = file.read(3)
-            file.seek(0)
-            encoding = "utf-8-sig" if mark == b"\xef\xbb\xbf" else "utf-8"
-            if mark[:2] in (b"\xff\xfe", b"\xfe\xff"):
-                encoding = "utf-16"
-            with io.TextIOWrapper(file, encoding, errors="replace", newline="") as text:
-                for line in text:
-                    lines.append(line)
-                    size += len(line)
-                    if size > SAMPLE:
-                        break
-    except (OSError, EOFError, zlib.error) as error:
-        raise ValueError(f"{path} cannot be read ({first_line(error)})") from error
-    return lines, encoding
-
-
-def _split(lines: list[str], separators: str) -> tuple[str, list[list[str]]]:
-    """The separator that splits all lines into as many cells, and the cells; of several, that with most numbers.
-
-    The first line may have one cell less, if no separator does better.
-    """
-    split = {mark: _cells(lines, mark) for mark in separators}
-    for less in (0, 1):
-        even = {}
-        for mark, rows in split.items():
-            widths = {len(row) for row in rows[1:]} or {len(rows[0])}
-            if widths == {len(rows[0]) + less} and max(widths) > 1:
-                even[mark] = sum(_is_number(cell) for row in rows for cell in row)
-        if even:
-            best = max(even, key=lambda mark: even[mark])
-            return best, split[best]
-    often = max(reversed(separators), key=lines[0].count)
-    return often, split[often]
-
-
-def _cells(lines: list[str], separator: str) -> list[list[str]]:
-    if not any(separator in line for line in lines[:2]):
-        return [[line.strip("\r\n")] for line in lines]
-    return [row for row in csv.reader(lines, delimiter=separator) if row]
-
-
-def _is_number(cell: str, points: str = ".,") -> bool:
-    """Whether a cell is a number with one of these as its decimal point."""
-    return re.match(NUMBER.replace("POINT", f"[{points}]"), cell.strip()) is not None
-
-
-def _decimal(separator: str, cells: list[str]) -> str:
-    """The decimal point that more of the cells have; a comma only where the separator is another."""
-    if separator == ",":
-        return "."
-    fractions = [cell for cell in cells if "," in cell or "." in cell]
-    points, commas = (sum(_is_number(cell, point) for cell in fractions) for point in ".,")
-    return "," if commas > points or (commas == points and separator == ";") else "."
-
-
-def _is_header(cells: list[str], *, by_position: bool) -> bool:
-    """Whether the first line names the columns and is not data."""
-    if not all(_is_number(cell) for cell in cells if cell.strip() not in MISSING):
-        return True
-    if by_position:
-        return False
-    if not cells[0].strip():
-        return True
-    integers = len(cells) > 1 and all(re.match(INTEGER, cell) for cell in cells)
-    return integers and all(int(one) < int(next_one) for one, next_one in itertools.pairwise(cells))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...support.format import pluralize
 from ...support.optional import import_pyarrow
 
 Array = NDArray[Any]
@@ -62,7 +64,14 @@ def _indices(array: Any) -> Array:
     return np.asarray(indices.to_numpy(zero_copy_only=False))
 
 
-def encode_labels(column: Any, name: str, *, text: bool = False) -> tuple[Codes, Array]:
+def place_of_record(k: int) -> str:
+    """Where a record is, for error messages: counted from 1."""
+    return f"record {k + 1}"
+
+
+def encode_labels(
+    column: Any, name: str, *, text: bool = False, place: Callable[[int], str] = place_of_record
+) -> tuple[Codes, Array]:
     """Codes of a column of labels, and the distinct labels in ascending order; `text` parses integers."""
     compute = import_pyarrow("compute")
     codes, words = factorize(column)
@@ -72,8 +81,9 @@ def encode_labels(column: Any, name: str, *, text: bool = False) -> tuple[Codes,
         words = parse_integers(words)
     missing = np.append(absent, True)[codes]
     if missing.any():
-        count, k = np.count_nonzero(missing), missing.argmax()
-        raise ValueError(f"{count} records have no label in {name!r}, the first is record {k}, counted from 0")
+        k = int(missing.argmax())
+        records = pluralize(int(missing.sum()), "record")
+        raise ValueError(f"{records} without a label in {name!r}, the first at {place(k)}")
     used = np.zeros(len(words), bool)
     used[codes] = True
     order = np.asarray(compute.array_sort_indices(words))

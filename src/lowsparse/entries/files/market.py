@@ -1,11 +1,11 @@
-"""Matrix Market files, read strictly.
+"""Matrix Market files.
 
-`scipy.io.mmread` (1.17) ends the process on some damaged files, and reads "0.5x" as 0.5.
+`scipy.io.mmread` is not safe on damaged files: both 1.11 and 1.17 allocate whatever size the header gives, 1.11 never
+returns from a file that ends after its header, 1.17 crashes on a symmetric array that is not square.
 """
 
 from __future__ import annotations
 
-import gzip
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ...support.files import open_unpacked
 from .labels import Array
-
-__all__ = ["read_market"]
 
 FIELDS = ("real", "double", "integer", "unsigned-integer", "pattern")
 SIGNS = {"general": 0.0, "symmetric": 1.0, "hermitian": 1.0, "skew-symmetric": -1.0}  # of the other triangle
@@ -24,7 +23,7 @@ SIGNS = {"general": 0.0, "symmetric": 1.0, "hermitian": 1.0, "skew-symmetric": -
 
 def read_market(path: Path) -> Any:
     """The matrix of a file: a `scipy.sparse.coo_array`, or a dense array if the file holds one."""
-    with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as lines:
+    with open_unpacked(path) as lines:
         words = lines.readline().decode("latin-1").lower().split()
         if len(words) != 5 or words[0] != "%%matrixmarket" or words[1] != "matrix":
             raise ValueError("its first line is not that of a Matrix Market file")

@@ -3,40 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from ...support.optional import import_pyarrow
+from ...support.sizes import TooLargeError, check_fits
 from ..observed import ObservedMatrix
 from .arrays import load_arrays
-from .columns import ArrowFile, ColumnFile, Name, NoNumbersError, TextFile
+from .columns import ArrowFile, ColumnFile, Name, NoNumbersError
+from .excel import ExcelFile
 from .labels import encode_labels, factorize, label_array, parse_integers
+from .numbers import Markers
+from .source import ARRAYS, ARROW, ENDINGS, EXCEL, Source, plain_ending
 from .table import Layout, Table
+from .text import TextFile
 
-__all__ = ["ARRAYS", "TEXT", "ending_of", "is_table", "read_matrix", "read_table"]
-
-TEXT = {".csv", ".tsv"}
-ARROW = {".parquet", ".pq", ".arrow", ".feather", ".ipc"}
-ARRAYS = {".npy", ".npz", ".mtx", ".mat"}
-ENDINGS = TEXT | ARROW | ARRAYS
-COMPRESSED = {".csv", ".tsv", ".mtx"}  # may end in .gz as well
+PER_LINE = 32  # bytes for each row and column of a sparse matrix: where it starts, its label
 
 _Names = tuple[Name | None, Name | None, Name | None]  # of rows, columns and values
-
-
-def ending_of(path: Path) -> str:
-    """The ending that tells the format, without ``.gz``."""
-    ending = path.suffix.lower()
-    if ending == ".gz" and Path(path.stem).suffix.lower() in COMPRESSED:
-        return Path(path.stem).suffix.lower()
-    if ending not in ENDINGS:
-        raise ValueError(f"the ending of {path} is not that of a table; known are {', '.join(sorted(ENDINGS))}")
-    return ending
 
 
 def is_table(path: str | os.PathLike[str]) -> bool:
@@ -47,9 +37,7 @@ def is_table(path: str | os.PathLike[str]) -> bool:
     >>> is_table("sales.csv.gz"), is_table("x.npy"), is_table("clip.mp4")
     (True, False, False)
     """
-    endings = [ending.lower() for ending in Path(path).suffixes]
-    ending = "".join(endings[-2:-1] if endings[-1:] == [".gz"] else endings[-1:])
-    return ending in TEXT | ARROW | {".mtx", ".mat"} and not Path(path).is_dir()
+    return plain_ending(Path(path)) in (ENDINGS | {".zip"}) - {".npy", ".npz"} and not Path(path).is_dir()
 
 
 def read_matrix(
@@ -70,30 +58,42 @@ def read_matrix(
 
 
 def read_table(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | IO[bytes] | Source,
     *,
     row: Name | None = None,
     col: Name | None = None,
     value: Name | None = None,
     keep: Sequence[Name] | None = (),
+    header: bool | None = None,
+    missing: Iterable[str | float] = (),
 ) -> Table:
     """Read a table; the ending of the file tells the format.
 
     Parameters
     ----------
     path
-        ``.csv`` and ``.tsv`` (also ``.gz``; UTF-8 or UTF-16; separated by commas, semicolons, tabs or bars; with
-        decimal points or commas), ``.parquet``, ``.arrow`` and ``.feather``, ``.npy`` (memory-mapped), ``.npz``,
-        ``.mtx`` (also ``.gz``) and ``.mat`` (up to version 7).
+        ``.csv``, ``.tsv`` and ``.txt`` (also ``.gz``; in any encoding; separated by commas, semicolons, tabs or bars;
+        numbers such as ``1.234,50``, ``$4,473.08`` or ``43%``, which is 43), ``.xlsx`` (the first sheet), ``.parquet``,
+        ``.arrow`` and ``.feather``, ``.npy`` (memory-mapped), ``.npz``, ``.mtx`` (also ``.gz``), ``.mat`` (up to
+        version 7), and a ``.zip`` with one of these tables in it. Or an open binary file, such as ``sys.stdin.buffer``.
     row, col, value
         The columns of records, by name or by position from 0. Without them the table is wide; then its first column
         holds the row labels if it is text, or is named ``index``, ``id``, ``row`` or not at all, or counts from 0 or
         1. `row` alone names another one. In files of several arrays `value` alone names the matrix.
     keep
-        Further columns, by name or position, that `write_table` is to write unchanged; None: all those of records.
+        Columns, by name or position, that are no data, and that `write_table` writes unchanged. Those of a wide table
+        that hold text or dates are kept without asking. None: all further columns of records.
+    header
+        Whether the first line of text names the columns; None: guessed. A first line of numbers is data, unless these
+        are likelier to be names: 0, 1, 2, ..., ascending years, or many ascending numbers, none of which goes on below.
+    missing
+        What stands for a missing value, words or numbers such as -9999, besides an empty cell, NA, NaN, null, none,
+        missing, ``-``, ``?``, ``.`` and the like.
+
+    A file that would take more than half of the memory is refused; the environment variable `LOWSPARSE_READ_LIMIT`
+    (such as "64GB") sets another limit.
 
     Labels are kept as they are in the file; text that is all integers becomes integers, and so do the names of columns.
-    A first line of numbers is data, unless it starts with an empty cell or consists of ascending integers.
 
     Examples
     --------
@@ -106,31 +106,23 @@ def read_table(
     (Table(2 rows x 2 columns, 2 values, 3 records), ['ann', 'bob'], [7, 9])
     >>> folder.cleanup()
     """
-    path, names = Path(path), (row, col, value)
-    ending = ending_of(path)
-    _check_file(path)
-    if ending in ARRAYS:
+    source, names, markers = Source.open(path), (row, col, value), Markers(missing)
+    if source.ending in ARRAYS:
         if keep:
             raise ValueError("keep is for columns, and a file of arrays has none")
-        return _from_arrays(path, ending, names)
+        return _from_arrays(source.path, source.ending, names, markers)
     if None in names and (col is not None or value is not None):
         raise ValueError("give row, col and value for records; nothing, or row alone, for a wide table")
-    source = (TextFile if ending in TEXT else ArrowFile)(path, ending, names)
-    kept = [source.find(name) for name in keep or ()]
+    if source.ending in ARROW:
+        file: ColumnFile = ArrowFile(source, markers)
+    else:
+        file = (ExcelFile if source.ending in EXCEL else TextFile)(source, names, header, markers)
+    kept = [file.find(name) for name in keep or ()]
     if value is None:
-        return _wide(source, row, kept)
-    positions = [source.find(name) for name in names]
-    others = range(len(source.names)) if keep is None else kept
-    return _from_records(source, positions, [k for k in others if k not in positions])
-
-
-def _check_file(path: Path) -> None:
-    if not path.exists():
-        raise FileNotFoundError(f"there is no file {path}")
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder, not a file")
-    if not path.stat().st_size:
-        raise ValueError(f"{path} is empty")
+        return _wide(file, row, kept)
+    positions = [file.find(name) for name in names]
+    others = range(len(file.names)) if keep is None else kept
+    return _from_records(file, positions, [k for k in others if k not in positions])
 
 
 @contextmanager
@@ -139,67 +131,101 @@ def _naming(path: Path) -> Iterator[None]:
     try:
         yield
     except NoNumbersError as error:
-        raise NoNumbersError(f"{path}: {error.line}", error.column) from error
-    except (ValueError, TypeError) as error:
+        raise NoNumbersError(f"{path}: {error.line}", error.column, error.cell) from error
+    except TooLargeError:
+        raise
+    except (ValueError, TypeError, NotImplementedError) as error:  # the last is Arrow's, of types it has no kernel for
         raise ValueError(f"{path}: {error}") from error
 
 
 # ---------------------------------------------------------------------- files of columns
 
 
-def _from_records(source: ColumnFile, positions: list[int], kept: list[int]) -> Table:
-    columns = source.read([*positions, *kept], [*positions[:2], *kept])
-    row, col, value = (source.names[k] for k in positions)
+def _from_records(file: ColumnFile, positions: list[int], kept: list[int]) -> Table:
+    columns = file.read([*positions, *kept])
+    row, col, value = (file.names[k] for k in positions)
     if not len(columns[0]):
-        raise ValueError(f"{source.path} has no record")
-    with _naming(source.path):
-        rows = encode_labels(columns.pop(0), row, text=source.text)  # pop frees the memory
-        cols = encode_labels(columns.pop(0), col, text=source.text)
-        values = source.numbers(columns.pop(0), value)
-        layout = replace(source.layout, names=(row, col, value), order=(positions[0], positions[1], positions[2]))
-        others = tuple(zip(kept, [source.names[k] for k in kept], columns, strict=True))
-        return replace(Table.from_codes(rows, cols, values, layout), kept=others)
+        raise ValueError(f"{file.path} has no record")
+    with _naming(file.path):
+        rows = encode_labels(columns.pop(0), row, text=file.text, place=file.place)  # pop frees the memory
+        cols = encode_labels(columns.pop(0), col, text=file.text, place=file.place)
+        cells = columns.pop(0)
+        values = file.numbers(cells, value)
+        order = (positions[0], positions[1], positions[2])
+        layout = replace(file.layout, names=(row, col, value), order=order, comments=tuple(file.comments))
+        if len(positions) + len(kept) < len(file.names):
+            layout = replace(layout, head=None)  # not all of its columns are written again
+        others = tuple(zip(kept, [file.names[k] for k in kept], columns, strict=True))
+        table = Table.from_codes(rows, cols, values, layout, file.place)
+        return replace(table, kept=others, cells=(cells,) if file.text else None)
 
 
-def _wide(source: ColumnFile, row: Name | None, kept: list[int]) -> Table:
-    index = source.index() if row is None else source.find(row)
-    columns = source.read(range(len(source.names)), [index or 0, *kept])
-    height = len(columns[0])
-    if not height:
-        raise ValueError(f"{source.path} has names of columns and no row")
-    if index is None and 0 not in kept and source.looks_like_index(columns[0]):
-        index = 0
-    others = {*kept, index}
-    data = [k for k, column in enumerate(columns) if k not in others and not source.is_blank(k, column)]
-    if not data:
-        raise ValueError(f"{source.path} has row labels and no column of numbers")
-    with _naming(source.path):
-        rows = np.arange(height) if index is None else _row_labels(columns[index], source.names[index], source.text)
-        pyarrow = import_pyarrow()
-        names = parse_integers(pyarrow.array([source.names[k] for k in data]))
-        single = all(columns[k].type in (pyarrow.float16(), pyarrow.float32()) for k in data)
-        X = np.empty((height, len(data)), np.float32 if single else np.float64, order="F")
-        for j, k in enumerate(data):
-            X[:, j] = source.numbers(columns[k], source.names[k])
-            columns[k] = None  # frees the memory
-        name = None if index is None else source.names[index]
-        layout = replace(source.layout, index=name, index_position=index or 0)
-        unchanged = tuple((k, source.names[k], columns[k]) for k in kept if k != index)
-        return Table(ObservedMatrix.from_dense(X), rows, label_array(names), layout, kept=unchanged)
+def _wide(file: ColumnFile, row: Name | None, kept: list[int]) -> Table:
+    index = file.index() if row is None else file.find(row)
+    columns = file.read(range(len(file.names)))
+    if not len(columns[0]):
+        raise ValueError(f"{file.path} has names of columns and no row")
+    with _naming(file.path):
+        if index is None and 0 not in kept and file.looks_like_index(columns[0]):
+            index = 0
+        numbers = _numbers_by_position(file, columns, {*kept, index})
+        if not numbers:
+            raise ValueError("there is no column of numbers")
+        rows = np.arange(len(columns[0])) if index is None else _row_labels(file, columns[index], file.names[index])
+        names = parse_integers(import_pyarrow().array([file.names[k] for k in numbers]))
+        layout = replace(
+            file.layout,
+            index=None if index is None else file.names[index],
+            index_position=index or 0,
+            comments=tuple(file.comments),
+        )
+        kept = [k for k in range(len(columns)) if k != index and k not in numbers]
+        others = tuple((k, file.names[k], columns[k]) for k in kept)
+        cells = tuple(columns[k] for k in numbers) if file.text else None
+        del columns
+        M = ObservedMatrix.from_dense(_stacked(numbers))
+        return Table(M, rows, label_array(names), layout, kept=others, cells=cells)
 
 
-def _row_labels(column: Any, name: str, text: bool) -> Any:
+def _numbers_by_position(file: ColumnFile, columns: list[Any], labels: set[int | None]) -> dict[int, Any]:
+    """The columns of numbers; others hold text or dates, or nothing, as a separator at the end of lines makes one."""
+    numbers = {}
+    for k, column in enumerate(columns):
+        if k in labels:
+            continue
+        try:
+            parsed = file.numbers(column, file.names[k])
+        except NoNumbersError as error:
+            if error.typo or len(columns) == 1:
+                raise
+            continue
+        if file.names[k].strip() or not np.isnan(parsed).all():
+            numbers[k] = parsed
+    return numbers
+
+
+def _stacked(columns: dict[int, Any]) -> Any:
+    """The columns as one matrix; they are removed, to free the memory."""
+    single = all(column.dtype == np.float32 for column in columns.values())
+    height = len(next(iter(columns.values())))
+    X = np.empty((height, len(columns)), np.float32 if single else np.float64, order="F")
+    for j, k in enumerate(list(columns)):
+        X[:, j] = columns.pop(k)
+    return X
+
+
+def _row_labels(file: ColumnFile, column: Any, name: str) -> Any:
     """The labels of the rows of a wide table, in their order; they may repeat."""
     codes, words = factorize(column)
     if (codes < 0).any():
-        raise ValueError(f"row {(codes < 0).argmax() + 1} of the data has no label in the column {name!r}")
-    return label_array((parse_integers(words) if text else words).take(import_pyarrow().array(codes)))
+        raise ValueError(f"{file.place(int((codes < 0).argmax()))} has no label in the column {name!r}")
+    return label_array((parse_integers(words) if file.text else words).take(import_pyarrow().array(codes)))
 
 
 # ---------------------------------------------------------------------- files of arrays
 
 
-def _from_arrays(path: Path, ending: str, names: _Names) -> Table:
+def _from_arrays(path: Path, ending: str, names: _Names, markers: Markers) -> Table:
     records = names[0] is not None
     if None in names and (records or names[1] is not None):
         raise ValueError("give row, col and value for records; nothing, or value alone, for a matrix")
@@ -210,9 +236,17 @@ def _from_arrays(path: Path, ending: str, names: _Names) -> Table:
     with _naming(path):
         if records:
             row, col, value = (str(name) for name in names)
-            return Table.from_records(*(np.atleast_1d(arrays[k]) for k in (row, col, value)), names=(row, col, value))
+            rows, cols, values = (np.atleast_1d(arrays[k]) for k in (row, col, value))
+            return Table.from_records(rows, cols, markers.without_codes(values), names=(row, col, value))
         matrix = _only_matrix(arrays) if names[2] is None else str(names[2])
+        shape = arrays[matrix].shape
+        if sp.issparse(arrays[matrix]):
+            check_fits(path, f"a matrix of {shape}", PER_LINE * sum(shape))
         M = ObservedMatrix.from_any(arrays[matrix])
+        if markers.codes.size:
+            M = M.split(np.flatnonzero(np.isnan(markers.without_codes(M.values))))[0]
+        if not M.nnz:
+            raise ValueError("no entry is observed: all are given as missing")
         rows, columns = (
             arrays[side] if side in arrays and arrays[side].shape == (size,) else np.arange(size)
             for side, size in zip(("rows", "columns"), M.shape, strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -9,9 +10,17 @@ import numpy as np
 
 from ..containers import numbers_of
 from ..observed import ObservedMatrix
-from .labels import Array, Codes, encode_labels, label_array, short_repr, to_arrow
+from .labels import Array, Codes, encode_labels, label_array, place_of_record, short_repr, to_arrow
 
-__all__ = ["Layout", "Table"]
+
+@dataclass(frozen=True)
+class Sheet:
+    """Where the data of a table begin in an Excel file; rows and columns are counted from 1, as Excel does."""
+
+    content: bytes  # of the file
+    name: str
+    row: int
+    column: int
 
 
 @dataclass(frozen=True)
@@ -30,6 +39,10 @@ class Layout:
     separator: str = ","  # of text
     decimal: str = "."  # of text
     encoding: str = "utf-8"  # of text
+    newline: str = "\n"  # of text
+    head: str | None = None  # of text: everything before the data, as it stands in the file
+    sheet: Sheet | None = None  # of an Excel file
+    comments: tuple[tuple[int, str], ...] = ()  # of text: the row before which a comment stands, and the comment
     array: str = "values"  # the name of the matrix in a file of arrays
     pandas: bytes | None = None  # the metadata of pandas in an Arrow or Parquet file
 
@@ -56,6 +69,8 @@ class Table:
         Of records: the value of each, NaN where it has none.
     kept : (position, name, column), ...
         Further columns of the file, to be written again unchanged.
+    cells : Arrow arrays, optional
+        Of text: the cells of each column of M, or those of the values of records, as they stand in the file.
 
     Examples
     --------
@@ -71,6 +86,7 @@ class Table:
     positions: tuple[Codes, Codes] | None = None
     values: Array | None = None
     kept: tuple[tuple[int, str, Any], ...] = ()
+    cells: tuple[Any, ...] | None = None
 
     def __post_init__(self) -> None:
         for name, size in zip(("rows", "columns"), self.M.shape, strict=True):
@@ -121,7 +137,14 @@ class Table:
         return cls.from_codes(*codes, numbers, Layout(names))
 
     @classmethod
-    def from_codes(cls, rows: tuple[Codes, Array], columns: tuple[Codes, Array], values: Array, layout: Layout) -> Self:
+    def from_codes(
+        cls,
+        rows: tuple[Codes, Array],
+        columns: tuple[Codes, Array],
+        values: Array,
+        layout: Layout,
+        place: Callable[[int], str] = place_of_record,
+    ) -> Self:
         """The table of records whose labels are given as codes and the labels that they point to."""
         (i, row_labels), (j, column_labels) = rows, columns
 
@@ -130,8 +153,8 @@ class Table:
 
         infinite = np.isinf(values)
         if infinite.any():
-            k = infinite.argmax()
-            raise ValueError(f"the value of {record(k)} is {values[k]}; leave it empty if it is not known")
+            k = int(infinite.argmax())
+            raise ValueError(f"{place(k)}: the value of {record(k)} is {values[k]}; leave it empty if it is not known")
         seen = ~np.isnan(values)
         if not seen.any():
             raise ValueError(f"none of {seen.size} records has a value: there is nothing to recover the matrix from")
@@ -146,10 +169,10 @@ class Table:
             repeated = np.flatnonzero(position[order][1:] == position[order][:-1])
             if not repeated.size:
                 raise
-            k, other = order[repeated[0]], order[repeated[0] + 1]
+            k, other = int(order[repeated[0]]), int(order[repeated[0] + 1])
             raise ValueError(
-                f"{repeated.size} records repeat a pair of labels, the first {record(k)} (records {k} and {other} from "
-                f"0, with the values {values[k]} and {values[other]}): aggregate first (the mean, the last, ...)"
+                f"{repeated.size} records repeat a pair of labels, the first {record(k)} ({place(k)} and {place(other)}"
+                f", with the values {values[k]} and {values[other]}): aggregate first (the mean, the last, ...)"
             ) from None
         return cls(M, row_labels, column_labels, layout, (i, j), values.astype(M.dtype, copy=False))
 

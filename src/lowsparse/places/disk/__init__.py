@@ -1,1 +1,1 @@
-"""Matrices on disk in the layout of the compiled core, gone through in pieces."""
+"""Matrices on disk in the layout of the compiled core, read in pieces."""

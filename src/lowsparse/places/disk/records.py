@@ -1,4 +1,4 @@
-"""Records (row, column, value) in Parquet files, in any order, as a matrix on disk; read in bounded memory."""
+"""A matrix on disk from records (row, column, value) in Parquet files, in any order, in bounded memory."""
 
 from __future__ import annotations
 
@@ -13,36 +13,29 @@ from ...support.optional import import_pyarrow
 from .build import Chunk, DuplicateError, OnProgress, sort_into
 from .store import Side
 
-__all__ = ["BATCH", "batches", "common_schema", "has_labels", "labels_of", "opened", "parquet_files", "records"]
-
 PARQUET = {".parquet", ".pq"}
 BATCH = 1 << 17  # records
 
 
 def parquet_files(path: Path) -> list[Path]:
-    """A Parquet file, or all of a folder and the folders in it.
-
-    >>> parquet_files(Path("ratings.parquet"))
-    [PosixPath('ratings.parquet')]
-    """
+    """The path of a Parquet file, or all of those in a folder and its subfolders."""
     if path.is_dir():
-        found = sorted(one for one in path.rglob("*") if one.suffix.lower() in PARQUET)
+        found = sorted(file for file in path.rglob("*") if file.suffix.lower() in PARQUET)
         if not found:
             raise ValueError(
-                f"there is no .parquet file in the folder {path}, which is neither a Zarr array nor a matrix that was "
-                "put on disk before"
+                f"there is no .parquet file in the folder {path}, which is neither a Zarr array nor a matrix on disk"
             )
         return found
     if path.suffix.lower() not in PARQUET:
         raise ValueError(
             f"{path} is neither a Parquet file nor a folder of them, nor an .npy file, a Zarr array, a video or a "
-            "matrix that was put on disk before"
+            "matrix on disk"
         )
     return [path]
 
 
 def opened(path: Path) -> Any:
-    """A Parquet file; an error names it."""
+    """Open a Parquet file."""
     try:
         return import_pyarrow("parquet").ParquetFile(path)
     except import_pyarrow().ArrowInvalid as error:
@@ -50,7 +43,7 @@ def opened(path: Path) -> Any:
 
 
 def common_schema(paths: list[Path], names: tuple[str, ...] | None = None) -> Any:
-    """The columns, or those with these names, as all files can be read: where one has 1 and another 2.5, as numbers."""
+    """The columns, or those with these names, of types that fit all files, such as float for integers and floats."""
     common = _schema(paths[0], names)
     for path in paths[1:]:
         schema = _schema(path, names)
@@ -74,7 +67,7 @@ def _schema(path: Path, names: tuple[str, ...] | None) -> Any:
 
 
 def _decoded(schema: Any, other: Any) -> Any:
-    """Labels as they are, not as places in a dictionary, where the other schema has none."""
+    """The schema with plain labels, not indices into a dictionary, where the other one has plain labels."""
     kind = import_pyarrow().DictionaryType
     for k, field in enumerate(schema):
         if isinstance(field.type, kind) and not isinstance(other.field(k).type, kind):
@@ -82,10 +75,10 @@ def _decoded(schema: Any, other: Any) -> Any:
     return schema
 
 
-def records(
+def write_records(
     paths: list[Path], names: tuple[str, str, str], stamp: str, folder: Path, memory: int, on_progress: OnProgress
 ) -> None:
-    """Records in any order; their labels are sorted, and kept beside the matrix."""
+    """Write records as a matrix; their labels are sorted, and written beside it."""
     for path in paths:
         _check_columns(path, opened(path).schema_arrow, names)
     kind = str(common_schema(paths, names).field(names[2]).type)
@@ -103,16 +96,8 @@ def records(
 
     shape = labels[0].size, labels[1].size
     try:
-        sort_into(
-            folder / "columns",
-            shape,
-            counts,
-            chunks(),
-            dtype,
-            memory=memory // 2,
-            source=stamp,
-            on_progress=lambda done, of: on_progress("sorting", done, of),
-        )
+        path, half = folder / "columns", memory // 2
+        sort_into(path, shape, counts, chunks(), dtype, memory=half, source=stamp, on_progress=on_progress)
     except DuplicateError as error:
         pair = f"{names[0]} {labels[0][error.row]!s} and {names[1]} {labels[1][error.column]!s}"
         raise ValueError(f"several records have {pair}: aggregate first (the mean, the last, ...)") from error
@@ -131,14 +116,14 @@ def _labels(
         new_rows = np.unique(i)
         rows = new_rows if rows is None else np.union1d(rows, new_rows)
         new, own = np.unique(j, return_inverse=True)
-        many = np.bincount(own[known], minlength=new.size)
+        new_counts = np.bincount(own[known], minlength=new.size)
         if columns is None:
-            columns, counts = new, many
+            columns, counts = new, new_counts
         else:
             both = np.union1d(columns, new)
             summed = np.zeros(both.size, np.int64)
             summed[np.searchsorted(both, columns)] += counts
-            summed[np.searchsorted(both, new)] += many
+            summed[np.searchsorted(both, new)] += new_counts
             columns, counts = both, summed
         done += values.size
         on_progress("counting", done, total)
@@ -148,15 +133,15 @@ def _labels(
 
 
 def batches(paths: list[Path], names: tuple[str, str, str]) -> Iterator[Chunk]:
-    """Labels of rows, labels of columns and values, some records at a time, in the order of the files."""
+    """Labels of rows, labels of columns and values, some records at a time."""
     for path in paths:
         for batch in opened(path).iter_batches(BATCH, columns=list(names)):
-            i, j, given = (batch.column(name) for name in names)
+            i, j, numbers = (batch.column(name) for name in names)
             for name, labels in zip(names, (i, j), strict=False):
                 if labels.null_count:
                     raise ValueError(f"{path}: {labels.null_count} records have no {name!r}: leave them out")
-            kind = "float32" if str(given.type) in ("float", "halffloat") else "float64"
-            values = np.asarray(given.cast(kind).to_numpy(zero_copy_only=False))
+            kind = "float32" if str(numbers.type) in ("float", "halffloat") else "float64"
+            values = np.asarray(numbers.cast(kind).to_numpy(zero_copy_only=False))
             wrong = np.isinf(values)
             if wrong.any():
                 k = int(wrong.argmax())
@@ -175,7 +160,7 @@ def _check_columns(path: Path, schema: Any, names: tuple[str, str, str]) -> None
 
 
 def has_labels(folder: Path, side: Side) -> bool:
-    """Whether the labels of a matrix of records are beside it."""
+    """Whether the labels of a matrix from records are beside it."""
     try:
         found = [np.load(folder / f"{name}-labels.npy", mmap_mode="r").shape for name in ("rows", "columns")]
     except (OSError, ValueError, EOFError):
@@ -184,7 +169,7 @@ def has_labels(folder: Path, side: Side) -> bool:
 
 
 def labels_of(column: Any) -> NDArray[Any]:
-    """A column of labels as an array that can be sorted."""
+    """A column of labels, as an array that can be sorted."""
     if hasattr(column, "dictionary_decode"):
         column = column.dictionary_decode()
     labels: NDArray[Any] = column.to_numpy(zero_copy_only=False)

@@ -9,50 +9,48 @@ A side of a matrix is a folder:
 
 This is the layout of `ObservedMatrix`; anything that reads `.npy` files can read it. The checksum of a block is the
 CRC-32 of its rows followed by its values, as they are stored. The folder is written under another name and renamed when
-it is complete: what has its name is whole.
+it is complete.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import mmap
-import os
-import secrets
-import shutil
+import operator
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FORMAT", "CorruptStoreError", "Side", "Writer", "in_large_pages", "ranges", "read_ahead", "remove_side"]
+from ...entries.compressed import check_compressed, check_shape
+from ...support.files import remove_at_once, replacing
 
 FORMAT = 1
-ANEW = "remove it, and make it anew"  # what to do with a matrix on disk that is not whole
+REBUILD = "remove it, and build it again"  # the advice for a damaged matrix on disk
 HEADER = 128  # bytes of an .npy file before its numbers
-ENDINGS = ("indptr", "rows", "values")
+ARRAYS = ("indptr", "rows", "values")
 
 
 class CorruptStoreError(ValueError):
-    """What is on disk is not what was written there."""
+    """The files of a matrix on disk are damaged, incomplete or of another format."""
 
 
-def ranges(indptr: NDArray[np.int64], most: int) -> list[tuple[int, int]]:
-    """Consecutive columns with up to `most` entries together, or single ones with more; all about equally large.
+def split_columns(indptr: NDArray[np.int64], max_entries: int) -> list[tuple[int, int]]:
+    """Split columns into ranges of similar size with about `max_entries` entries, or more in a single column.
 
-    >>> ranges(np.array([0, 2, 4, 6, 8]), 4)
+    >>> split_columns(np.array([0, 2, 4, 6, 8]), 4)
     [(0, 2), (2, 4)]
     """
     nnz = int(indptr[-1])
-    pieces = max(1, -(-nnz // most))
+    pieces = max(1, -(-nnz // max_entries))
     goals = np.arange(1, pieces) * (nnz / pieces)
     cuts = np.searchsorted(indptr, goals, side="right") - 1
     edges = np.unique(np.concatenate([[0], cuts, [indptr.size - 1]]))
@@ -63,35 +61,18 @@ def ranges(indptr: NDArray[np.int64], most: int) -> list[tuple[int, int]]:
 
 
 class Writer:
-    """A side to be written, a few columns at a time; it appears when the context is left.
+    """Writes the arrays of a side, a few columns at a time; `write_side` opens one."""
 
-    >>> import tempfile
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> with Writer(Path(folder.name, "columns"), 3, np.float64) as writer:
-    ...     writer.append([2, 0], [0, 2], [1.0, 2.0])
-    ...     writer.append([1], [1], [3.0])
-    >>> Side.open(Path(folder.name, "columns"))
-    Side(3 x 3, 3 entries)
-    >>> folder.cleanup()
-    """
-
-    def __init__(self, path: Path, rows: int, dtype: Any, source: str = "") -> None:
-        self.path, self.height, self.dtype, self.source = path, rows, np.dtype(dtype), source
-        self.temporary = path.with_name(f".{path.name}.part-{secrets.token_hex(4)}")
+    def __init__(self, n_rows: int, dtype: Any, files: tuple[BinaryIO, BinaryIO]) -> None:
+        self.n_rows, self.dtype, self._files = n_rows, np.dtype(dtype), files
         self.counts: list[NDArray[np.int64]] = []
         self.blocks: list[tuple[int, int, int]] = []
         self.columns = self.entries = 0
-        self._files: list[BinaryIO] = []
-
-    def __enter__(self) -> Self:
-        self.temporary.mkdir(parents=True)
-        for name in ENDINGS[1:]:
-            self._files.append(open(self.temporary / f"{name}.npy", "wb"))
-            self._files[-1].write(bytes(HEADER))
-        return self
+        for file in files:
+            file.write(bytes(HEADER))
 
     def append(self, counts: Any, rows: Any, values: Any) -> None:
-        """The next columns: how many entries each has, their rows, which ascend in each, and values."""
+        """Append columns: the number of entries of each, their rows, ascending in each column, and their values."""
         counts = np.asarray(counts, np.int64)
         parts = np.ascontiguousarray(rows, np.int32), np.ascontiguousarray(values, self.dtype)
         checksum = 0
@@ -103,61 +84,52 @@ class Writer:
         self.columns += counts.size
         self.entries += parts[0].size
 
-    def _complete(self) -> None:
-        kinds = np.dtype(np.int32), self.dtype
-        for file, kind in zip(self._files, kinds, strict=True):
+    def write_headers(self) -> None:
+        """Write the headers of the arrays, whose lengths are known at the end."""
+        for file, dtype in zip(self._files, (np.dtype(np.int32), self.dtype), strict=True):
             file.seek(0)
-            file.write(_header(kind, self.entries))
-            file.close()
-        counts = np.concatenate([np.zeros(1, np.int64), *self.counts])
-        with open(self.temporary / "indptr.npy", "wb") as file:
+            file.write(_header(dtype, self.entries))
+
+
+@contextmanager
+def write_side(path: Path, n_rows: int, dtype: Any, source: str = "") -> Iterator[Writer]:
+    """Write a side, which replaces an earlier one when the block ends without an error."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        temporary.mkdir()
+        with open(temporary / "rows.npy", "wb") as rows, open(temporary / "values.npy", "wb") as values:
+            writer = Writer(n_rows, dtype, (rows, values))
+            yield writer
+            writer.write_headers()
+        counts = np.concatenate([np.zeros(1, np.int64), *writer.counts])
+        with open(temporary / "indptr.npy", "wb") as file:
             file.write(_header(np.dtype(np.int64), counts.size))
             file.write(np.cumsum(counts).data)
         manifest = {
             "format": FORMAT,
-            "shape": [self.height, self.columns],
-            "nnz": self.entries,
-            "dtype": self.dtype.str,
-            "source": self.source,
-            "blocks": self.blocks,
+            "shape": [n_rows, writer.columns],
+            "nnz": writer.entries,
+            "dtype": writer.dtype.str,
+            "source": source,
+            "blocks": writer.blocks,
         }
-        (self.temporary / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-        remove_side(self.path)
-        os.replace(self.temporary, self.path)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if kind is None:
-                self._complete()
-        finally:
-            for file in self._files:
-                file.close()
-            shutil.rmtree(self.temporary, ignore_errors=True)
+        (temporary / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+        remove_side(path)
 
 
 def remove_side(path: Path) -> None:
-    """Remove what a `Writer` has written, if it is there, and raise if there is anything else.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = Path(folder, "mine.txt").write_text("not to be lost")
-    ...     remove_side(Path(folder))  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    FileExistsError: ... holds mine.txt, no part of a matrix on disk: choose another folder
-    """
+    """Remove a side, if it is there; raise if the folder holds anything else."""
     if not path.exists():
         return
-    own = {"manifest.json", *(f"{name}.npy" for name in ENDINGS)}
+    own = {"manifest.json", *(f"{name}.npy" for name in ARRAYS)}
     others = sorted({one.name for one in path.iterdir()} - own) if path.is_dir() else [path.name]
     if others:
         raise FileExistsError(f"{path} holds {others[0]}, no part of a matrix on disk: choose another folder")
-    shutil.rmtree(path)
+    remove_at_once(path)
 
 
 def _header(dtype: np.dtype[Any], size: int) -> bytes:
-    """Of an `.npy` file, always of the same length."""
+    """The header of an `.npy` file, always of the same length, so that it can be written last."""
     text = f"{{'descr': '{dtype.str}', 'fortran_order': False, 'shape': ({size},), }}"
     return b"\x93NUMPY\x01\x00" + (HEADER - 10).to_bytes(2, "little") + text.ljust(HEADER - 11).encode() + b"\n"
 
@@ -167,7 +139,7 @@ def _header(dtype: np.dtype[Any], size: int) -> bytes:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Side:
-    """The compressed columns of a matrix, mapped from disk."""
+    """The compressed columns of a matrix, mapped from disk: those of the matrix itself, or of the transposed one."""
 
     path: Path
     shape: tuple[int, int]
@@ -179,134 +151,125 @@ class Side:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Map a side; its size is checked, its entries are when `verify` is called."""
-        try:
-            manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
-            known, (m, n), nnz = manifest["format"], manifest["shape"], manifest["nnz"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CorruptStoreError(
-                f"{path} is no matrix on disk: its manifest.json cannot be read ({error}); "
-                "StoredMatrix.build(data, folder) makes one"
-            ) from error
-        if known != FORMAT:
-            raise CorruptStoreError(
-                f"{path} has format {known}; this version of lowsparse reads format {FORMAT}: {ANEW}"
-            )
-        arrays = [_mapped(path / f"{name}.npy") for name in ENDINGS]
-        expected = (n + 1, np.int64), (nnz, np.int32), (nnz, np.dtype(manifest["dtype"]))
-        for name, array, (size, dtype) in zip(ENDINGS, arrays, expected, strict=True):
-            if array.shape != (size,) or array.dtype != dtype:
-                said = f"{array.shape} of {array.dtype}, not ({size},) of {np.dtype(dtype)}"
-                raise CorruptStoreError(f"{path / name}.npy holds {said}: {ANEW}")
+        """Map a side and check its sizes; `verify` checks its entries."""
+        (m, n), nnz, dtype, source, blocks = _read_manifest(path)
+        arrays = [_mapped(path / f"{name}.npy") for name in ARRAYS]
+        expected = (n + 1, np.dtype(np.int64)), (nnz, np.dtype(np.int32)), (nnz, dtype)
+        for name, array, (size, kind) in zip(ARRAYS, arrays, expected, strict=True):
+            if array.shape != (size,) or array.dtype != kind:
+                content = f"{array.shape} of {array.dtype}, not ({size},) of {kind}"
+                raise CorruptStoreError(f"{path / name}.npy holds {content}: {REBUILD}")
         indptr = np.array(arrays[0])
         if indptr[0] or indptr[-1] != nnz or (np.diff(indptr) < 0).any():
-            raise CorruptStoreError(f"{path / 'indptr.npy'} does not ascend from 0 to {nnz}: {ANEW}")
-        blocks = [(int(a), int(b), int(c)) for a, b, c in manifest["blocks"]]
-        return cls(path, (m, n), indptr, arrays[1], arrays[2], str(manifest["source"]), blocks)
+            raise CorruptStoreError(f"{path / 'indptr.npy'} does not ascend from 0 to {nnz}: {REBUILD}")
+        return cls(path, (m, n), indptr, arrays[1], arrays[2], source, blocks)
 
     @property
     def nnz(self) -> int:
-        """Entries."""
+        """The number of entries."""
         return int(self.indptr[-1])
 
     def verify(self, columns: slice = slice(0, None)) -> None:
-        """Read the blocks that have these columns once; raise if one is not what was written."""
+        """Compare the blocks of these columns with their checksums; raise if one is damaged.
+
+        Rows are compared with the shape, too: compiled code uses them as they are.
+        """
         begin, stop, _ = columns.indices(self.shape[1])
         blocks = [block for block in self.blocks if block[1] > begin and block[0] < stop]
-        if not blocks:
-            return
         parts = [slice(int(self.indptr[first]), int(self.indptr[end])) for first, end, _ in blocks]
         for (first, end, checksum), part in zip(blocks, read_ahead((self.rows, self.values), parts), strict=True):
-            if zlib.crc32(self.values[part].data, zlib.crc32(self.rows[part].data)) != checksum:
-                raise CorruptStoreError(
-                    f"{self.path} is damaged: the block of the columns {first} to {end - 1} is not what was written; "
-                    + ANEW
-                )
-
-    def ranges(self, most: int) -> list[tuple[int, int]]:
-        """Its columns in ranges with up to `most` entries."""
-        return ranges(self.indptr, most)
+            rows, values = self.rows[part], self.values[part]
+            where = f"{self.path} is damaged: the block of the columns {first} to {end - 1}"
+            if zlib.crc32(values.data, zlib.crc32(rows.data)) != checksum:
+                raise CorruptStoreError(f"{where} is not what was written; {REBUILD}")
+            try:
+                check_compressed((self.indptr[first : end + 1] - part.start, rows, values), end - first, self.shape[0])
+            except ValueError as error:
+                raise CorruptStoreError(f"{where} is no part of a matrix ({error}); {REBUILD}") from error
 
     def __repr__(self) -> str:
         return f"Side({self.shape[0]} x {self.shape[1]}, {self.nnz} entries)"
 
 
+def _read_manifest(path: Path) -> tuple[tuple[int, int], int, np.dtype[Any], str, list[tuple[int, int, int]]]:
+    """Shape, number of entries, their type, what it was made from, and the blocks, which have every column once."""
+    try:
+        manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
+        if (known := manifest["format"]) != FORMAT:
+            raise CorruptStoreError(
+                f"{path} has format {known}; this version of lowsparse reads format {FORMAT}: {REBUILD}"
+            )
+        m, n = check_shape(tuple(manifest["shape"]))
+        nnz, dtype = operator.index(manifest["nnz"]), np.dtype(str(manifest["dtype"]))
+        blocks = [(operator.index(a), operator.index(b), operator.index(c)) for a, b, c in manifest["blocks"]]
+        starts, ends = [first for first, _, _ in blocks], [end for _, end, _ in blocks]
+        if [0, *ends] != [*starts, n] or ends != sorted(ends):
+            raise ValueError("its blocks do not have every column once")
+        if dtype not in (np.float32, np.float64):
+            raise ValueError(f"its numbers are {dtype}")
+        return (m, n), nnz, dtype, str(manifest["source"]), blocks
+    except CorruptStoreError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        raise CorruptStoreError(
+            f"{path} is no matrix on disk: its manifest.json cannot be read ({error}); "
+            "StoredMatrix.build(data, folder) makes one"
+        ) from error
+
+
 def _mapped(path: Path) -> NDArray[Any]:
     try:
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise CorruptStoreError(f"{path} cannot be read: {error}; {ANEW}") from error
-    in_large_pages(array)
+    except Exception as error:  # NumPy raises anything on a damaged file
+        raise CorruptStoreError(f"{path} cannot be read: {error}; {REBUILD}") from error
+    mapped: mmap.mmap | None = getattr(array, "_mmap", None)
+    if mapped is not None and hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # huge pages, where the system has them, halve the time to read the file
+            mapped.madvise(mmap.MADV_HUGEPAGE)
     return array
 
 
-AT_ONCE = 1 << 23  # bytes that are brought in by one call, which keeps other threads of Python waiting
-POPULATE_READ = 22  # of Linux; Python has no name for it
+AT_ONCE = 1 << 23  # bytes that one call reads, during which other threads of Python wait
+POPULATE_READ = 22  # MADV_POPULATE_READ of Linux, which Python has no name for
 
 
 def read_ahead(arrays: Sequence[NDArray[Any]], parts: Sequence[slice]) -> Iterator[slice]:
-    """The parts, one after the other, of mapped arrays.
-
-    >>> import numpy as np
-    >>> x = np.arange(5.0)  # of an array in memory nothing has to be brought in
-    >>> [float(x[part].sum()) for part in read_ahead([x], [slice(0, 3), slice(3, 5)])]
-    [3.0, 7.0]
-    """
-
-    def bring(part: slice) -> None:
-        for array in arrays:
-            _bring(array, part)
-
+    """Iterate over the parts of mapped arrays; a thread reads the next part from disk, and past ones are released."""
     with ThreadPoolExecutor(1) as thread:
-        coming = thread.submit(bring, parts[0])
+        coming = thread.submit(_populate, arrays, parts[0])
         for k, part in enumerate(parts):
             coming.result()
             if k + 1 < len(parts):
-                coming = thread.submit(bring, parts[k + 1])
+                coming = thread.submit(_populate, arrays, parts[k + 1])
             try:
                 yield part
             finally:
-                for array in arrays:
-                    _let_go(array, part)
+                _release(arrays, part)
 
 
-def in_large_pages(array: NDArray[Any]) -> None:
-    """Have a mapped array read from disk, and mapped, in pages of megabytes, where the system can.
-
-    Such a file comes from disk in half the time, and mapping it costs next to nothing.
-    """
-    mapped: mmap.mmap | None = getattr(array, "_mmap", None)
-    if mapped is not None and hasattr(mmap, "MADV_HUGEPAGE"):
-        with contextlib.suppress(OSError):  # a system without them
-            mapped.madvise(mmap.MADV_HUGEPAGE)
+def _release(arrays: Sequence[NDArray[Any]], part: slice) -> None:
+    """Let the system free the memory of a part of mapped arrays."""
+    for mapped, first, size in _pages(arrays, part):
+        if hasattr(mmap, "MADV_DONTNEED"):
+            mapped.madvise(mmap.MADV_DONTNEED, first, size)
 
 
-def _let_go(array: NDArray[Any], part: slice) -> None:
-    """A part of a mapped array need not be in the memory of the process any more."""
-    found = _pages(array, part)
-    if found is not None and hasattr(mmap, "MADV_DONTNEED"):
-        mapped, first, size = found
-        mapped.madvise(mmap.MADV_DONTNEED, first, size)
-
-
-def _bring(array: NDArray[Any], part: slice) -> None:
-    found = _pages(array, part)
-    if found is None or sys.platform != "linux":
+def _populate(arrays: Sequence[NDArray[Any]], part: slice) -> None:
+    """Read a part of mapped arrays from disk."""
+    if sys.platform != "linux":
         return
-    mapped, first, size = found
-    for done in range(0, size, AT_ONCE):
-        try:
-            mapped.madvise(POPULATE_READ, first + done, min(AT_ONCE, size - done))
-        except OSError:  # before Linux 5.14; or it cannot be read, which whoever touches it will hear
-            return
+    with suppress(OSError):  # before Linux 5.14; or it cannot be read, and whoever uses it gets an error
+        for mapped, first, size in _pages(arrays, part):
+            for done in range(0, size, AT_ONCE):
+                mapped.madvise(POPULATE_READ, first + done, min(AT_ONCE, size - done))
 
 
-def _pages(array: NDArray[Any], part: slice) -> tuple[mmap.mmap, int, int] | None:
-    """The whole pages that hold a part, in the map of the array: where they begin, and their bytes."""
-    mapped: mmap.mmap | None = getattr(array, "_mmap", None)
-    if mapped is None or part.stop <= part.start:
-        return None
-    offset = array.offset % mmap.ALLOCATIONGRANULARITY  # type: ignore[attr-defined]
-    first = (offset + part.start * array.itemsize) // mmap.PAGESIZE * mmap.PAGESIZE
-    end = min(-(-(offset + part.stop * array.itemsize) // mmap.PAGESIZE) * mmap.PAGESIZE, len(mapped))
-    return mapped, first, end - first
+def _pages(arrays: Sequence[NDArray[Any]], part: slice) -> Iterator[tuple[mmap.mmap, int, int]]:
+    """The pages that hold a part of mapped arrays: the map, where they begin in it, and their bytes."""
+    for array in arrays:
+        mapped: mmap.mmap | None = getattr(array, "_mmap", None)
+        if mapped is not None and part.stop > part.start:
+            offset = array.offset % mmap.ALLOCATIONGRANULARITY  # type: ignore[attr-defined]
+            first = (offset + part.start * array.itemsize) // mmap.PAGESIZE * mmap.PAGESIZE
+            end = min(-(-(offset + part.stop * array.itemsize) // mmap.PAGESIZE) * mmap.PAGESIZE, len(mapped))
+            yield mapped, first, end - first

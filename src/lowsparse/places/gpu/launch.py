@@ -1,4 +1,4 @@
-"""What stands between Python and the CUDA kernels: CuPy, whether it can run, compiling at run time, memory."""
+"""CuPy and the CUDA kernels: whether they can run, compiling at run time, and launching those for tall matrices."""
 
 from __future__ import annotations
 
@@ -14,35 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...linalg.arrays import SMALL
-
-__all__ = [
-    "NULL",
-    "SMALL",
-    "beyond",
-    "by_value",
-    "c_type",
-    "explain_out_of_memory",
-    "kernel",
-    "need_cupy",
-    "reason_unavailable",
-    "tall_gram",
-    "tall_retracted",
-    "tall_times",
-]
-
-# in the order in which they include each other
+# each includes only those before it
 SOURCES = ("common", "losses", "normal", "regress", "sweep", "lines", "tall", "general", "lists")
 INSTALL = "python -m pip install 'lowsparse[gpu-cuda13]' (or gpu-cuda12, as nvidia-smi says)"
-NULL = np.intp(0)  # no array
-OLDEST = 60  # compute capability, tenfold
-SEARCHED = 4096  # numbers that a block looks through
-TALL = (32, 128)  # blocks that add up the rows of a tall matrix, at least and at most
+NULL = np.intp(0)  # the pointer for an array that is left out
+OLDEST = 60  # the least compute capability, times ten
+SEARCHED = 4096  # numbers that a block searches
+TALL = (32, 128)  # blocks that sum up the rows of a tall matrix, least and most
 
 
 @functools.cache
 def reason_unavailable() -> str | None:
-    """None when there are a GPU and CuPy to use it, else what is missing, in one line."""
+    """None if there are a GPU and CuPy to use it, else what is missing, in one line."""
     if find_spec("cupy") is None:
         return f"CuPy is not installed: {INSTALL}"
     try:
@@ -66,11 +49,7 @@ def _one_line(error: Exception) -> str:
 
 
 def c_type(dtype: np.dtype[Any]) -> str:
-    """The name of float64 and float32 in the kernels.
-
-    >>> c_type(np.dtype(np.float32))
-    'float'
-    """
+    """The name of float64 or float32 in the kernels."""
     return "double" if dtype == np.float64 else "float"
 
 
@@ -84,11 +63,7 @@ def need_cupy() -> Any:
 
 @functools.cache
 def source() -> str:
-    """All kernels as one text.
-
-    >>> "#include" in source()
-    False
-    """
+    """All kernels as one text, without #include."""
     folder = resources.files(__package__) / "kernels"
     texts = [(folder / f"{name}.cuh").read_text(encoding="utf-8") for name in SOURCES]
     return re.sub(r"^#(include|pragma once).*$", "", "\n".join(texts), flags=re.MULTILINE)
@@ -104,13 +79,13 @@ def kernel(name: str) -> Any:
 
 @contextlib.contextmanager
 def explain_out_of_memory(size: int, what: str) -> Iterator[None]:
-    """Memory of about that size is taken inside: if there is not enough, the error says how much is needed."""
+    """If the block runs out of GPU memory, raise an error that says how much is needed, about, and what to do."""
     cupy = need_cupy()
     try:
         yield
     except cupy.cuda.memory.OutOfMemoryError as error:
         free, total = cupy.cuda.runtime.memGetInfo()
-        half = f"{max(free, 2e9) / 2e9:.0f}GB"
+        half = f"{max(free, 2e9) / 2e9:.0f}GB"  # of the free memory
         raise MemoryError(
             f"{what} needs about {size / 1e9:.3g} GB of GPU memory, and {free / 1e9:.3g} of {total / 1e9:.3g} GB are "
             f"free: with backend='cuda', memory='{half}' data of the host pass through in pieces; or solve on the "
@@ -119,11 +94,7 @@ def explain_out_of_memory(size: int, what: str) -> Iterator[None]:
 
 
 def by_value(A: NDArray[np.float64]) -> NDArray[Any]:
-    """A small matrix as an argument of a kernel (``Small`` there).
-
-    >>> by_value(np.eye(2)).size
-    1
-    """
+    """A small matrix as an argument of a kernel (``Small`` there)."""
     return np.ascontiguousarray(A, dtype=np.float64).reshape(-1).view(_numbers(A.size))
 
 
@@ -133,7 +104,7 @@ def _numbers(size: int) -> np.dtype[Any]:
 
 
 def tall_gram(A: Any, columns: Any = NULL, extra: int = 0, out: Any = None) -> Any:
-    """The packed upper triangle of AᵀA, then the sums of `extra` columns that are as long; r is at most `SMALL`."""
+    """The packed upper triangle of AᵀA, then the sums of `extra` columns as long as A; r is at most `SMALL`."""
     import cupy
 
     rows, r = A.shape
@@ -141,14 +112,14 @@ def tall_gram(A: Any, columns: Any = NULL, extra: int = 0, out: Any = None) -> A
     if out is None:
         out = cupy.empty(size)
     blocks = min(-(-rows // 256), max(TALL[0], min(TALL[1], rows // 2048)))
-    function, partial, ticket = _tall_room(r, extra, cupy.cuda.get_current_stream().ptr)
+    function, partial, ticket = _tall_kernel(r, extra, cupy.cuda.get_current_stream().ptr)
     function((blocks,), (256,), (A, columns, np.int64(rows), out, partial, ticket))
     return out
 
 
 @functools.cache
-def _tall_room(r: int, extra: int, stream: int) -> tuple[Any, Any, Any]:
-    """The kernel, and what its blocks leave for each other."""
+def _tall_kernel(r: int, extra: int, stream: int) -> tuple[Any, Any, Any]:
+    """The kernel, memory for the sums of its blocks, and a count of those that have finished."""
     import cupy
 
     partial = cupy.empty(TALL[1] * (r * (r + 1) // 2 + extra))
@@ -180,10 +151,9 @@ def beyond(numbers: Any, bound: float) -> Any:
     """Where the magnitude of numbers on the device exceeds the bound, ascending."""
     import cupy
 
-    many = numbers.size
-    blocks = max(-(-many // SEARCHED), 1)
+    blocks = max(-(-numbers.size // SEARCHED), 1)
     run = kernel(f"beyond<{c_type(numbers.dtype)}>")
-    args = numbers, np.int64(many), float(bound), np.int32(SEARCHED)
+    args = numbers, np.int64(numbers.size), float(bound), np.int32(SEARCHED)
     counts = cupy.empty(blocks, np.int32)
     run((blocks,), (256,), (*args, counts, NULL, NULL))
     ends = np.cumsum(counts.get(), dtype=np.int64)

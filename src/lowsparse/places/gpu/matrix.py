@@ -1,4 +1,4 @@
-"""The entries of a partly observed matrix in the memory of a GPU: what `ObservedMatrix` is, for CuPy."""
+"""The entries of a partly observed matrix in the memory of a GPU, as arrays of CuPy."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from scipy import sparse
 
 from ...entries.compressed import to_float
 from ...entries.observed import ObservedMatrix
-from ...entries.protocol import SAMPLE, HeldOut, MatrixSummary, Recovered, Resident
+from ...entries.protocol import SAMPLE, HeldOut, Resident, ResidentSummary
 from ...linalg.arrays import host, offer_kernels, to_device_of
-from ...linalg.lowrank import LowRank
 from ...sweeps import native
 from . import launch
 from .launch import NULL, c_type, explain_out_of_memory, kernel, need_cupy
 from .sweep import ColumnSweep
 
-__all__ = ["DeviceMatrix", "DeviceOutliers", "as_device_matrix", "is_on_gpu"]
-
 COPIES = 256  # threads that copy a line
-BLOCKS = 1024  # that sum up the values
-FEW = 200_000  # entries that the processor is done with before a GPU has been on_progress what to do
-NEEDED = 100  # bytes for each entry, by the methods that need most: both orders, S twice, what is computed
+BLOCKS = 1024  # blocks that sum up the values
+FEW = 200_000  # entries up to which the processor is faster than launching kernels
+NEEDED = 100  # bytes per entry, for the methods that need most: both orders, S twice, and what is computed
 
 offer_kernels(launch)
 
 
 @dataclass(eq=False)
 class Positions:
-    """Where the entries are, which matrices with other values share: by line, and by the lines across once needed."""
+    """Where the entries are: sorted by line (column), with the index of each on the line across it (row).
 
-    start: Any  # on the device, int64
-    index: Any  # on the device, int32
-    starts: NDArray[np.int64]  # `start`, with the processor
-    across: int  # how many lines there are in the other direction
-    made: dict[Any, Any] = field(default_factory=dict)  # lists of work by the sweep
+    Matrices with other values share them.
+    """
+
+    start: Any  # of each line, on the device, int64
+    index: Any  # of each entry, on the device, int32
+    starts: NDArray[np.int64]  # `start`, on the host
+    across: int  # how many lines across there are
+    cache: dict[Any, Any] = field(default_factory=dict)  # groups of lines and kernels, by the sweep
 
     @functools.cached_property
     def counts(self) -> NDArray[np.int64]:
@@ -50,11 +50,11 @@ class Positions:
 
     @functools.cached_property
     def counts_across(self) -> NDArray[np.int64]:
-        """Entries of each line of the other direction."""
+        """Entries of each line across."""
         return self.counted_across(self.index)
 
     def counted_across(self, index: Any) -> NDArray[np.int64]:
-        """How many of these entries, given by their lines across, each of those lines has."""
+        """How often each line across is in `index`."""
         import cupy
 
         out = cupy.zeros(self.across, np.int32)
@@ -70,21 +70,21 @@ class Positions:
         return out
 
     @functools.cached_property
-    def turned(self) -> tuple[Positions, Any]:
-        """The positions in the other order, and for each of them where it was."""
+    def transposed(self) -> tuple[Positions, Any]:
+        """The positions sorted by the lines across, and the permutation that sorts them."""
         import cupy
 
-        order = cupy.argsort(self.index)  # a stable radix sort: the lines across ascend
+        order = cupy.argsort(self.index)  # a stable radix sort, so the lines ascend
         starts = np.concatenate(([0], np.cumsum(self.counts_across)))
         index = self.owners()[order]
-        back = Positions(cupy.asarray(starts), index, starts, self.starts.size - 1)
-        return back, order.astype(np.uint32 if order.size < 2**32 else np.int64)
+        other = Positions(cupy.asarray(starts), index, starts, self.starts.size - 1)
+        return other, order.astype(np.uint32 if order.size < 2**32 else np.int64)
 
 
-class DeviceMatrix(MatrixSummary):
-    """The entries of a partly observed m x n matrix on a GPU, sorted by column; immutable, as `ObservedMatrix` is.
+class DeviceMatrix(ResidentSummary):
+    """A partly observed m x n matrix on a GPU, its entries sorted by column; immutable.
 
-    Make one with `from_host`, or with `as_device_matrix` from what is there already.
+    `from_host` copies one there, `as_device_matrix` makes one of data that are there already.
     """
 
     on_gpu: ClassVar[bool] = True
@@ -92,11 +92,12 @@ class DeviceMatrix(MatrixSummary):
 
     def __init__(self, positions: Positions, values: Any, shape: tuple[int, int]) -> None:
         self.positions, self.values, self.shape = positions, values, shape
-        self._turned_from: Callable[[], DeviceMatrix | None] = _nobody
+        self.indptr, self.rows = positions.start, positions.index
+        self._transpose_of: weakref.ref[DeviceMatrix] | None = None
 
     @classmethod
     def from_parts(cls, indptr: Any, rows: Any, values: Any, shape: tuple[int, int]) -> DeviceMatrix:
-        """From arrays that are sorted by column and have been checked; indptr may be with the processor."""
+        """From arrays that are sorted by column and have been checked; indptr may be on the host."""
         import cupy
 
         starts = host(indptr).astype(np.int64, copy=False)
@@ -105,68 +106,46 @@ class DeviceMatrix(MatrixSummary):
 
     @classmethod
     def from_host(cls, M: ObservedMatrix) -> DeviceMatrix:
-        """A copy of what the processor has."""
+        """A copy of a matrix in the memory of the processor."""
         cupy = need_cupy()
         size = M.values.nbytes + M.rows.nbytes + M.indptr.nbytes
         with explain_out_of_memory(size, "the data"):
             return cls.from_parts(M.indptr, cupy.asarray(M.rows), cupy.asarray(M.values), M.shape)
 
     def to_host(self) -> ObservedMatrix:
-        """A copy for the processor."""
+        """A copy in the memory of the processor."""
         return ObservedMatrix.trusted(self.positions.starts, host(self.rows), host(self.values), self.shape)
 
     def fingerprint(self) -> str:
-        """That of the same matrix with the processor; it is copied there once for it."""
+        """That of the same matrix in memory, to which it is copied once for it."""
         return self._fingerprint
 
     @functools.cached_property
     def _fingerprint(self) -> str:
         return self.to_host().fingerprint()
 
-    # ------------------------------------------------------------------ as of an ObservedMatrix
-
-    @property
-    def indptr(self) -> Any:
-        """Where each column starts, on the device."""
-        return self.positions.start
-
-    @property
-    def rows(self) -> Any:
-        """The row of each entry."""
-        return self.positions.index
-
-    @property
-    def nnz(self) -> int:
-        """The number of observed entries."""
-        return int(self.values.size)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """float32 or float64."""
-        kept: np.dtype[Any] = self.values.dtype
-        return kept
-
     @property
     def column_counts(self) -> NDArray[np.int64]:
-        """Entries of each column, with the processor."""
+        """Entries of each column, on the host."""
         return self.positions.counts
 
     @property
     def row_counts(self) -> NDArray[np.int64]:
-        """Entries of each row, with the processor."""
+        """Entries of each row, on the host."""
         return self.positions.counts_across
 
     @property
     def T(self) -> DeviceMatrix:  # noqa: N802
         """The transposed matrix, sorted by its own columns: it is made once."""
-        return self._turned_from() or self._turned
+        origin = None if self._transpose_of is None else self._transpose_of()
+        return self._transposed if origin is None else origin
 
     @functools.cached_property
-    def _turned(self) -> DeviceMatrix:
-        positions, order = self.positions.turned
-        back = DeviceMatrix(positions, self.values[order], (self.shape[1], self.shape[0]))
-        back._turned_from = weakref.ref(self)  # a circle would keep the memory until somebody looks for circles
-        return back
+    def _transposed(self) -> DeviceMatrix:
+        positions, order = self.positions.transposed
+        other = DeviceMatrix(positions, self.values[order], (self.shape[1], self.shape[0]))
+        other._transpose_of = weakref.ref(self)  # a cycle would keep the memory until it is collected
+        return other
 
     def with_values(self, values: Any) -> DeviceMatrix:
         """Other values at the same positions."""
@@ -195,10 +174,10 @@ class DeviceMatrix(MatrixSummary):
 
         if rows.size == self.shape[0]:
             return self
-        place = np.full(self.shape[0], -1, np.int32)
-        place[rows] = np.arange(rows.size)
+        new_index = np.full(self.shape[0], -1, np.int32)
+        new_index[rows] = np.arange(rows.size)
         n, run = self.shape[1], kernel(f"take_across<{c_type(self.dtype)}>")
-        args = self.indptr, self.rows, self.values, cupy.asarray(place)
+        args = self.indptr, self.rows, self.values, cupy.asarray(new_index)
         counts = cupy.empty(n, np.int32)
         run((n,), (256,), (*args, counts, NULL, NULL, NULL))
         starts = np.concatenate(([0], np.cumsum(counts.get(), dtype=np.int64)))
@@ -209,7 +188,7 @@ class DeviceMatrix(MatrixSummary):
         return DeviceMatrix(Positions(start, index, starts, rows.size), values, (rows.size, n))
 
     def split(self, held: NDArray[np.intp]) -> tuple[DeviceMatrix, HeldOut]:
-        """All entries but those at these ascending indices; and those, with the processor."""
+        """All entries but those at these ascending indices; and those, on the host."""
         import cupy
 
         at = cupy.asarray(held)
@@ -221,20 +200,20 @@ class DeviceMatrix(MatrixSummary):
         return rest, HeldOut(host(self.rows[at]), columns, host(self.values[at]).astype(np.float64))
 
     def sample(self, size: int) -> DeviceMatrix:
-        """About so many of the entries, evenly spread over all columns; all if there are not many more."""
+        """About `size` entries, evenly spread over all columns; all if there are not many more."""
         step = max(1, self.nnz // size)
         starts = -(-self.positions.starts // step)
         return DeviceMatrix.from_parts(starts, self.rows[::step], self.values[::step], self.shape)
 
     def median_magnitude(self) -> float:
-        """Of the values of a sample that are not zero; 0 if all are: one number is waited for."""
+        """Of the values of a sample that are not zero; 0 if all are."""
         sizes = np.sort(np.abs(self.values[:: max(1, self.nnz // SAMPLE)]))
         zeros = sizes.size - int(np.count_nonzero(sizes))
         low, high = zeros + (sizes.size - zeros - 1) // 2, zeros + (sizes.size - zeros) // 2
         return float(host(sizes[low : high + 1]).astype(np.float64).mean()) if zeros < sizes.size else 0.0
 
     def magnitudes(self, clip: float) -> tuple[float, float]:
-        """The largest, and the sum of the squares, each magnitude taken as at most `clip`: by one kernel."""
+        """The largest magnitude, and the sum of the squares of all, each taken as at most `clip`."""
         import cupy
 
         found = cupy.empty((2, BLOCKS))
@@ -244,7 +223,7 @@ class DeviceMatrix(MatrixSummary):
         return float(largest.max()), float(squares.sum())
 
     def count_lines(self, flagged: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """How many of the entries at these positions are in each row, and in each column."""
+        """How many of the entries at these indices are in each row, and in each column."""
         import cupy
 
         by_column = np.diff(host(cupy.searchsorted(flagged, self.indptr)))
@@ -255,16 +234,11 @@ class DeviceMatrix(MatrixSummary):
         return self.positions.owners()
 
     def parts(self) -> Iterator[Any]:
-        """The values, at once."""
+        """The values, in one part."""
         yield self.values
 
-    @property
-    def largest_part(self) -> int:
-        """How many entries `take_columns` may bring together: all are there."""
-        return self.nnz
-
     def to_host_if_small(self) -> Resident:
-        """A copy of a small matrix for the processor, if that has its compiled core."""
+        """A small matrix in the memory of the processor, if the compiled core can run; else the matrix itself."""
         return self.to_host() if self.nnz <= FEW and native.reason_unavailable() is None else self
 
     def open_sweep(self, backend: str = "auto") -> ColumnSweep:
@@ -272,12 +246,8 @@ class DeviceMatrix(MatrixSummary):
         return ColumnSweep(self)
 
     def with_stored_values(self, values: Any) -> DeviceMatrix:
-        """Other values at the same positions, as the data's kind of number."""
+        """Other values at the same positions, of the data's type."""
         return self.with_values(values.astype(self.dtype, copy=False))
-
-    def hold(self, numbers: Any) -> Any:
-        """The array itself."""
-        return numbers
 
     def spread_over_columns(self, numbers: NDArray[Any]) -> Any:
         """For each entry, the number of its column."""
@@ -288,33 +258,21 @@ class DeviceMatrix(MatrixSummary):
         return to_device_of(numbers, self.values)[self.rows]
 
     def reduce(self, merging: str, function: Callable[..., tuple[Any, ...]], *numbers: Any) -> tuple[Any, ...]:
-        """``function(columns, *numbers)``, by the processor."""
+        """``function(columns, *numbers)``, on the host."""
         return function(self.to_host(), *(host(y) for y in numbers))
 
-    def with_room_for(self, rank: int) -> DeviceMatrix:
-        """Itself."""
-        return self
-
     def solving(self, placed: bool) -> AbstractContextManager[None]:
-        """If the GPU has too little memory, the error says how much is needed and what to do."""
+        """Errors for lack of GPU memory say how much is needed and what to do."""
         return explain_out_of_memory(NEEDED * self.nnz, "the solve")
 
     def outliers(self, flagged: Any, values: Any) -> DeviceOutliers:
-        """S, which stays on the GPU."""
+        """S, on the GPU."""
         return DeviceOutliers(self, flagged, values)
-
-    def recovered(self, L: LowRank, flagged: Any, values: Any) -> Recovered:
-        """All of it stays on the GPU."""
-        return Recovered(self, L, flagged, self.outliers(flagged, values))
-
-
-def _nobody() -> None:
-    return None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DeviceOutliers:
-    """The outliers of a matrix on a GPU, which stay there until they are asked for."""
+    """The outliers of a matrix on a GPU, on the GPU."""
 
     M: DeviceMatrix
     positions: Any  # among the entries of M, ascending
@@ -322,12 +280,12 @@ class DeviceOutliers:
 
     @property
     def nnz(self) -> int:
-        """How many there are."""
+        """How many outliers there are."""
         return int(self.positions.size)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of the matrix."""
+        """Rows and columns."""
         return self.M.shape
 
     def to_cupy(self) -> Any:
@@ -339,7 +297,7 @@ class DeviceOutliers:
         return sparse.csc_matrix((self.data, self.M.rows[self.positions], starts.astype(np.int32)), shape=self.shape)
 
     def to_scipy(self) -> sparse.csc_array:
-        """A sparse array of SciPy, for the processor."""
+        """A sparse array of SciPy, on the host."""
         import cupy
 
         starts = host(cupy.searchsorted(self.positions, self.M.indptr))
@@ -352,21 +310,17 @@ class DeviceOutliers:
         return f"DeviceOutliers({self.shape[0]} x {self.shape[1]}, {self.nnz} outliers)"
 
 
-# ---------------------------------------------------------------------- what is on a GPU already
+# ---------------------------------------------------------------------- from data on a GPU
 
 
 def is_on_gpu(X: Any) -> bool:
-    """Whether X is on a GPU: an array or sparse matrix of CuPy, a CUDA tensor, a `DeviceMatrix`.
-
-    >>> is_on_gpu(np.ones(2))
-    False
-    """
+    """Whether X is on a GPU: an array or sparse matrix of CuPy, a CUDA tensor, a `DeviceMatrix`."""
     library = type(X).__module__.partition(".")[0]
     return isinstance(X, DeviceMatrix) or library in ("cupy", "cupyx") or (library == "torch" and X.is_cuda)
 
 
 def as_device_matrix(X: Any) -> DeviceMatrix:
-    """A `DeviceMatrix` of what is on a GPU: CuPy arrays with NaN for missing, its sparse matrices, CUDA tensors."""
+    """A `DeviceMatrix` of data on a GPU: CuPy arrays with NaN for missing, its sparse matrices, CUDA tensors."""
     if isinstance(X, DeviceMatrix):
         return X
     library = type(X).__module__.partition(".")[0]
@@ -388,23 +342,22 @@ def _from_dense(X: Any) -> DeviceMatrix:
         raise ValueError(f"a matrix needs 2 dimensions and an entry, X is {X.shape}")
     X = to_float(X)
     columns = cupy.ascontiguousarray(X.T)
-    place = cupy.flatnonzero(~cupy.isnan(columns))
-    starts = cupy.searchsorted(place, cupy.arange(X.shape[1] + 1) * X.shape[0])
-    return _checked(starts, place % X.shape[0], columns.ravel()[place], X.shape)
+    observed = cupy.flatnonzero(~cupy.isnan(columns))
+    starts = cupy.searchsorted(observed, cupy.arange(X.shape[1] + 1) * X.shape[0])
+    return _checked(starts, observed % X.shape[0], columns.ravel()[observed], X.shape)
 
 
 def _from_sparse(A: Any) -> DeviceMatrix:
-    """Its stored entries, zeros too; duplicates are an error."""
+    """All stored entries, zeros too; duplicates are an error."""
     import cupy
 
     m, n = A.shape
     A = A if A.format in ("csr", "coo") else A.tocsc()
     if A.format == "coo":
-        rows, columns, values = A.row, A.col, A.data
-    elif A.format == "csr":
-        rows, columns, values = _repeated(A.indptr), A.indices, A.data
+        rows, columns = A.row, A.col
     else:
-        rows, columns, values = A.indices, _repeated(A.indptr), A.data
+        owners = cupy.searchsorted(A.indptr, cupy.arange(int(A.indptr[-1])), side="right") - 1
+        rows, columns = (owners, A.indices) if A.format == "csr" else (A.indices, owners)
     if rows.size and not (int(rows.min()) >= 0 and int(rows.max()) < m and int(columns.min()) >= 0):
         raise ValueError(f"malformed matrix: rows must lie in 0 ... {m - 1}, columns in 0 ... {n - 1}")
     key = columns.astype(np.int64) * m + rows
@@ -415,13 +368,7 @@ def _from_sparse(A: Any) -> DeviceMatrix:
             "duplicate entries: a position can be observed once; aggregate first (the mean, the last, ...)"
         )
     starts = cupy.searchsorted(key, cupy.arange(n + 1, dtype=np.int64) * m)
-    return _checked(starts, rows[order], to_float(values)[order], (m, n))
-
-
-def _repeated(indptr: Any) -> Any:
-    import cupy
-
-    return cupy.searchsorted(indptr, cupy.arange(int(indptr[-1])), side="right") - 1
+    return _checked(starts, rows[order], to_float(A.data)[order], (m, n))
 
 
 def _checked(starts: Any, rows: Any, values: Any, shape: tuple[int, int]) -> DeviceMatrix:

@@ -1,1 +1,1 @@
-"""Matrices in pieces, wherever these are: formulas of their entries, and the sweep that merges what pieces give."""
+"""Matrices in pieces: formulas of their entries, and the sweep that merges the results of pieces."""

@@ -3,47 +3,35 @@
     e = sweep.residual(U, V)
     np.clip(-e, -c, c)
 
-makes no array: the second is a formula of the first. Numbers come into being when they are asked for, a piece at a
-time: by a sweep, by a sum or a median, or by `hold`, which keeps them for later. Formulas are plain data: they can be
-sent to whoever has the piece.
+makes no array: the second is a formula of the first. Numbers are computed when they are needed, a piece at a time: by
+a sweep, by a sum or a median, or by `hold`, which stores them. Formulas are plain data that can be sent to another
+process.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any, Protocol
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
 from ...entries.observed import ObservedMatrix
-from ...sweeps import Float, Sweep
+from ...sweeps import Sweep
 
-__all__ = [
-    "AlongColumns",
-    "AlongRows",
-    "Columns",
-    "Entries",
-    "Fitted",
-    "FlaggedEntries",
-    "Formula",
-    "Piece",
-    "PiecewiseMatrix",
-    "Rows",
-    "StoredNumbers",
-    "Values",
-]
+if TYPE_CHECKING:
+    from .matrix import MatrixInPieces
 
-AT_ONCE = 4_000_000  # numbers that are sorted in memory
+MAX_SORTED = 4_000_000  # numbers that are sorted in memory
 
 
 class Piece(Protocol):
-    """Consecutive columns of a matrix where they are: in memory, mapped, or on a worker."""
+    """Consecutive columns of a matrix: in memory, mapped from disk, on a GPU or on a worker."""
 
     number: int
     columns: slice
@@ -51,131 +39,46 @@ class Piece(Protocol):
     @property
     def M(self) -> ObservedMatrix:  # noqa: N802
         """The matrix of these columns."""
-        ...
 
     @property
     def sweep(self) -> Sweep:
-        """The passes over it."""
-        ...
+        """The sweep over these columns."""
 
-    def held(self, name: str) -> NDArray[Any]:
-        """Numbers that were kept for later."""
-        ...
+    def held_array(self, name: str) -> NDArray[Any]:
+        """Numbers that were stored under this name."""
 
 
-class Formula(Protocol):
-    """What is to be computed of a piece."""
+@dataclass(frozen=True, eq=False)
+class Computed:
+    """A function of a piece, of arguments that all pieces share, and of arrays with a row for each column."""
 
-    def evaluate(self, piece: Piece) -> NDArray[Any]:
-        """The numbers of its entries."""
-        ...
+    function: Callable[..., Any]
+    shared: tuple[Any, ...] = ()
+    by_column: tuple[NDArray[Any] | None, ...] = ()
 
-    def restrict(self, columns: slice) -> Formula:
-        """The same, with no more than these columns need."""
-        ...
+    def evaluate(self, piece: Piece) -> Any:
+        """The numbers of a piece."""
+        return self.function(piece, *self.shared, *self.by_column)
 
-
-@dataclass(frozen=True)
-class Values:
-    """The data."""
-
-    def evaluate(self, piece: Piece) -> NDArray[Any]:
-        """Of these entries."""
-        return piece.M.values
-
-    def restrict(self, columns: slice) -> Values:
-        """No more than these columns need."""
-        return self
+    def restrict(self, columns: slice) -> Computed:
+        """The formula for a piece with these columns, without the rows of others."""
+        own = tuple(None if array is None else array[columns] for array in self.by_column)
+        return Computed(self.function, self.shared, own)
 
 
 @dataclass(frozen=True)
-class Rows:
-    """In which row each entry is."""
-
-    def evaluate(self, piece: Piece) -> NDArray[Any]:
-        """Of these entries."""
-        return piece.M.rows
-
-    def restrict(self, columns: slice) -> Rows:
-        """No more than these columns need."""
-        return self
-
-
-@dataclass(frozen=True)
-class StoredNumbers:
-    """Numbers that were kept for later, by name."""
+class HeldNumbers:
+    """Numbers that were stored by name; they are removed with the object that was made when they were stored."""
 
     name: str
 
     def evaluate(self, piece: Piece) -> NDArray[Any]:
-        """Of these entries."""
-        return piece.held(self.name)
+        """The numbers of a piece."""
+        return piece.held_array(self.name)
 
-    def restrict(self, columns: slice) -> StoredNumbers:
-        """No more than these columns need; another object, which does not keep the numbers from being given up."""
-        return StoredNumbers(self.name)
-
-
-@dataclass(frozen=True, eq=False)
-class Columns:
-    """A row of numbers, or one, for each column; or nothing."""
-
-    numbers: NDArray[Any] | None
-
-    def evaluate(self, piece: Piece) -> Any:
-        """Of these entries."""
-        return self.numbers
-
-    def restrict(self, columns: slice) -> Columns:
-        """No more than these columns need."""
-        return self if self.numbers is None else Columns(self.numbers[columns])
-
-
-@dataclass(frozen=True, eq=False)
-class AlongColumns:
-    """The number of an entry's column."""
-
-    numbers: NDArray[Any]
-
-    def evaluate(self, piece: Piece) -> NDArray[Any]:
-        """Of these entries."""
-        return piece.M.spread_over_columns(self.numbers)
-
-    def restrict(self, columns: slice) -> AlongColumns:
-        """No more than these columns need."""
-        return AlongColumns(self.numbers[columns])
-
-
-@dataclass(frozen=True, eq=False)
-class AlongRows:
-    """The number of an entry's row."""
-
-    numbers: NDArray[Any]
-
-    def evaluate(self, piece: Piece) -> NDArray[Any]:
-        """Of these entries."""
-        return piece.M.spread_over_rows(self.numbers)
-
-    def restrict(self, columns: slice) -> AlongRows:
-        """No more than these columns need."""
-        return self
-
-
-@dataclass(frozen=True, eq=False)
-class Fitted:
-    """P_Ω(U Vᵀ), less the data if asked for."""
-
-    U: Float
-    V: Float
-    less_values: bool
-
-    def evaluate(self, piece: Piece) -> NDArray[Any]:
-        """Of these entries."""
-        return (piece.sweep.residual if self.less_values else piece.sweep.entries)(self.U, self.V)
-
-    def restrict(self, columns: slice) -> Fitted:
-        """No more than these columns need."""
-        return Fitted(self.U, self.V[columns], self.less_values)
+    def restrict(self, columns: slice) -> HeldNumbers:
+        """Another object, which does not keep the numbers stored."""
+        return HeldNumbers(self.name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,87 +90,37 @@ class Applied:
     options: dict[str, Any]
 
     def evaluate(self, piece: Piece) -> NDArray[Any]:
-        """Of these entries."""
-        return self.function(*(x.evaluate(piece) if hasattr(x, "evaluate") else x for x in self.inputs), **self.options)
+        """The numbers of a piece."""
+        return self.function(*(x.evaluate(piece) if isinstance(x, Formula) else x for x in self.inputs), **self.options)
 
     def restrict(self, columns: slice) -> Applied:
-        """No more than these columns need."""
-        return Applied(
-            self.function,
-            tuple(x.restrict(columns) if hasattr(x, "restrict") else x for x in self.inputs),
-            self.options,
-        )
+        """The formula for a piece with these columns."""
+        inputs = tuple(x.restrict(columns) if isinstance(x, Formula) else x for x in self.inputs)
+        return Applied(self.function, inputs, self.options)
 
 
-def stored_in(formula: Any) -> set[str]:
-    """The names of the numbers that a formula needs and that were kept for later."""
-    if isinstance(formula, StoredNumbers):
+# A number for each entry, or a row of numbers for each column. Of a piece it needs no more than `restrict(columns)`.
+Formula: TypeAlias = Computed | HeldNumbers | Applied
+
+
+def per_column(numbers: NDArray[Any] | None) -> Computed:
+    """A row of numbers, or one number, for each column; or None."""
+    return Computed(_argument, by_column=(numbers,))
+
+
+def _argument(piece: Piece, numbers: NDArray[Any] | None) -> NDArray[Any] | None:
+    return numbers
+
+
+def held_names(formula: Any) -> set[str]:
+    """The names of the stored numbers that a formula reads."""
+    if isinstance(formula, HeldNumbers):
         return {formula.name}
-    return set().union(*(stored_in(x) for x in formula.inputs)) if isinstance(formula, Applied) else set()
-
-
-def _cast(x: NDArray[Any], dtype: Any) -> NDArray[Any]:
-    return x.astype(dtype, copy=False)
-
-
-def _constant(x: NDArray[Any], value: float, dtype: Any) -> NDArray[Any]:
-    return np.full_like(x, value, dtype=dtype)
-
-
-class PiecewiseMatrix(Protocol):
-    """A matrix in pieces."""
-
-    shape: tuple[int, int]
-    nnz: int
-    dtype: np.dtype[Any]
-    pieces: Any  # of one on disk: themselves; of one on a cluster: futures
-
-    kept: dict[str, Any]
-
-    @abstractmethod
-    def map_pieces(
-        self, function: Callable[..., Any], *formulas: Formula, writes: tuple[StoredNumbers, ...] = ()
-    ) -> list[Any]:
-        """``function(piece, *numbers of the formulas)`` of every piece, in their order; it may write some of them."""
-        ...
-
-    @abstractmethod
-    def reduce_pieces(
-        self,
-        merging: str,
-        function: Callable[..., tuple[Any, ...]],
-        *formulas: Formula,
-        writes: tuple[StoredNumbers, ...] = (),
-    ) -> tuple[Any, ...]:
-        """What a function gives for every piece, merged as `merging` says (see `pieces.merge`).
-
-        The first item may be marked ^, to stay where the pieces are and come back as `StoredNumbers`, or be joined.
-        """
-        ...
-
-    @abstractmethod
-    def hold(self, numbers: Any) -> Any:
-        """Keep what a formula gives where the pieces are."""
-        ...
-
-    @abstractmethod
-    def iterate_pieces(self, function: Callable[..., Any], *formulas: Formula) -> Iterator[Any]:
-        """As `over`, one piece after the other: what it gives for one need not be in memory with the next."""
-        ...
-
-    @abstractmethod
-    def keep(self, parts: Iterable[NDArray[Any]]) -> Entries:
-        """Numbers that come piece by piece, kept where the pieces are."""
-        ...
-
-    @abstractmethod
-    def piece_starts(self) -> NDArray[np.int64]:
-        """The places of the first entries of the pieces, and nnz."""
-        ...
+    return set().union(*map(held_names, formula.inputs)) if isinstance(formula, Applied) else set()
 
 
 class Entries(NDArrayOperatorsMixin):
-    """One number per entry of a matrix in pieces; NumPy's functions of single numbers apply, and a few sums.
+    """One number per entry of a matrix in pieces; NumPy's elementwise functions apply, and a few reductions.
 
     >>> import tempfile
     >>> from lowsparse.places import StoredMatrix
@@ -278,80 +131,93 @@ class Entries(NDArrayOperatorsMixin):
     >>> folder.cleanup()
     """
 
-    def __init__(self, home: PiecewiseMatrix, formula: Formula, where: Formula | None = None) -> None:
-        self.home, self.formula, self.where = home, formula, where
-
-    # -- as NumPy has it
+    def __init__(self, matrix: MatrixInPieces, formula: Formula, mask: Formula | None = None) -> None:
+        self.matrix, self.formula, self.mask = matrix, formula, mask
 
     @property
     def size(self) -> int:
-        """How many."""
-        return self.home.nnz if self.where is None else sum(self._over(_size))
+        """How many numbers there are."""
+        return self.matrix.nnz if self.mask is None else sum(self.map(len))
 
     @property
     def shape(self) -> tuple[int]:
         """One dimension."""
         return (self.size,)
 
-    def _over(self, function: Callable[..., Any]) -> list[Any]:
+    def map(self, function: Callable[..., Any]) -> list[Any]:
         """A function of the numbers of each piece."""
-        if self.where is None:
-            return self.home.map_pieces(_Of(function), self.formula)
-        return self.home.map_pieces(_OfSome(function), self.formula, self.where)
+        formulas = (self.formula,) if self.mask is None else (self.formula, self.mask)
+        return self.matrix.map_pieces(partial(_of_numbers, function), *formulas)
+
+    def apply(self, function: Callable[..., Any], *inputs: Any, **options: Any) -> Entries:
+        """A function of the numbers, entry by entry."""
+        return Entries(self.matrix, Applied(function, (self.formula, *inputs), options), self.mask)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         if method != "__call__" or "out" in options:
             return NotImplemented
         if ufunc is np.matmul:
-            return sum(self.home.map_pieces(_dot, *(x.formula for x in inputs)))
-        where = [x.where for x in inputs if isinstance(x, Entries) and x.where is not None]
+            return sum(self.matrix.map_pieces(_dot, *(x.formula for x in inputs)))
+        masks = [x.mask for x in inputs if isinstance(x, Entries) and x.mask is not None]
         parts = tuple(x.formula if isinstance(x, Entries) else x for x in inputs)
         if any(isinstance(x, np.ndarray) and x.ndim for x in parts):
             return NotImplemented
-        return Entries(self.home, Applied(ufunc, parts, options), where[0] if where else None)
+        return Entries(self.matrix, Applied(ufunc, parts, options), masks[0] if masks else None)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         known: Callable[..., Any] | None = FUNCTIONS.get(function)
         return NotImplemented if known is None else known(*args, **kwargs)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        parts = self._over(_copied)
+        parts = self.map(_copy)
         return np.concatenate(parts).astype(dtype or parts[0].dtype, copy=False)
 
     def astype(self, dtype: Any, copy: bool = True) -> Entries:
-        """As another kind of number."""
-        return Entries(self.home, Applied(_cast, (self.formula, np.dtype(dtype)), {}), self.where)
+        """As another type of number."""
+        return self.apply(methodcaller("astype", np.dtype(dtype), copy=False))
 
     def __getitem__(self, which: Any) -> Any:
         if isinstance(which, FlaggedEntries):
-            return Entries(self.home, self.formula, which.mask.formula)
-        if isinstance(which, slice) and self.where is None:
-            start, stop, step = which.indices(self.home.nnz)
+            return Entries(self.matrix, self.formula, which.mask.formula)
+        if isinstance(which, slice) and self.mask is None:
+            start, stop, step = which.indices(self.matrix.nnz)
             if step > 0:
-                edges = self.home.piece_starts()
-                parts = [_part(first, end, start, stop, step) for first, end in pairwise(edges.tolist())]
-                return np.concatenate(self.home.map_pieces(_Sliced(parts), self.formula))
-        raise TypeError(f"entries in pieces are taken by slices or by places, not by {which!r}")
+                edges = self.matrix.piece_starts()
+                parts = [_slice_within(first, end, start, stop, step) for first, end in pairwise(edges.tolist())]
+                return np.concatenate(self.matrix.map_pieces(partial(_take_slice, parts), self.formula))
+        raise TypeError(f"entries in pieces are indexed by slices or by np.flatnonzero of a mask, not by {which!r}")
 
     def parts(self) -> Iterator[NDArray[Any]]:
         """The numbers, piece by piece."""
-        return self.home.iterate_pieces(_Of(_copied), self.formula)
+        return self.matrix.iterate_pieces(partial(_of_numbers, _copy), self.formula)
+
+    def replaced(self, read: Callable[[int], NDArray[Any]]) -> Entries:
+        """Other numbers in the same place, which ``read(size)`` gives piece by piece."""
+        return self.matrix.hold_parts(map(read, np.diff(self.matrix.piece_starts()).tolist()))
 
     def min(self) -> Any:
         """The smallest."""
-        return min(self._over(_smallest))
+        return min(self.map(_smallest))
 
     def max(self) -> Any:
         """The largest."""
-        return max(self._over(_largest))
+        return max(self.map(_largest))
 
     def sum(self) -> Any:
-        """Σ, by pieces."""
-        return sum(self._over(np.sum))
+        """Σ, piece by piece."""
+        return sum(self.map(np.sum))
 
     def any(self) -> bool:
-        """Whether one is not zero."""
-        return any(self._over(np.any))
+        """Whether a number is not zero."""
+        return any(self.map(np.any))
+
+
+def as_entries(values: Any) -> Entries:
+    """`values`, if they are numbers of the entries of a matrix in pieces; an error otherwise."""
+    if not isinstance(values, Entries):
+        kind = type(values).__name__
+        raise TypeError(f"a matrix in pieces takes a formula of its own values, such as 2 * M.values, and no {kind}")
+    return values
 
 
 class FlaggedEntries:
@@ -361,62 +227,42 @@ class FlaggedEntries:
         self.mask = mask
 
     @cached_property
-    def _counts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        rows, columns = self.mask.home.reduce_pieces("+|", _count_places, self.mask.formula)
+    def line_counts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """How many there are in each row, and in each column."""
+        rows, columns = self.mask.matrix.reduce_pieces("+|", _count_lines, self.mask.formula)
         return rows, columns
 
     @property
-    def by_row(self) -> NDArray[np.int64]:
-        """How many there are in each row."""
-        return self._counts[0]
-
-    @property
-    def by_column(self) -> NDArray[np.int64]:
-        """How many there are in each column."""
-        return self._counts[1]
-
-    @property
     def size(self) -> int:
-        """How many."""
-        return int(self.by_column.sum())
+        """How many there are."""
+        return int(self.line_counts[1].sum())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """The places themselves."""
-        found = self.mask.home.map_pieces(_Of(np.flatnonzero), self.mask.formula)
-        return np.concatenate([k + first for k, first in zip(found, self.mask.home.piece_starts(), strict=False)])
+        matrix = self.mask.matrix
+        found = matrix.map_pieces(partial(_of_numbers, np.flatnonzero), self.mask.formula)
+        return np.concatenate([k + first for k, first in zip(found, matrix.piece_starts(), strict=False)])
 
 
-# ---------------------------------------------------------------------- what pieces do; to be sent, these have names
+# ---------------------------------------------------------------------- functions of a piece; they can be pickled
 
 
-@dataclass(frozen=True)
-class _Of:
-    function: Callable[..., Any]
-
-    def __call__(self, piece: Piece, numbers: NDArray[Any]) -> Any:
-        return self.function(numbers)
+def _of_numbers(
+    function: Callable[..., Any], piece: Piece, numbers: NDArray[Any], mask: NDArray[Any] | None = None
+) -> Any:
+    return function(numbers if mask is None else numbers[mask.astype(bool, copy=False)])
 
 
-@dataclass(frozen=True)
-class _OfSome:
-    function: Callable[..., Any]
-
-    def __call__(self, piece: Piece, numbers: NDArray[Any], where: NDArray[Any]) -> Any:
-        return self.function(numbers[where.astype(bool, copy=False)])
+def _take_slice(parts: list[slice], piece: Piece, numbers: NDArray[Any]) -> NDArray[Any]:
+    return numbers[parts[piece.number]].copy()
 
 
-@dataclass(frozen=True)
-class _Sliced:
-    parts: list[slice]
-
-    def __call__(self, piece: Any, numbers: NDArray[Any]) -> Any:
-        return numbers[self.parts[piece.number]].copy()
-
-
-def _part(first: int, end: int, start: int, stop: int, step: int) -> slice:
-    """Of start : stop : step, what is in first : end, counted from there."""
+def _slice_within(first: int, end: int, start: int, stop: int, step: int) -> slice:
+    """The part of start : stop : step that lies in first : end, relative to first."""
     begin = start if start >= first else start + -(-(first - start) // step) * step
     return slice(min(begin, end) - first, max(min(stop, end), min(begin, end)) - first, step)
+
+
+_copy = methodcaller("copy")
 
 
 def _smallest(numbers: NDArray[Any]) -> Any:
@@ -427,19 +273,11 @@ def _largest(numbers: NDArray[Any]) -> Any:
     return numbers.max() if numbers.size else -np.inf
 
 
-def _size(numbers: NDArray[Any]) -> int:
-    return int(numbers.size)
-
-
 def _dot(piece: Piece, one: NDArray[Any], other: NDArray[Any]) -> float:
     return float(one @ other)
 
 
-def _copied(numbers: NDArray[Any]) -> NDArray[Any]:
-    return numbers.copy()
-
-
-def _count_places(piece: Piece, mask: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _count_lines(piece: Piece, mask: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     k = np.flatnonzero(mask)
     rows = np.bincount(piece.M.rows[k], minlength=piece.M.shape[0])
     return rows, np.diff(np.searchsorted(k, piece.M.indptr))
@@ -448,99 +286,58 @@ def _count_places(piece: Piece, mask: NDArray[Any]) -> tuple[NDArray[np.int64], 
 # ---------------------------------------------------------------------- NumPy's functions
 
 
-def _flatnonzero(x: Entries) -> FlaggedEntries:
-    return FlaggedEntries(x)
-
-
-def _clip(x: Entries, low: float, high: float) -> Entries:
-    return Entries(x.home, Applied(np.clip, (x.formula, low, high), {}), x.where)
-
-
 def _zeros_like(x: Entries, dtype: Any = None) -> Entries:
-    kind = x.home.dtype if dtype is None else np.dtype(dtype)
-    return Entries(x.home, Applied(_constant, (x.formula, 0.0, kind), {}))
-
-
-def _count_nonzero(x: Entries) -> int:
-    return sum(x._over(np.count_nonzero))
-
-
-def _sum(x: Entries, dtype: Any = None) -> float:
-    return float(sum(x._over(_Sum(dtype))))
-
-
-@dataclass(frozen=True)
-class _Sum:
-    dtype: Any
-
-    def __call__(self, numbers: NDArray[Any]) -> Any:
-        return np.sum(numbers, dtype=self.dtype)
-
-
-def _mean(x: Entries) -> float:
-    return float(x.sum()) / x.size
+    dtype = x.matrix.dtype if dtype is None else np.dtype(dtype)
+    return Entries(x.matrix, Applied(np.zeros_like, (x.formula,), {"dtype": dtype}))
 
 
 def _median(x: Entries) -> float:
-    """Exactly, without having all of them in memory: the two middle ones are found by their leading bits."""
+    """The exact median in bounded memory: the two middle numbers are found by their leading bits."""
     middle = (x.size - 1) // 2, x.size // 2
-    low, high, below = 0, 1 << 64, 0  # keys from low to high - 1 are looked at; so many are smaller
+    low, high, below = 0, 1 << 64, 0  # the middle keys are in low ... high - 1; this many keys are smaller
     for shift in (48, 32, 16, 0):
-        counts = sum(x._over(_Histogram(low, high, shift)))
+        counts = sum(x.map(partial(_histogram, low=low, high=high, shift=shift)))
         ends = below + np.cumsum(counts)
         first, last = (int(np.searchsorted(ends, k, side="right")) for k in middle)
         inside = int(ends[last] - ends[first] + counts[first])
-        if inside <= AT_ONCE or first != last or not shift:
-            found = np.sort(np.concatenate(x._over(_Between(low + (first << shift), low + (last + 1 << shift)))))
-            return float(np.mean([found[k - int(ends[first] - counts[first])] for k in middle]))
-        low, high, below = low + (first << shift), low + (first + 1 << shift), int(ends[first] - counts[first])
+        begin, smaller = low + (first << shift), int(ends[first] - counts[first])
+        if inside <= MAX_SORTED or first != last or not shift:
+            found = np.sort(np.concatenate(x.map(partial(_between, low=begin, high=low + (last + 1 << shift)))))
+            return float(np.mean([found[k - smaller] for k in middle]))
+        low, high, below = begin, low + (first + 1 << shift), smaller
     raise AssertionError("unreachable")
 
 
 def _keys(numbers: NDArray[Any]) -> NDArray[np.uint64]:
-    """Whole numbers in the same order."""
+    """Integers in the same order."""
     bits = numbers.astype(np.float64, copy=False).view(np.int64)
     return np.where(bits < 0, ~bits, bits | np.int64(-(1 << 63))).view(np.uint64)
 
 
-@dataclass(frozen=True)
-class _Histogram:
-    """Counts of the keys from low to high - 1, by ranges of 2^shift."""
-
-    low: int
-    high: int
-    shift: int
-
-    def __call__(self, numbers: NDArray[Any]) -> NDArray[np.int64]:
-        keys = _inside(_keys(numbers), self.low, self.high)
-        bins = (keys - np.uint64(self.low)) >> np.uint64(self.shift)
-        return np.bincount(bins.astype(np.int64), minlength=(self.high - self.low) >> self.shift)
+def _in_range(keys: NDArray[np.uint64], low: int, high: int) -> NDArray[np.bool_]:
+    return (keys >= np.uint64(low)) & (keys <= np.uint64(high - 1))
 
 
-@dataclass(frozen=True)
-class _Between:
-    """The numbers whose keys are from low to high - 1."""
-
-    low: int
-    high: int
-
-    def __call__(self, numbers: NDArray[Any]) -> NDArray[Any]:
-        keys = _keys(numbers)
-        return numbers[(keys >= np.uint64(self.low)) & (keys <= np.uint64(self.high - 1))]
+def _histogram(numbers: NDArray[Any], low: int, high: int, shift: int) -> NDArray[np.int64]:
+    """Counts of the keys in low ... high - 1, in bins of 2^shift."""
+    keys = _keys(numbers)
+    if high - low < 1 << 64:
+        keys = keys[_in_range(keys, low, high)]
+    bins = (keys - np.uint64(low)) >> np.uint64(shift)
+    return np.bincount(bins.astype(np.int64), minlength=(high - low) >> shift)
 
 
-def _inside(keys: NDArray[np.uint64], low: int, high: int) -> NDArray[np.uint64]:
-    if high - low == 1 << 64:
-        return keys
-    return keys[(keys >= np.uint64(low)) & (keys <= np.uint64(high - 1))]
+def _between(numbers: NDArray[Any], low: int, high: int) -> NDArray[Any]:
+    """The numbers with keys in low ... high - 1."""
+    return numbers[_in_range(_keys(numbers), low, high)]
 
 
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
-    np.flatnonzero: _flatnonzero,
-    np.clip: _clip,
+    np.flatnonzero: FlaggedEntries,
+    np.clip: lambda x, low, high: x.apply(np.clip, low, high),
     np.zeros_like: _zeros_like,
-    np.count_nonzero: _count_nonzero,
-    np.mean: _mean,
-    np.sum: _sum,
+    np.count_nonzero: lambda x: sum(x.map(np.count_nonzero)),
+    np.mean: lambda x: float(x.sum()) / x.size,
+    np.sum: lambda x, dtype=None: float(sum(x.map(partial(np.sum, dtype=dtype)))),
     np.median: _median,
 }

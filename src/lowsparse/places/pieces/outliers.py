@@ -1,11 +1,12 @@
-"""The outliers of a matrix in pieces, which stay where they are until they are asked for."""
+"""The outliers of a matrix in pieces: they stay with the pieces, and each access is a pass over these."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,14 +14,15 @@ from scipy import sparse
 
 from ...linalg.arrays import host
 from ...support.export import Records, records_to_parquet, records_to_zarr
-from .formulas import Entries, FlaggedEntries, Piece, PiecewiseMatrix
+from .formulas import Entries, FlaggedEntries, Piece
 
-__all__ = ["StoredOutliers"]
+if TYPE_CHECKING:
+    from .matrix import MatrixInPieces
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StoredOutliers:
-    """S: where it is not zero, and its values there. What is asked for is computed in a pass over the pieces.
+    """S: where it is not zero, and its values there; every access is a pass over the pieces.
 
     >>> import tempfile
     >>> import lowsparse as ls
@@ -31,33 +33,38 @@ class StoredOutliers:
     (True, (60, 10))
     """
 
-    M: PiecewiseMatrix  # the matrix in pieces
-    places: FlaggedEntries
+    M: MatrixInPieces
+    flagged: FlaggedEntries
     values: Entries
 
     @property
     def nnz(self) -> int:
         """How many outliers there are."""
-        return self.places.size
+        return self.flagged.size
+
+    @property
+    def data(self) -> Any:
+        """The values of the outliers, column by column."""
+        return self.values[self.flagged]
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of the matrix."""
+        """Rows and columns."""
         return self.M.shape
 
-    def _each(self, function: Any) -> Iterator[Any]:
-        yield from self.M.iterate_pieces(function, self.places.mask.formula, self.values.formula)
+    def _iterate(self, function: Callable[..., Any]) -> Iterator[Any]:
+        return self.M.iterate_pieces(function, self.flagged.mask.formula, self.values.formula)
 
     def parts(self) -> Iterator[Records]:
         """Rows, columns and values, piece by piece."""
-        return self._each(_taken)
+        return self._iterate(_take)
 
     def at(self, i: ArrayLike, j: ArrayLike) -> Any:
         """The entries (i, j): a number for two integers, else an array of the broadcast shape; 0 is no outlier."""
         m, n = self.shape
         rows, columns = np.broadcast_arrays(np.arange(m)[np.asarray(i)], np.arange(n)[np.asarray(j)])
         found = np.zeros(rows.size)
-        for which, values in self._each(_At(rows.ravel(), columns.ravel())):
+        for which, values in self._iterate(partial(_take_at, rows.ravel(), columns.ravel())):
             found[which] = values
         return found.reshape(rows.shape)[()]
 
@@ -65,9 +72,9 @@ class StoredOutliers:
         """The columns that the integer, slice or 1-D index j chooses."""
         chosen = np.atleast_1d(np.arange(self.shape[1])[j])
         order = np.argsort(chosen, kind="stable")
-        parts = list(zip(*self._each(_Chosen(chosen[order])), strict=True))
-        rows, places, values = (np.concatenate(part) for part in parts)
-        return sparse.csc_array((values, (rows, order[places])), shape=(self.shape[0], chosen.size))
+        parts = list(zip(*self._iterate(partial(_take_columns, chosen[order])), strict=True))
+        rows, positions, values = (np.concatenate(part) for part in parts)
+        return sparse.csc_array((values, (rows, order[positions])), shape=(self.shape[0], chosen.size))
 
     def to_scipy(self) -> sparse.csc_array:
         """All of them in memory."""
@@ -86,41 +93,32 @@ class StoredOutliers:
         return f"StoredOutliers({self.shape[0]} x {self.shape[1]}, {self.nnz} outliers)"
 
 
-# ---------------------------------------------------------------------- what pieces do; to be sent, these have names
+# ---------------------------------------------------------------------- functions of a piece; they can be pickled
 
 
-def _taken(piece: Piece, mask: NDArray[Any], values: NDArray[Any]) -> Records:
+def _take(piece: Piece, mask: NDArray[Any], values: NDArray[Any]) -> Records:
     k = np.flatnonzero(mask)
     columns = np.searchsorted(piece.M.indptr, k, side="right") - 1 + piece.columns.start
     return host(piece.M.rows[k]).astype(np.int64), host(columns), host(values[k])
 
 
-@dataclass(frozen=True, eq=False)
-class _At:
-    """Which of the places asked for have an outlier in a piece, and their values."""
-
-    rows: NDArray[np.int64]
-    columns: NDArray[np.int64]
-
-    def __call__(self, piece: Piece, mask: NDArray[Any], values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-        m = piece.M.shape[0]
-        i, j, found = _taken(piece, mask, values)
-        here = np.flatnonzero((self.columns >= piece.columns.start) & (self.columns < piece.columns.stop))
-        keys, asked = j * m + i, self.columns[here] * m + self.rows[here]  # ascending, as entries are sorted so
-        k = np.minimum(np.searchsorted(keys, asked), max(keys.size - 1, 0))
-        hit = keys[k] == asked if keys.size else np.zeros(asked.size, bool)
-        return here[hit], found[k[hit]]
+def _take_at(
+    rows: NDArray[np.int64], columns: NDArray[np.int64], piece: Piece, mask: NDArray[Any], values: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Which of the positions (rows, columns) have an outlier in a piece, and their values."""
+    m = piece.M.shape[0]
+    i, j, found = _take(piece, mask, values)
+    here = np.flatnonzero((columns >= piece.columns.start) & (columns < piece.columns.stop))
+    keys, wanted = j * m + i, columns[here] * m + rows[here]  # the keys ascend, as entries are sorted by column and row
+    k = np.minimum(np.searchsorted(keys, wanted), max(keys.size - 1, 0))
+    hit = keys[k] == wanted if keys.size else np.zeros(wanted.size, bool)
+    return here[hit], found[k[hit]]
 
 
-@dataclass(frozen=True, eq=False)
-class _Chosen:
-    """The outliers of some columns as far as a piece has them: rows, places among those columns, values."""
-
-    chosen: NDArray[np.int64]  # ascending
-
-    def __call__(self, piece: Piece, mask: NDArray[Any], values: NDArray[Any]) -> Records:
-        i, j, found = _taken(piece, mask, values)
-        first, end = (np.searchsorted(self.chosen, j, side=side) for side in ("left", "right"))
-        times = end - first  # a column may be asked for more than once
-        places = np.repeat(first, times) + np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
-        return np.repeat(i, times), places, np.repeat(found, times)
+def _take_columns(chosen: NDArray[np.int64], piece: Piece, mask: NDArray[Any], values: NDArray[Any]) -> Records:
+    """The outliers of the ascending `chosen` columns in a piece: rows, positions in `chosen`, values."""
+    i, j, found = _take(piece, mask, values)
+    first, end = (np.searchsorted(chosen, j, side=side) for side in ("left", "right"))
+    times = end - first  # a column may be chosen more than once
+    positions = np.repeat(first, times) + np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
+    return np.repeat(i, times), positions, np.repeat(found, times)

@@ -1,10 +1,11 @@
-"""The sweep over a matrix in pieces: each piece is swept where it is, and what they give is merged in a fixed order."""
+"""The sweep over a matrix in pieces: each piece is swept where it is, and the results are merged in a fixed order."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,167 +18,147 @@ from ...sweeps import (
     Multiplier,
     Previous,
     Proximal,
-    Regressed,
+    Regression,
     Robust,
     Rule,
-    Swept,
+    SweepResult,
 )
 from ...sweeps.losses import Loss
 from .coefficients import Coefficients
-from .formulas import (
-    Columns,
-    Entries,
-    Fitted,
-    Formula,
-    Piece,
-    PiecewiseMatrix,
-    StoredNumbers,
-)
+from .formulas import Computed, Entries, Formula, HeldNumbers, Piece, as_entries, per_column
 
-__all__ = ["PiecewiseSweep"]
+if TYPE_CHECKING:
+    from .matrix import MatrixInPieces
+
+# ---------------------------------------------------------------------- functions of a piece; they can be pickled
 
 
-@dataclass(frozen=True, eq=False)
-class Asked:
-    """A method of the sweep of a piece, with what is the same for all pieces."""
-
-    method: str
-    first: tuple[Any, ...] = ()  # arguments before those of the piece,
-    last: tuple[Any, ...] = ()  # and after
-
-    def __call__(self, piece: Piece, *own: Any) -> tuple[Any, ...]:
-        found = getattr(piece.sweep, self.method)(*self.first, *own, *self.last)
-        match found:
-            case Regressed():
-                return found.V, found.inside, found.before.counts
-            case Gradient():
-                return found.value, found.U, found.V
-        return (found,)
+def _run_method(
+    method: str, first: tuple[Any, ...], last: tuple[Any, ...], piece: Piece, *own: NDArray[Any]
+) -> tuple[Any, ...]:
+    """A method of the sweep of a piece; its arguments are `first`, those of the piece, and `last`."""
+    result = getattr(piece.sweep, method)(*first, *own, *last)
+    match result:
+        case Regression():
+            return result.V, result.inside, result.magnitudes.counts
+        case Gradient():
+            return result.value, result.U, result.V
+    return (result,)
 
 
-@dataclass(frozen=True, eq=False)
-class SweepPiece:
+def _sweep(
+    U: Float,
+    rotation: Float | None,
+    options: Proximal,
+    piece: Piece,
+    S: NDArray[Any],
+    S_out: NDArray[Any] | None,
+    V_previous: Float | None,
+) -> tuple[Any, ...]:
     """`Sweep.sweep` of a piece: Vᵀ, G, V Vᵀ and the sums."""
-
-    U: Float
-    turn: Float | None
-    options: Proximal
-
-    def __call__(
-        self, piece: Piece, S: NDArray[Any], S_out: NDArray[Any] | None, V_before: Float | None
-    ) -> tuple[Any, ...]:
-        return _parts(piece.sweep.sweep(self.U, S, S_out, self.options, _before(V_before, self.turn)))
-
-
-def _before(V: Float | None, turn: Float | None) -> Previous | None:
-    return None if V is None or turn is None else Previous(V.T, turn)
-
-
-def _formula(V: Any) -> Formula:
-    """The rows of Vᵀ that a piece needs: it may have them."""
-    return V.formula if isinstance(V, Coefficients) else Columns(V.T)
-
-
-def _parts(swept: Swept) -> tuple[Any, ...]:
+    previous = None if V_previous is None or rotation is None else Previous(V_previous.T, rotation)
+    swept = piece.sweep.sweep(U, S, S_out, options, previous)
     sums = np.array([swept.smooth_in, swept.smooth_out, swept.l1, swept.dS**2, swept.dV**2])
     return swept.V.T, swept.G, swept.VVt, sums
 
 
-@dataclass(frozen=True, eq=False)
-class AscendPiece:
-    """`Sweep.ascend` of a piece."""
+def _ascend(
+    U: Float, beta: float, next_beta: float, piece: Piece, C: Float, *multipliers: NDArray[Any]
+) -> tuple[Any, ...]:
+    """`Sweep.ascend` of a piece, given both arrays of `current` and of `out`."""
+    current, out = Multiplier(*multipliers[:2]), Multiplier(*multipliers[2:])
+    ascent = piece.sweep.ascend(U, C, current, out, beta, next_beta)
+    return ascent.V, ascent.G, ascent.l1, ascent.infeasible**2
 
-    U: Float
-    beta: float
-    next_beta: float
 
-    def __call__(self, piece: Piece, C: Float, *four: NDArray[Any]) -> tuple[Any, ...]:
-        now, out = Multiplier(*four[:2]), Multiplier(*four[2:])
-        done = piece.sweep.ascend(self.U, C, now, out, self.beta, self.next_beta)
-        return done.V, done.G, done.l1, done.infeasible**2
+def _fitted(piece: Piece, method: str, U: Float, V: Float) -> NDArray[Any]:
+    """`Sweep.residual` or `Sweep.entries` of a piece."""
+    e: NDArray[Any] = getattr(piece.sweep, method)(U, V)
+    return e
 
 
 class PiecewiseSweep:
     """One pass over the columns of a matrix in pieces (see `lowsparse.sweeps.Sweep`)."""
 
-    def __init__(self, M: PiecewiseMatrix, name: str) -> None:
+    def __init__(self, M: MatrixInPieces, name: str) -> None:
         self.M, self.name, self.host = M, name, "auto"
 
-    def _asked(self, merging: str, method: str, *own: Any, first: Any = (), last: Any = ()) -> Any:
-        """What a method gives for all pieces; `merging` has a letter for each part of it: to be added, or joined."""
-        formulas: list[Formula] = [x.formula if isinstance(x, Entries) else Columns(x) for x in own]
-        merged = self.M.reduce_pieces(merging, Asked(method, first, last), *formulas)
-        return merged if len(merging) > 1 else merged[0]
+    def _merged(
+        self, merging: str, method: str, *own: Any, first: tuple[Any, ...] = (), last: tuple[Any, ...] = ()
+    ) -> tuple[Any, ...]:
+        """What a method gives for all pieces; `own` are the arguments with numbers per entry or per column."""
+        formulas = [x.formula if isinstance(x, Entries) else per_column(x) for x in own]
+        return self.M.reduce_pieces(merging, partial(_run_method, method, first, last), *formulas)
 
-    def sweep(self, U: Float, S: Any, S_out: Any, options: Proximal, before: Previous | None = None) -> Swept:
-        """The columns of each piece; f, its gradient and the other sums are those of all."""
-        turn = None if before is None else before.turn
-        V_before = Columns(None) if before is None else _formula(before.V)
-        out = Columns(None) if S_out is None else S_out.formula
-        writes: Any = () if S_out is None or options.rule == Rule.FIT else (out,)
-        task = SweepPiece(U, turn, options)
-        merged = self.M.reduce_pieces("^+++", task, S.formula, out, V_before, writes=writes)
-        V: Any
-        V, G, VVt, sums = merged
+    def _merged_array(self, *args: Any, **options: Any) -> Float:
+        """The same of a method that gives one array."""
+        array: Float
+        (array,) = self._merged(*args, **options)
+        return array
+
+    def sweep(self, U: Float, S: Any, S_out: Any, options: Proximal, previous: Previous | None = None) -> SweepResult:
+        """Sweep each piece; f, its gradient and the other sums are those of all pieces."""
+        rotation = None if previous is None else previous.rotation
+        V_previous = per_column(None) if previous is None else _rows_of(previous.V)
+        out: Any = per_column(None) if S_out is None else S_out.formula
+        writes = () if S_out is None or options.rule == Rule.FIT else (out,)
+        task = partial(_sweep, U, rotation, options)
+        found, G, VVt, sums = self.M.reduce_pieces("^+++", task, S.formula, out, V_previous, writes=writes)
         smooth_in, smooth_out, l1, dS2, dV2 = sums.tolist()
-        V = Coefficients(self.M, V, U.shape[1]) if isinstance(V, StoredNumbers) else V.T
-        return Swept(V, G, G.T @ G, VVt, smooth_in, smooth_out, l1, math.sqrt(dS2), math.sqrt(dV2))
+        V: Any = Coefficients(self.M, found, U.shape[1]) if isinstance(found, HeldNumbers) else found.T
+        return SweepResult(V, G, G.T @ G, VVt, smooth_in, smooth_out, l1, math.sqrt(dS2), math.sqrt(dV2))
 
-    def regress(self, U: Float, V: Float | None, options: Robust) -> Regressed:
-        """Each column."""
-        found = self._asked("||+", "regress", V, first=(U,), last=(replace(options, of=self.M.nnz),))
-        return Regressed(found[0], found[1], Magnitudes(found[2], options.unit))
+    def regress(self, U: Float, V: Float | None, options: Robust) -> Regression:
+        """Regress each column on U robustly."""
+        options = replace(options, total_entries=self.M.nnz)
+        fitted, inside, counts = self._merged("||+", "regress", V, first=(U,), last=(options,))
+        return Regression(fitted, inside, Magnitudes(counts, options.unit))
 
     def residual(self, U: Float, V: Float) -> Any:
-        """P_Ω(U Vᵀ) - x, when it is asked for."""
-        return Entries(self.M, Fitted(U, V, True))
+        """P_Ω(U Vᵀ) - x, as a formula."""
+        return Entries(self.M, Computed(_fitted, ("residual", U), (V,)))
 
     def entries(self, U: Float, V: Float) -> Any:
-        """P_Ω(U Vᵀ), when it is asked for."""
-        return Entries(self.M, Fitted(U, V, False))
+        """P_Ω(U Vᵀ), as a formula."""
+        return Entries(self.M, Computed(_fitted, ("entries", U), (V,)))
 
     def product(self, y: Any, V: Float) -> Float:
         """Sp(y) V."""
-        total: Float = self._asked("+", "product", y, V)
-        return total
+        return self._merged_array("+", "product", y, V)
 
     def product_transposed(self, y: Any, U: Float) -> Float:
         """Sp(y)ᵀ U."""
-        total: Float = self._asked("|", "product_transposed", y, last=(U,))
-        return total
+        return self._merged_array("|", "product_transposed", y, last=(U,))
 
     def gradient(self, U: Float, V: Float, loss: Loss) -> Gradient:
         """Σ ρ(e) and both derivatives."""
-        return Gradient(*self._asked("++|", "gradient", V, first=(U,), last=(loss,)))
+        return Gradient(*self._merged("++|", "gradient", V, first=(U,), last=(loss,)))
 
     def curvature(self, U: Float, V: Float, B: Float, loss: Loss) -> float:
         """Σ w(e) d²."""
-        return float(self._asked("+", "curvature", V, B, first=(U,), last=(loss,)))
+        return float(self._merged_array("+", "curvature", V, B, first=(U,), last=(loss,)))
 
-    def ascend(self, U: Float, C: Float, now: Multiplier, out: Multiplier, beta: float, next_beta: float) -> Ascent:
+    def ascend(self, U: Float, C: Float, current: Multiplier, out: Multiplier, beta: float, next_beta: float) -> Ascent:
         """V, Z, Λ and the product with the new w."""
-        four: list[Any] = [*now, *out]
-        task = AscendPiece(U, beta, next_beta)
-        V, G, l1, gap2 = self.M.reduce_pieces(
-            "|+++",
-            task,
-            Columns(C),
-            *(numbers.formula for numbers in four),
-            writes=tuple(numbers.formula for numbers in four[2:]),
-        )
+        read = (as_entries(numbers).formula for numbers in current)
+        written: Any = tuple(as_entries(numbers).formula for numbers in out)
+        task = partial(_ascend, U, beta, next_beta)
+        V, G, l1, gap2 = self.M.reduce_pieces("|+++", task, per_column(C), *read, *written, writes=written)
         return Ascent(V, G, l1, math.sqrt(gap2))
 
     def grams(self, U: Float) -> Float:
         """U_jᵀ U_j of each column."""
-        total: Float = self._asked("|", "grams", first=(U,))
-        return total
+        return self._merged_array("|", "grams", first=(U,))
 
     def kth_largest(self, y: Any, k: NDArray[np.int64]) -> Float:
         """The k-th largest |y| of each column."""
-        total: Float = self._asked("|", "kth_largest", y, k)
-        return total
+        return self._merged_array("|", "kth_largest", y, k)
 
     def gram_product(self, Q: Float) -> Float:
         """A Aᵀ Q."""
-        total: Float = self._asked("+", "gram_product", first=(Q,))
-        return total
+        return self._merged_array("+", "gram_product", first=(Q,))
+
+
+def _rows_of(V: Any) -> Formula:
+    """The rows of Vᵀ that belong to a piece, which may hold them itself."""
+    return V.formula if isinstance(V, Coefficients) else per_column(V.T)

@@ -5,42 +5,35 @@ loss, so a stationary point for a fixed c is one of
 
     min over U, V of  Σ_Ω log(1 + ((UV - M)_ij / c)²),
 
-and c follows the residuals: 2.385 times their robust scale (1.4826 times the median of |e|), from which the estimate is
-95 % efficient under normal noise. For a fixed c no half-step increases the sum, even one that goes beyond the
-regression by less than its length: the loss lies below a parabola that is symmetric about where the regression ends.
-So steps are over-relaxed, as far as the rate at which L comes to rest asks for (`passes`). Where noise is left,
-coefficients are shrunk by the prior that their own covariance is (`robust.regression.Prior`), which is felt as little
-as the noise is.
+and c follows the residuals: 2.385 times their robust scale (1.4826 times the median of |e|), for 95 % efficiency under
+normal noise. For a fixed c no half-step increases the sum, not even if it is over-relaxed by less than its length: the
+loss is majorised by a parabola that is symmetric about the solution of the regression. Where noise is left,
+coefficients are shrunk by an empirical Bayes prior (`robust.regression.Prior`).
 
-L is learnt on a block of as many rows and columns as are needed to determine it (`views`), and extended from there
-(`whole`). The problem is not convex, so there are several attempts, which differ in kind:
+L is learnt on a block of as many rows and columns as determine it (`views`), and extended from there (`whole`). The
+problem is not convex, so there are several attempts of different kinds:
 
 - direct: at the full rank, from the singular vectors of the clipped data;
-- climbing (`climbing`): rank 1, then the leading singular vector of the clipped residuals is added, and so on. Small
-  components are not taken for outliers then, nor outliers for small components: all that is larger has been removed;
-- growing (`growing`): several small blocks, of neighbours or of lines that have much in common, are climbed on at once
-  (`robust.small_blocks`). The one that explains other lines best grows, line by line, in the order in which the known
-  part determines the rest (`robust.growth`). c then stays within reach of the noise of a part that is large;
-- from one rank more, where that leaves far less noise: without the component that the fewest rows or columns have;
-- shrinking (`shrinking`): a path of decreasing shrinkage, where the rank is to be chosen and a climb leaves noise. It
-  is taken if it predicts held-out entries better than the climb does, and in doubt if the rank is not clear-cut.
+- climbing (`climbing`): rank 1, then the leading singular vector of the clipped residuals is added, and so on. As all
+  larger components have been removed, small ones are not taken for outliers, nor outliers for components;
+- growing (`growing`): several small dense blocks are climbed on at once. The one that explains other lines best grows,
+  line by line (`robust.growth`), and its noise bounds c;
+- from one rank more, if that leaves far less noise: without the component that the fewest rows or columns have;
+- shrinking (`shrinking`): a path of decreasing shrinkage, if the rank is to be chosen and a climb leaves noise. It is
+  taken if it predicts held-out entries better than the climb, and in doubt if the rank is not clear-cut.
 
-c comes down by steps, and waits where residuals of some entries are still falling: on a scale that collapses a part of
-the data is fitted, and the rest is lost. A component that only a few rows or columns have is left out if the others
-predict as well: with too high a rank it fits errors.
+c decreases step by step: if it collapsed, a part of the data would be fitted and the rest lost. Suspicious ties
+(`robust.ties`) take no part in some attempts, nor in their comparison. At the end of an attempt, lines that explain few
+of their entries are regressed again, from scratch and by random subsets. Where the explained entries
+do not connect all rows and columns, but some that are taken for outliers would, Gauss-Newton steps in both factors
+follow (`robust.joint`), from a wider c.
 
-Values that are repeated suspiciously often (`robust.ties`) take no part in some attempts, nor in their comparison. At
-the end of an attempt lines that explain few of their entries are regressed again, from scratch and by random subsets
-(`robust.subsets`). Where the explained entries do not hold the matrix together, though some that are taken for
-outliers would, Gauss-Newton steps in both factors follow (`robust.joint`), from a wider c.
-
-That the whole finds the truth is not proved, only measured (`python -m benchmarks.phase`, `benchmarks.structure`), so
-the answer is tested (`judging`). Some entries are held out while the subspace is learnt. An attempt is taken at once if
-it fits exactly, predicts these entries as well as those it has seen, gives up hardly a line, and takes no entry for an
-outlier where L is not determined. Otherwise the best is taken only if two attempts agree on it, two that grew were
-among them (four, if much noise is left or many lines are given up), a close fit explains twice as many entries as it
-has parameters, no part is explained far better, and one rank more does not leave far less noise. Of fewer than 500
-entries none is held out, and the other tests remain.
+That this finds the truth is not proved, only measured (`python -m benchmarks.phase`, `benchmarks.structure`), so the
+answer is tested (`judging`). Some entries are held out, if there are 500 or more. An attempt is taken at once if it
+fits exactly, predicts these entries as well as the fitted ones, leaves hardly a line unexplained, and takes no entry
+for an outlier where L is not determined. Otherwise the best is taken only if two attempts agree on it, two that grew
+were among them (four, if much noise or many lines are left), a close fit explains twice as many entries as it has
+parameters, no part is explained far better, and one rank more does not leave far less noise.
 """
 
 from __future__ import annotations
@@ -62,41 +55,42 @@ from ..base import Outcome, Problem, Solver, nothing
 from ..factors import trace_row
 from ..parameters import parameter
 from . import climbing, growing, judging, passes, whole
-from .shrinking import FEWEST, Path, predicts_better
-from .state import SLOW, LadderState
+from .shrinking import MIN_HELD_OUT, Path, predicts_better
+from .state import SLOW, Attempt, LadderState, log_error
 from .views import Views
 
 __all__ = ["Ladder", "LadderState"]
 
 BLOCK_FACTOR = 3.0  # by which the block is enlarged if the first attempts do not agree
-GROWN = (2, 4)  # attempts that must have grown L before two that agree are believed; the second if much noise is left,
-NOISY = 0.08  # against the size of the entries
 ORDER = (3, 4, 1, 5, 6, SLOW)  # of the attempts after the first; further ones follow
-WITH_TIES = (4, 6, 8)  # attempts that include values that are repeated suspiciously often, as does the first
-IGNORED = 0.005  # largest share of entries that are taken for outliers where L is not determined
-GIVEN_UP = 0.02  # largest share of lines left unexplained by an exact fit that is taken at once
-LOST = 0.35  # and by a fit that is taken after few attempts
-CLOSELY = 0.02  # noise against the size of the entries: a closer fit, one without held-out entries,
-EVIDENCE = 2.0  # or one that a single attempt has found must explain so many entries for each parameter
+WITH_TIES = (4, 6, 8)  # attempts that include suspicious ties, as does the first
+# Attempts that must have grown L before two that agree are believed; the second value if the noise, in units, exceeds
+# NOISY, or the share of lines left unexplained UNEXPLAINED.
+MIN_GROWN, NOISY, UNEXPLAINED = (2, 4), 0.08, 0.35
+MAX_IGNORED = 0.005  # share of entries that are taken for outliers where L is not determined
+MAX_UNEXPLAINED = 0.02  # share of lines left unexplained by an exact fit that is taken at once
+# Entries for each parameter that a fit must explain if its noise, in units, is less than CLOSE, if too few entries are
+# held out, or if only one attempt has found it.
+EVIDENCE, CLOSE = 2.0, 0.02
 REFITS = 3  # of poorly explained lines in an attempt, 2 in the first
-FAR_BETTER = 0.5  # decrease of log |e| on the path from which on the climb has missed something
+FAR_BETTER = 0.5  # decrease of log |e| on the path, above which the climb has missed something
 AGREE = 0.1  # largest difference of the scores of two attempts that found the same
 
 RANK_TOO_LOW = (
-    "with one rank more the noise is {less:.2g} instead of {noise:.2g}: the rank is too low, or errors that have "
-    "structure take the place of a component; try rank={rank}, or 'auto'"
+    "with one rank more the noise is {less:.2g} instead of {noise:.2g}: the rank is too low, or errors with structure "
+    "take the place of a component; try rank={rank}, or 'auto'"
 )
 PARTLY_BETTER = (
-    "a part of the data is explained up to a noise of {part:.2g}, but all of it only to {noise:.2g}: errors that have "
-    "structure may hide a better L; leave out what they are in, or give a start"
+    "a part of the data is explained up to a noise of {part:.2g}, but all of it only up to {noise:.2g}: errors with "
+    "structure may hide a better L; leave out the rows or columns they are in, or give a start"
 )
 NO_AGREEMENT = (
-    "no two of the attempts agree, or what they found does not predict entries kept aside: the data may not determine "
-    "a matrix of this rank; see lowsparse.diagnose(M, rank)"
+    "no two of the attempts agree, or their result does not predict held-out entries: the data may not determine a "
+    "matrix of this rank; see lowsparse.diagnose(M, rank)"
 )
 PATH_FAR_BETTER = (
-    "a path of shrinkage predicts entries kept aside far better than any rank that was tried, and is what L is: if L "
-    "has a rank, errors that have structure hide it; leave out what they are in, or give it"
+    "a path of shrinkage predicts held-out entries far better than any rank that was tried, so L is taken from it: "
+    "if L has a low rank, errors with structure hide it; leave out the rows or columns they are in, or give the rank"
 )
 
 
@@ -117,7 +111,7 @@ class Ladder(Solver):
     attempts: int = parameter(
         9, "the first directly at the rank, the others by climbing, most of these from dense blocks", at_least=1
     )
-    choose_rank: bool = parameter(False, "climb to the rank at most, while entries kept aside are predicted better")
+    choose_rank: bool = parameter(False, "climb to the rank at most, while held-out entries are predicted better")
     shrink: bool = parameter(True, "with choose_rank: try a path of shrinkage too, and take what predicts better")
 
     def with_chosen_rank(self) -> Self:
@@ -140,7 +134,7 @@ class Ladder(Solver):
         unbounded = self.choose_rank and problem.rank == min(problem.M.shape)
         return largest_rank(problem.M) if unbounded else problem.rank
 
-    # -- an attempt begins
+    # -- the start of an attempt
 
     def _begin(self, state: LadderState, attempt: int) -> None:
         """Start an attempt: at the full rank, with rank 1, or from a small block."""
@@ -153,8 +147,8 @@ class Ladder(Solver):
         if attempt == 0 and state.problem.start_given:
             columns, U = state.views.columns(state.data), state.problem.start()
             state.U = basis(to_device_of(U[to_device_of(state.views.sketch.rows, U)], columns.M.values))[0]
-            state.V = columns.fit_from_zero(state.U, EXPLAINED * state.unit, turns=5)
-            state.c = state.width_for(columns.sweep.residual(state.U, state.V))
+            state.V = columns.fit_from_zero(state.U, EXPLAINED * state.unit, n_reweight=5)
+            state.c = state.loss_scale(columns.sweep.residual(state.U, state.V))
             state.restart_count()
         else:
             climbing.start_at(state, state.target if attempt == 0 else 1)
@@ -163,18 +157,18 @@ class Ladder(Solver):
     def _reset(state: LadderState, attempt: int) -> None:
         """Forget the last attempt, except for what it was judged by."""
         state.attempt, state.made = attempt, (*state.made, attempt)
-        state.refits, state.refitted, state.joint_steps, state.joint_runs = 0, np.inf, 0, 0
+        state.refits, state.improved, state.joint_steps, state.joint_runs = 0, np.inf, 0, 0
         state.held_logs, state.max_c, state.shrinks = nothing(), np.inf, True
         state.data, state.untied = "block", False
 
-    # -- it runs
+    # -- its iterations
 
     def advance(self, problem: Problem, state: LadderState) -> LadderState:
-        """One pass, the columns, then the rows, or one joint step; and what follows from it.
+        """Run one pass over columns and rows, or one joint step; and draw the consequences.
 
-        On a part of the data, as many passes as make up one pass over all entries.
+        On a part of the data, as many passes as have the cost of one pass over all entries.
         """
-        state = copy(state)  # an interruption leaves the last one as it was
+        state = copy(state)  # an interruption leaves the last state intact
         state.update_views()
         if state.path.running:
             self._follow_path(state)
@@ -196,9 +190,9 @@ class Ladder(Solver):
         if not math.isfinite(state.noise):
             state.failure = "diverged"
         elif state.joint_steps:
-            passes.end_joint_steps_at_rest(state)
+            passes.end_joint_steps_if_converged(state)
         elif state.data == "whole":
-            whole.end_at_rest(state)
+            whole.end_if_converged(state)
         elif state.is_exact() and state.change <= max(state.problem.tol, 1e-12):
             if state.data != "part":  # other parts may need more
                 state.target, state.choosing = state.rank, False  # nothing is left to fit
@@ -209,7 +203,7 @@ class Ladder(Solver):
         elif not passes.is_moving(state):
             self._conclude(state)
 
-    # -- it ends
+    # -- its end
 
     def _conclude(self, state: LadderState) -> None:
         """Grow a part; else refit poorly explained lines, make joint steps if need be, and judge the attempt."""
@@ -224,15 +218,15 @@ class Ladder(Solver):
             state.shrinks = True
             state.restart_count()
             return
-        previous = state.refitted
-        shares, state.refitted = judging.refit_poor_lines(state)
-        if 0 < state.refitted < previous and state.refits < (REFITS if state.attempt else 2):
+        previous = state.improved
+        shares, state.improved = judging.refit_poor_lines(state)
+        if 0 < state.improved < previous and state.refits < (REFITS if state.attempt else 2):
             state.refits += 1
             state.c = max(10 * state.c, 1e-3 * state.unit) if exact else 2 * state.c
             state.restart_count()
             return
         ignored = judging.ignored_share(state)
-        if ignored > IGNORED and state.joint_runs < len(passes.WIDE):
+        if ignored > MAX_IGNORED and state.joint_runs < len(passes.WIDE):
             passes.begin_joint_steps(state)
             return
         self._judge(state, shares, ignored)
@@ -240,19 +234,29 @@ class Ladder(Solver):
     def _judge(self, state: LadderState, shares: tuple[Float, Float], ignored: float) -> None:
         """Take the attempt if it is beyond doubt; else compare it with the others, and decide."""
         exact, rank = state.is_exact(), state.rank
-        if state.noise < CLOSELY * state.unit:
+        if state.noise < CLOSE * state.unit:
             judging.drop_sparse(state)
-        too_high = exact and (judging.is_spiky(state) or state.rank < rank)  # the rank may be, or still be
+        rank_too_high = exact and (judging.is_spiky(state) or state.rank < rank)
         if not exact:
             judging.drop_spikes(state)
-        held = state.views.sketch.held_residual(state.U, state.V)
-        given_up = max(poorly_explained(share, 0.5).size / share.size for share in shares)
-        fine = ignored <= IGNORED and judging.predicts(state, held)
-        if exact and fine and given_up <= GIVEN_UP and not (state.untied or too_high):
+        unexplained = max(poorly_explained(share, 0.5).size / share.size for share in shares)
+        plausible = ignored <= MAX_IGNORED and judging.predicts(state, state.held_residual())
+        if exact and plausible and unexplained <= MAX_UNEXPLAINED and not (state.untied or rank_too_high):
             whole.begin(state, determined=not poorly_explained(shares[1], 0.5).size)
             return
-        self._compare(state, fine=fine, given_up=given_up, too_high=too_high)
-        if self.choose_rank and len(state.made) == 1 and not state.views.everything:
+        attempt = Attempt(
+            U=state.U,
+            V=state.V,
+            noise=state.noise,
+            max_c=state.max_c,
+            undetermined=state.undetermined,
+            unexplained=unexplained,
+            rank_too_high=rank_too_high,
+            plausible=plausible,
+            residuals=judging.compared_residuals(state),
+        )
+        self._compare(state, attempt)
+        if self.choose_rank and len(state.made) == 1 and not state.views.is_block_everything:
             self._enlarge_block(state)
             state.choosing, state.target = True, self._highest_rank(state.problem)
             self._begin(state, state.attempt)
@@ -262,37 +266,34 @@ class Ladder(Solver):
             self._decide(state)
 
     @staticmethod
-    def _compare(state: LadderState, *, fine: bool, given_up: float, too_high: bool) -> None:
-        """Remember the attempt if it is the best, and whether it agrees with the best."""
-        score, residuals = judging.score_of(state), judging.comparison(state)
-        alike, best = judging.is_alike(state, residuals), min(state.scores, default=np.inf)
+    def _compare(state: LadderState, attempt: Attempt) -> None:
+        """Keep the attempt if it is the best, and note whether it agrees with the best."""
+        score, best = judging.score_of(state), min(state.scores, default=np.inf)
+        alike = judging.is_alike(state, attempt.residuals)
         if score < best:
-            state.best_comparison = residuals
-            state.best_U, state.best_V, state.best_noise = state.U, state.V, state.noise
-            state.best_fine, state.best_undetermined, state.best_max_c = fine, state.undetermined, state.max_c
-            state.best_given_up, state.best_too_high = given_up, too_high
+            state.best = attempt
         state.scores = (*state.scores, score)
         state.grown += state.attempt > SLOW
         if score < best - AGREE:
-            state.agreed = False  # with what is not the best any more
+            state.agreed = False  # what others agreed with is no longer the best
         elif alike and score <= best + AGREE:
             state.agreed = True
 
-    # -- what follows
+    # -- the choice between attempts
 
     def _decide(self, state: LadderState) -> None:
         """Take the best attempt, or begin another."""
         accepted, following = self._is_accepted(state), self._next_attempt(state)
-        exact_once = state.best_fine and state.best_noise < EXPLAINED * state.unit
+        exact_once = state.best.plausible and state.best.noise < EXPLAINED * state.unit
         if following is None and exact_once and judging.evidence(state) > EVIDENCE:
-            accepted = True  # nothing speaks against it
+            accepted = True
         if accepted or following is None:
             larger = judging.with_one_rank_more(state)
             state.next_noise = 0.0 if larger is None else larger.noise
-            if larger is not None and self.attempts not in state.made and self._begin_with_less(state, larger):
+            if larger is not None and self.attempts not in state.made and self._begin_without_sparsest(state, larger):
                 return
         if following is not None and (not accepted or state.next_noise):
-            if following == SLOW and state.block_factor == 1 and not state.views.everything:
+            if following == SLOW and state.block_factor == 1 and not state.views.is_block_everything:
                 self._enlarge_block(state)
             self._begin(state, following)
             return
@@ -309,29 +310,30 @@ class Ladder(Solver):
         whole.begin(state, determined=False)
 
     def _is_accepted(self, state: LadderState) -> bool:
-        """Whether enough attempts agree on the best, and enough entries speak for it."""
-        doubtful = state.best_noise > NOISY * state.unit or state.best_given_up > LOST  # by errors or by mistake
-        accepted = state.agreed and state.best_fine and state.grown >= min(GROWN[doubtful], self.attempts - 2)
-        held = state.views.sketch.held_values.size
-        tested = held >= passes.MIN_HELD_OUT and state.best_noise > CLOSELY * state.unit
+        """Whether enough attempts agree on the best, and enough entries support it."""
+        best = state.best
+        doubtful = best.noise > NOISY * state.unit or best.unexplained > UNEXPLAINED
+        accepted = state.agreed and best.plausible and state.grown >= min(MIN_GROWN[doubtful], self.attempts - 2)
+        tested = state.views.n_held_out >= passes.MIN_HELD_OUT and best.noise > CLOSE * state.unit
         return accepted and (tested or judging.evidence(state) > EVIDENCE) and not judging.is_partly_better(state)
 
     def _enlarge_block(self, state: LadderState) -> None:
         """Take a larger block, on which attempts are counted again: other entries are held out."""
         state.block_factor = BLOCK_FACTOR
         state.update_views()
-        state.scores, state.grown, state.best_fine, state.agreed = (), 0, False, False
+        state.scores, state.grown, state.agreed = (), 0, False
+        state.best = replace(state.best, plausible=False)
 
     def _next_attempt(self, state: LadderState) -> int | None:
         """The attempt to make next: while attempts agree, one that grows; if the rank may be too high, the climb."""
         left = [k for k in ORDER if k < self.attempts and k not in state.made]
         left.extend(k for k in range(max(ORDER) + 1, self.attempts) if k not in state.made)
-        if state.best_too_high and 1 in left:
+        if state.best.rank_too_high and 1 in left:
             return 1  # it ends at the first rank that is exact
         growth = [k for k in left if k > SLOW]
         return next(iter(growth if state.agreed and growth else left), None)
 
-    def _begin_with_less(self, state: LadderState, larger: LadderState) -> bool:
+    def _begin_without_sparsest(self, state: LadderState, larger: LadderState) -> bool:
         """Begin an attempt from one rank more, without its sparsest component; False if most lines have all."""
         found = judging.sparsest_component(larger)
         if found is None:
@@ -345,8 +347,8 @@ class Ladder(Solver):
 
     def _is_path_due(self, state: LadderState) -> bool:
         """Whether the rank is to be chosen, enough entries are held out, and the path was not followed yet."""
-        held = state.views.sketch.held_values.size
-        return self.choose_rank and self.shrink and not state.path.data and held >= FEWEST
+        enough = state.views.n_held_out >= MIN_HELD_OUT
+        return self.choose_rank and self.shrink and not state.path.data and enough
 
     def _follow_path(self, state: LadderState) -> None:
         """Run one pass of the path; at its end take it, or go on with the other attempts."""
@@ -367,11 +369,11 @@ class Ladder(Solver):
         if not state.path.data:
             return False
         path = Path(state.views)
-        held = path.held_residual(state.path), state.views.sketch.held_residual(state.best_U, state.best_V)
+        held = path.held_residual(state.path), state.views.sketch.held_residual(state.best.U, state.best.V)
         if not predicts_better(*held, sound):
             return False
-        of_path, of_best = (float(np.mean(np.log(np.abs(e) / state.unit + 1e-7))) for e in held)
-        if of_path < of_best - FAR_BETTER:
+        path_error, best_error = (float(np.mean(log_error(e, state.unit))) for e in held)
+        if path_error < best_error - FAR_BETTER:
             state.advice = PATH_FAR_BETTER
         state.path = copy(state.path)
         path.extend(state.path)

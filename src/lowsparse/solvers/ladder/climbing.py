@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,11 @@ from ...linalg.grassmann import basis
 from ...robust.regression import EFFICIENT
 from ...sweeps import Float
 from ..start import left_singular_vectors
-from .state import LadderState
+from .state import LadderState, log_error
 
-PASSES = 4  # at each rank of a climb but the last
+PASSES = 4  # least number at each rank of a climb but the last
 GAIN = 0.01  # least decrease of mean log |e| for a rank to be better
-BEYOND = 3  # ranks tried beyond the best, where the rank is to be chosen
+LOOKAHEAD = 3  # ranks tried beyond the best, where the rank is to be chosen
 CLEAR = 0.15  # decrease of log |e| by the last component of a rank that is clear-cut
 
 
@@ -33,7 +34,7 @@ def start_at(state: LadderState, rank: int) -> None:
 def climb(state: LadderState) -> None:
     """Add the leading singular vector of the clipped residuals: one rank more."""
     e = state.lines[0].sweep.residual(state.U, state.V)
-    state.c = state.width_for(e)
+    state.c = state.loss_scale(e)
     u = _leading_vectors(state, -e, state.c / EFFICIENT, 1)
     state.U = basis(np.hstack([state.U, u - state.U @ (state.U.T @ u)]))[0]
     state.V = np.hstack([state.V, np.zeros_like(state.V[:, :1])])
@@ -58,14 +59,14 @@ def is_rank_done(state: LadderState) -> bool:
 def next_rank(state: LadderState) -> None:
     """Climb; where the rank is to be chosen, only as long as a better one may follow."""
     if state.choosing:
-        held = state.views.sketch.held_residual(state.U, state.V)
+        held = state.held_residual()
         if held.size:
-            logs = np.log(np.abs(held) / state.unit + 1e-7)
+            logs = log_error(held, state.unit)
             state.held_logs = np.vstack([state.held_logs.reshape(-1, held.size), logs])
             best = int(np.argmin(state.held_logs.mean(axis=1))) + 1
             if best == len(state.held_logs):
-                state.best_U, state.best_V = state.U, state.V
-            if len(state.held_logs) - best == BEYOND or len(state.held_logs) == state.target:
+                state.best = replace(state.best, U=state.U, V=state.V)
+            if len(state.held_logs) - best == LOOKAHEAD or len(state.held_logs) == state.target:
                 _return_to_best_rank(state, best)
                 return
         state.choosing = held.size > 0  # if nothing is held out, only an exact fit ends the climb
@@ -77,11 +78,10 @@ def _return_to_best_rank(state: LadderState, best: int) -> None:
     """Take the smallest rank that predicts held-out entries as well as the best one, except for chance."""
     loss = state.held_logs[:best] - state.held_logs[best - 1]
     chance = 2 * loss.std(axis=1) / math.sqrt(loss.shape[1]) + GAIN
-    state.target = int(np.argmax(loss.mean(axis=1) <= chance)) + 1
-    Q, R = basis(state.best_V)
-    left, sizes, right = np.linalg.svd(matmul_small(state.best_U, R.T), full_matrices=False)
-    state.U = left[:, : state.target]
-    state.V = Q @ (sizes[: state.target, None] * right[: state.target]).T
+    k = state.target = int(np.argmax(loss.mean(axis=1) <= chance)) + 1
+    Q, R = basis(state.best.V)
+    left, sizes, right = np.linalg.svd(matmul_small(state.best.U, R.T), full_matrices=False)
+    state.U, state.V = left[:, :k], Q @ (sizes[:k, None] * right[:k]).T
     state.choosing = False
     state.clear_cut = _is_clear_cut(state)
     state.restart_count()
@@ -89,7 +89,7 @@ def _return_to_best_rank(state: LadderState, best: int) -> None:
 
 def _is_clear_cut(state: LadderState) -> bool:
     """Whether the rank predicts far worse without its last component: most entries, or a few by much."""
-    zero = np.log(np.abs(state.views.sketch.held_values) / state.unit + 1e-7)
+    zero = log_error(state.views.sketch.held.values, state.unit)
     without, with_it = np.vstack([zero, state.held_logs])[state.target - 1 : state.target + 1]
     by_much = math.log(np.mean(np.exp(without)) / np.mean(np.exp(with_it)))
     return max(float(np.mean(without - with_it)), by_much) > CLEAR

@@ -8,28 +8,24 @@ from copy import copy
 import numpy as np
 from numpy.typing import NDArray
 
-from ...linalg.arrays import matmul_small
-from ...linalg.grassmann import basis
-from ...robust.growth import SEEDS, Part, beyond, grown, seed_block, take_block
-from ...robust.regression import EFFICIENT, EXPLAINED, SMALLEST, LineRegression
-from ...robust.small_blocks import climb_blocks
-from .state import LadderState, parameter_count
+from ...robust.growth import SEEDS, Part, climb_blocks, grow_part, prediction_error, seed_block, take_block
+from ...robust.regression import EFFICIENT, EXPLAINED, SMALLEST
+from .state import LadderState, orthonormalise, parameter_count
 
-ROUNDS = 15  # of growth; the lines that are left then are added as they are
-FREE = 0.7  # least share of degrees of freedom left to the residuals of a part, for its noise to mean something
-LARGE = 0.4  # share of the entries from which on a part bounds c,
-WIDER = 1.5  # by this times what its noise calls for
+ROUNDS = 15  # of growth, after which all lines are added
+MIN_FREEDOM = 0.7  # residual degrees of freedom per entry of a part, for its noise to be an estimate
+LARGE, SLACK = 0.4, 1.5  # share of the entries above which a part bounds c, and the bound relative to its own c
 
 
 def begin_with_block(state: LadderState) -> bool:
     """Begin with the best of several small blocks; False if there is none."""
-    if state.views.block is None:
+    if not state.views.is_block_small:
         return False
     M, _ = state.views.block_and_transpose(state.untied)
     best = _best_block(state, np.arange(M.shape[0]), np.arange(M.shape[1]))
     if best is None:
         return False
-    best.rounds, best.careful = 0, 2
+    best.rounds, best.caution = 0, 2
     vars(state).update(vars(best))
     return True
 
@@ -41,7 +37,7 @@ def _best_block(state: LadderState, rows: NDArray[np.intp], columns: NDArray[np.
         return None
     rng = np.random.default_rng([0x736F77, state.attempt, rows.size])
     unit, backend, k = state.unit, state.problem.sweep.host, state.target
-    # where every second attempt leaves suspicious values out, both sorts of attempt alternate between the seeds
+    # where every second attempt leaves ties out, both kinds of attempt alternate between the seeds
     alternation = state.grown if state.views.ties is None else state.grown // 2
     seeds = [seed_block(M, k, rng, size, near=near) for near, size in SEEDS[alternation % 2]]
     seeds = [seed for seed in seeds if min(seed[0].size, seed[1].size) > k]
@@ -50,9 +46,11 @@ def _best_block(state: LadderState, rows: NDArray[np.intp], columns: NDArray[np.
     fits = climb_blocks([take_block(M, *seed) for seed in seeds], k, unit, rng, backend)
     transpose = M.T
     parts = [Part(*seed, fit.U, fit.V) for seed, fit in zip(seeds, fits, strict=True)]
-    errors = [beyond(M, transpose, part, fit.noise, unit, backend) for part, fit in zip(parts, fits, strict=True)]
-    at = int(np.argmin(errors))
-    best, part, noise = copy(state), parts[at], fits[at].noise
+    errors = [
+        prediction_error(M, transpose, part, fit.noise, unit, backend) for part, fit in zip(parts, fits, strict=True)
+    ]
+    chosen = int(np.argmin(errors))
+    best, part, noise = copy(state), parts[chosen], fits[chosen].noise
     best.data, best.part_rows, best.part_columns = "part", rows[part.rows], columns[part.columns]
     best.U, best.V, best.noise, best.c = part.U, part.V, noise, max(EFFICIENT * noise, SMALLEST * unit)
     best.restart_count()
@@ -62,20 +60,19 @@ def _best_block(state: LadderState, rows: NDArray[np.intp], columns: NDArray[np.
 def grow(state: LadderState) -> None:
     """Add the lines that the part determines; when there are no more of them, all rows and columns of the block."""
     M, transpose = state.views.block_and_transpose(state.untied)
-    _note_noise(state)
+    _record_noise(state)
     state.c = max(state.c, EXPLAINED * state.unit)
     h = min(parameter_count(state.matrix, state.rank) / state.matrix.nnz, 0.5)
     c = state.c * math.sqrt(1 + h) / (1 - h)  # the part is fitted closely, other lines are predicted
     part = Part(state.part_rows, state.part_columns, state.U, state.V)
     larger = None
-    while larger is None and state.careful >= 0 and state.rounds < ROUNDS:
-        larger = grown(M, transpose, part, c, state.unit, state.careful)
-        state.careful -= larger is None
+    while larger is None and state.caution >= 0 and state.rounds < ROUNDS:
+        larger = grow_part(M, transpose, part, c, state.unit, state.caution)
+        state.caution -= larger is None
     larger = larger or _with_another_part(state, part)
     if larger is not None:
         state.part_rows, state.part_columns = larger.rows, larger.columns
-        state.U, R = basis(larger.U)
-        state.V = matmul_small(larger.V, R.T)
+        state.U, state.V = orthonormalise(larger.U, larger.V)
         state.rounds += 1
         state.c *= 3
     else:
@@ -84,11 +81,10 @@ def grow(state: LadderState) -> None:
 
 
 def _with_another_part(state: LadderState, part: Part) -> Part | None:
-    """The part joined with one in the remaining rows and columns, which have few or no entries in common with it."""
+    """The part together with one in the remaining rows and columns, which hardly share entries with it."""
     M, _ = state.views.block_and_transpose(state.untied)
     rows, columns = (
-        np.setdiff1d(np.arange(total), known)
-        for total, known in zip(M.shape, (state.part_rows, state.part_columns), strict=True)
+        np.setdiff1d(np.arange(total), known) for total, known in zip(M.shape, (part.rows, part.columns), strict=True)
     )
     k = state.rank
     left = take_block(M, rows, columns).nnz if min(rows.size, columns.size) > 2 * k else 0
@@ -97,30 +93,28 @@ def _with_another_part(state: LadderState, part: Part) -> Part | None:
     other = _best_block(state, rows, columns)
     if other is None or other.rank != k or other.noise > 3 * max(state.noise, EXPLAINED * state.unit):
         return None
-    state.careful = 2
-    return part.joined(Part(other.part_rows, other.part_columns, other.U, other.V))
+    state.caution = 2
+    return part.extended(other.part_rows, other.U, other.part_columns, other.V)
 
 
-def _note_noise(state: LadderState) -> None:
-    """Remember the least noise of a part; not where it may consist of suspicious values, which are of low rank."""
+def _record_noise(state: LadderState) -> None:
+    """Keep the least noise of a part; not where it may consist of suspicious ties, which are of low rank."""
     part = state.matrix
-    free = 1 - parameter_count(part, state.rank) / part.nnz  # share of degrees of freedom left to the residuals
-    if free >= FREE and (state.untied or state.views.untied is None):
-        noise = state.noise / math.sqrt(free)
+    freedom = 1 - parameter_count(part, state.rank) / part.nnz
+    if freedom >= MIN_FREEDOM and (state.untied or state.views.ties is None):
+        noise = state.noise / math.sqrt(freedom)
         state.part_noise = min(state.part_noise, noise)
         if part.nnz > LARGE * state.views.block_and_transpose(state.untied)[0].nnz:
-            state.max_c = WIDER * EFFICIENT * max(noise, EXPLAINED * state.unit)
+            state.max_c = SLACK * EFFICIENT * max(noise, EXPLAINED * state.unit)
 
 
 def extend_to_block(state: LadderState) -> None:
     """Extend L from the part to all rows and columns of the block."""
     M, transpose = state.views.block_and_transpose(state.untied)
-    backend = state.problem.sweep.host
-    strip = transpose.take_rows(state.part_columns)
-    Q, R = basis(state.V)
-    lines = LineRegression(strip, strip.open_sweep(backend), state.unit, learning=False)
-    C, _ = lines.complete(Q, state.part_rows, matmul_small(state.U, R.T), state.c, turns=15)
-    state.U, R = basis(C)
-    lines = LineRegression(M, M.open_sweep(backend), state.unit, learning=False)
-    state.V, _ = lines.complete(state.U, state.part_columns, matmul_small(Q, R.T), state.c, turns=15)
+    rows = state.views.regression(transpose.take_rows(state.part_columns), learning=False)
+    Q, C = orthonormalise(state.V, state.U)
+    C, _ = rows.complete(Q, state.part_rows, C, state.c, n_reweight=15)
+    state.U, V = orthonormalise(C, Q)
+    columns = state.views.regression(M, learning=False)
+    state.V, _ = columns.complete(state.U, state.part_columns, V, state.c, n_reweight=15)
     state.data = "block"

@@ -1,8 +1,9 @@
-"""How good an attempt is, whether it can be believed, and what is mended before it is judged."""
+"""The judgement of an attempt: its score, whether it can be believed, and components that it should not have."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from copy import copy
 
 import numpy as np
@@ -12,38 +13,38 @@ from ...linalg.grassmann import basis, leverages
 from ...linalg.scale import OUTLIER, robust_scale
 from ...robust.joint import coupling, determination
 from ...robust.regression import EFFICIENT, EXPLAINED
-from ...robust.subsets import sparsest_direction
-from ...sweeps import Float, enough
+from ...sweeps import Float, min_support
 from .climbing import climb
 from .passes import BETWEEN, MIN_HELD_OUT, PATIENCE, SETTLED, run_pass
-from .state import LadderState, parameter_count
+from .state import LadderState, log_error, orthonormalise, parameter_count
 
-PARTLY = 0.2  # noise of a part over that of all, below which the whole could be explained far better
-FEW = 4  # entries per parameter below which the slow attempt ends in joint steps
-TIGHT = 0.7  # coupling below which the explained entries hold everything together
-NOTHING = 1e-4  # relative size of a component on half of the lines, from which on only few lines have it
-SPARSE = 0.02  # the same for a component of one rank more, which has errors
-DRAWS = 40  # directions that are tried
-AS_WELL = 0.01  # difference of scores that does not count
+PARTLY = 0.2  # noise of a part relative to that of all, below which all could be explained far better
+FEW = 4  # entries per parameter, below which the slow attempt ends in joint steps
+TIGHT = 0.7  # coupling, below which the explained entries connect all rows and columns
+SPARSE = 1e-4  # relative size of a component on half of the lines, below which only few lines have it
+SPARSE_NEXT = 0.02  # the same for a component of one rank more, which has errors
+N_DIRECTIONS = 40  # tried for a sparse component
+AS_WELL = 0.01  # negligible difference of scores
 SPIKE = 0.6  # leverage of a row or column that has a component almost alone
-LESS = 1 / 3  # noise with one rank more over the noise, below which the fit lacks a component
-ALIKE = (1.0, 0.2)  # of the noise: two attempts that found the same differ by less; the second if the noise
-MOSTLY = 0.2  # is more than this against the size of the entries, and does not by itself make a larger error
+LESS = 1 / 3  # noise with one rank more relative to the noise, below which the fit lacks a component
+# Difference, relative to the noise, up to which two attempts have found the same; the second value if the noise, in
+# units, exceeds NOISY, unless the error of the fit is larger anyway.
+ALIKE, NOISY = (1.0, 0.2), 0.2
 
 
 def has_few_entries(state: LadderState) -> bool:
-    """Whether there are hardly more entries than parameters: alternating regressions come to rest slowly then."""
-    return state.views.block is not None and state.matrix.nnz < FEW * state.rank * sum(state.matrix.shape)
+    """Whether there are hardly more entries than parameters, so that alternating regressions converge slowly."""
+    return state.views.is_block_small and state.matrix.nnz < FEW * state.rank * sum(state.matrix.shape)
 
 
 def ignored_share(state: LadderState) -> float:
     """The share of entries taken for outliers although the others do not determine L there.
 
-    They may be what couples parts of the data that are each fitted by itself. Rows and columns with hardly an
-    explained entry do not count.
+    They may couple parts of the data that are each fitted by itself. Rows and columns with hardly an explained entry do
+    not count.
     """
     state.undetermined = 0.0
-    if state.views.block is None:
+    if not state.views.is_block_small:
         return 0.0
     M, _ = state.views.block_and_transpose(state.untied)
     U, V, backend = host(state.U), host(state.V), state.problem.sweep.host
@@ -53,108 +54,122 @@ def ignored_share(state: LadderState) -> float:
         return 0.0
     found = determination(M, U, V, explained, state.noise, backend)
     rows, columns = M.rows.astype(np.intp), M.columns_of_entries().astype(np.intp)
-    least = enough(U.shape[1])
-    row_counts = np.bincount(rows[explained], minlength=M.shape[0]) >= least
-    column_counts = np.bincount(columns[explained], minlength=M.shape[1]) >= least
-    some_rows, some_columns = np.flatnonzero(row_counts), np.flatnonzero(column_counts)
-    if some_rows.size and some_columns.size:
+    least = min_support(U.shape[1])
+    good_row = np.bincount(rows[explained], minlength=M.shape[0]) >= least
+    good_column = np.bincount(columns[explained], minlength=M.shape[1]) >= least
+    if good_row.any() and good_column.any():
         rng = np.random.default_rng(0)
-        i, j = rng.choice(some_rows, 10_000), rng.choice(some_columns, 10_000)
+        i, j = (rng.choice(np.flatnonzero(good), 10_000) for good in (good_row, good_column))
         state.undetermined = 1 - float(np.mean(found.determined(i, j)))
-    outliers = np.flatnonzero(~explained & row_counts[rows] & column_counts[columns])
+    outliers = np.flatnonzero(~explained & good_row[rows] & good_column[columns])
     return float(np.count_nonzero(~found.determined(rows[outliers], columns[outliers]))) / M.nnz
 
 
-def comparison(state: LadderState) -> Float:
-    """The residuals by which two attempts are compared: of held-out entries, or of some of the block if too few are."""
-    held = state.views.sketch.held_residual(state.U, state.V)
+def compared_residuals(state: LadderState) -> Float:
+    """The residuals by which two attempts are compared: of held-out entries, or if too few are, of some others."""
+    held = state.held_residual()
     if held.size >= MIN_HELD_OUT:
         return held
-    e = state.views.judging_columns.sweep.residual(state.U, state.V)
+    e = state.views.compared_columns.sweep.residual(state.U, state.V)
     return np.asarray(host(e[:: max(1, e.size // 2000)]), dtype=np.float64)
 
 
 def is_alike(state: LadderState, residuals: Float) -> bool:
-    """Whether the best attempt so far predicts the same, except for a part of the noise."""
-    if not state.scores or residuals.shape != state.best_comparison.shape:
+    """Whether the best attempt so far predicts the same, up to a part of the noise."""
+    if not state.scores or residuals.shape != state.best.residuals.shape:
         return False
-    M = state.views.judging_columns.M
-    error = math.sqrt(parameter_count(M, state.rank) / M.nnz)  # that the noise makes, relative to the noise
-    most = ALIKE[0] if state.noise <= MOSTLY * state.unit else max(ALIKE[1], min(error, ALIKE[0]))
-    return robust_scale(residuals - state.best_comparison) <= most * state.noise + EXPLAINED * state.unit
+    M = state.views.compared_columns.M
+    error = math.sqrt(parameter_count(M, state.rank) / M.nnz)  # of the fit, in units of the noise
+    most = ALIKE[0] if state.noise <= NOISY * state.unit else max(ALIKE[1], min(error, ALIKE[0]))
+    return robust_scale(residuals - state.best.residuals) <= most * state.noise + EXPLAINED * state.unit
 
 
 def evidence(state: LadderState) -> float:
     """The number of entries that the best attempt explains, for each of its parameters."""
-    columns = state.views.judging_columns
-    e = columns.sweep.residual(state.best_U, state.best_V)
-    explained = int(np.count_nonzero(np.abs(e) <= OUTLIER * state.best_noise + EXPLAINED * state.unit))
-    return explained / parameter_count(columns.M, state.best_U.shape[1])
+    columns, best = state.views.compared_columns, state.best
+    e = columns.sweep.residual(best.U, best.V)
+    explained = int(np.count_nonzero(np.abs(e) <= OUTLIER * best.noise + EXPLAINED * state.unit))
+    return explained / parameter_count(columns.M, best.U.shape[1])
 
 
 def is_partly_better(state: LadderState) -> bool:
     """Whether a part of the data is explained far better than the best attempt explains all of it."""
-    return state.part_noise + EXPLAINED * state.unit < PARTLY * state.best_noise
+    return state.part_noise + EXPLAINED * state.unit < PARTLY * state.best.noise
 
 
 def with_one_rank_more(state: LadderState) -> LadderState | None:
     """The best attempt with one rank more, if that leaves far less noise.
 
-    A fit that has spent a component on errors with structure lacks one of those it should have.
+    A fit that has spent a component on errors with structure lacks one of its own.
     """
     trial = copy(state)
     take_best(trial)
     M = trial.matrix
-    m, n = M.shape
     k = trial.rank + 1
 
     def unbiased(noise: float, rank: int) -> float:
-        return noise / math.sqrt(max(1 - rank * (m + n - rank) / M.nnz, 0.01))
+        return noise / math.sqrt(max(1 - parameter_count(M, rank) / M.nnz, 0.01))
 
-    if 2 * k > min(m, n) or 1.5 * k * (m + n - k) > M.nnz or state.best_noise < EXPLAINED * state.unit:
-        return None  # with so many parameters anything fits, and what fits closely lacks nothing
+    if 2 * k > min(M.shape) or 1.5 * parameter_count(M, k) > M.nnz or trial.noise < EXPLAINED * state.unit:
+        return None  # with so many parameters anything fits, and an exact fit lacks nothing
     climb(trial)
     while trial.passes < 15 and (trial.passes < PATIENCE or trial.recent[-1] < SETTLED * trial.recent[-3]):
         run_pass(trial)
     trial.noise = unbiased(trial.noise, k)
-    return trial if trial.noise < LESS * unbiased(state.best_noise, k - 1) else None
+    return trial if trial.noise < LESS * unbiased(state.best.noise, k - 1) else None
 
 
 def sparsest_component(larger: LadderState) -> tuple[str, Float] | None:
     """The side and direction of the component that the fewest rows (U) or columns (V) have; None if most have all.
 
-    Rows or columns that are wrong together have a component to themselves.
+    Rows or columns that are wrong together have a component of their own.
     """
-    sides = [(side, basis(host(getattr(larger, side)))[0]) for side in ("U", "V")]
-    found = [(side, *sparsest_direction(Q, np.random.default_rng(0x737061))) for side, Q in sides]
+    found = [
+        (side, *sparsest_direction(Q, np.random.default_rng(0x737061))) for side, Q in _orthonormal_factors(larger)
+    ]
     side, direction, size = min(found, key=lambda one: one[2])
-    return (side, direction) if size <= SPARSE else None
+    return (side, direction) if size <= SPARSE_NEXT else None
+
+
+def sparsest_direction(F: Float, rng: np.random.Generator, draws: int = 400) -> tuple[Float, float]:
+    """A direction x orthogonal to most rows f of F (n x k), and the median of |f · x| / |f|.
+
+    Of several directions, each orthogonal to k - 1 random rows, it is the best.
+    """
+    n, k = F.shape
+    unit = F / np.maximum(np.linalg.norm(F, axis=1, keepdims=True), np.finfo(float).tiny)
+    if k == 1:
+        return np.ones(1), float(np.median(np.abs(unit)))
+    some = unit[rng.integers(n, size=(draws, k - 1))]
+    directions = np.linalg.svd(some)[2][:, -1]
+    sizes = np.median(np.abs(unit @ directions.T), axis=0)
+    best = int(np.argmin(sizes))
+    return np.asarray(directions[best], dtype=np.float64), float(sizes[best])
+
+
+def _orthonormal_factors(state: LadderState) -> list[tuple[str, Float]]:
+    return [("U", basis(host(state.U))[0]), ("V", basis(host(state.V))[0])]
 
 
 def remove_direction(state: LadderState, side: str, direction: Float) -> None:
-    """Remove from L what its rows (side U) or columns (V) have in this direction of an orthonormal basis of theirs."""
+    """Remove a component from L: a direction of an orthonormal basis of its rows (side U) or columns (V)."""
     rest = np.linalg.svd(direction[None, :])[2][1:].T  # the orthogonal complement
     if side == "U":
         state.U, state.V = matmul_small(state.U, rest), matmul_small(state.V, rest)
     else:
-        W, R = basis(state.V)
-        state.U, R = basis(matmul_small(state.U, R.T @ rest))
-        state.V = matmul_small(matmul_small(W, rest), R.T)
+        Q, R = basis(state.V)
+        state.U, state.V = orthonormalise(matmul_small(state.U, R.T @ rest), matmul_small(Q, rest))
     state.restart_count()
 
 
 def drop_spikes(state: LadderState) -> None:
     """Drop components that a single row or column has almost alone, if the rest predicts better."""
-    M = state.matrix
-    while 1 < state.rank <= min(M.shape) / 5 and 2 * state.rank * sum(M.shape) <= M.nnz:
-        found = []
-        for side in ("U", "V"):
-            Q, _ = basis(host(getattr(state, side)))
-            own = np.sum(Q**2, axis=1)
-            if own.max() >= SPIKE:
-                found.append((side, Q[int(np.argmax(own))]))
-        if not _drop_one(state, found):
-            return
+
+    def spike(Q: Float) -> Float | None:
+        own = np.sum(Q**2, axis=1)
+        return Q[int(np.argmax(own))] if own.max() >= SPIKE and state.rank <= min(state.matrix.shape) / 5 else None
+
+    _drop_components(state, spike)
 
 
 def drop_sparse(state: LadderState) -> None:
@@ -162,18 +177,25 @@ def drop_sparse(state: LadderState) -> None:
 
     In a close fit with too high a rank they fit errors.
     """
-    rng, M = np.random.default_rng(0x737061), state.matrix
+    rng = np.random.default_rng(0x737061)
+
+    def sparse(Q: Float) -> Float | None:
+        direction, size = sparsest_direction(Q, rng, N_DIRECTIONS)
+        return direction if size <= SPARSE + 5 * state.noise / state.unit else None
+
+    _drop_components(state, sparse, AS_WELL)
+
+
+def _drop_components(state: LadderState, find: Callable[[Float], Float | None], slack: float = 0.0) -> None:
+    """Remove the directions that `find` gives for the orthonormal factors, while the score rises by at most `slack`."""
+    M = state.matrix
     while state.rank > 1 and 2 * state.rank * sum(M.shape) <= M.nnz:
-        found = []
-        for side in ("U", "V"):
-            direction, size = sparsest_direction(basis(host(getattr(state, side)))[0], rng, DRAWS)
-            if size <= NOTHING + 5 * state.noise / state.unit:
-                found.append((side, direction))
-        if not _drop_one(state, found, AS_WELL):
+        found = [(side, find(Q)) for side, Q in _orthonormal_factors(state)]
+        if not _drop_one(state, [(side, direction) for side, direction in found if direction is not None], slack):
             return
 
 
-def _drop_one(state: LadderState, directions: list[tuple[str, Float]], slack: float = 0.0) -> bool:
+def _drop_one(state: LadderState, directions: list[tuple[str, Float]], slack: float) -> bool:
     """Remove the direction of rows (U) or columns (V) whose removal helps most; False if each makes L worse."""
     best, least = None, score_of(state) + slack if directions else -np.inf
     for side, direction in directions:
@@ -194,42 +216,40 @@ def _drop_one(state: LadderState, directions: list[tuple[str, Float]], slack: fl
 def refit_poor_lines(state: LadderState) -> tuple[tuple[Float, Float], int]:
     """Regress lines that explain few of their entries from scratch.
 
-    Gives the shares of explained entries, by column and by row, and the number of lines that were improved.
+    Returns the shares of explained entries, by column and by row, and the number of lines that were improved.
     """
     columns, rows = state.lines
-    column_shares = columns.share(columns.refit(state.U, state.V, state.c, 1).inside)
+    column_shares = columns.explained_share(state.U, state.V, state.c)
     state.V, _, n_columns = columns.refit_poorly_explained(state.U, state.V, state.c, column_shares)
-    Q, R = basis(state.V)
-    C = matmul_small(state.U, R.T)
-    row_shares = rows.share(rows.refit(Q, C, state.c, 1).inside)
+    Q, C = orthonormalise(state.V, state.U)
+    row_shares = rows.explained_share(Q, C, state.c)
     C, _, n_rows = rows.refit_poorly_explained(Q, C, state.c, row_shares)
     if n_columns or n_rows:
-        state.U, R = basis(C)
-        state.V = matmul_small(Q, R.T)
+        state.U, state.V = orthonormalise(C, Q)
     return (column_shares, row_shares), n_columns + n_rows
 
 
 def score_of(state: LadderState) -> float:
     """Mean log |e| of held-out entries; if too few are held out, of all entries with a penalty on components."""
-    e, unit = state.views.sketch.held_residual(state.U, state.V)[state.views.comparable], state.unit
+    e, unit = state.held_residual()[state.views.comparable], state.unit
     if e.size >= MIN_HELD_OUT:
-        return float(np.mean(np.log(np.abs(e) / unit + 1e-7)))
-    columns = state.views.judging_columns
+        return float(np.mean(log_error(e, unit)))
+    columns = state.views.compared_columns
     (m, n), entries = columns.M.shape, columns.M.nnz
     e = columns.sweep.residual(state.U, state.V)
     sizes = np.linalg.svd(host(state.V), compute_uv=False) / (robust_scale(e) + 1e-7 * unit)
     components = np.sum(1 + np.log1p(entries / (m * n * (m + n)) * sizes**2))
-    return float(np.mean(np.log(np.abs(e) / unit + 1e-7)) + (m + n) / (2 * entries) * components)
+    return float(np.mean(log_error(e, unit)) + (m + n) / (2 * entries) * components)
 
 
 def is_spiky(state: LadderState) -> bool:
-    """Whether a component lives on a single row or column: it may be there for an outlier alone."""
+    """Whether a single row or column has a component almost alone: it may fit an outlier."""
     return any(bool((leverages(A) > 0.9).any()) for A in (state.U, state.V))
 
 
 def predicts(state: LadderState, e: Float) -> bool:
     """Whether held-out entries, with these residuals, are predicted as well as the fitted entries."""
-    columns, values = state.lines[0], state.views.sketch.held_values
+    columns, values = state.lines[0], state.views.sketch.held.values
     if state.untied:
         e, values = e[state.views.comparable], values[state.views.comparable]
     held = np.abs(e)
@@ -249,6 +269,7 @@ def predicts(state: LadderState, e: Float) -> bool:
 
 def take_best(state: LadderState) -> None:
     """Go back to the best attempt, on all of the block."""
-    state.U, state.V, state.noise = state.best_U, state.best_V, state.best_noise
-    state.data, state.undetermined, state.max_c = "block", state.best_undetermined, state.best_max_c
+    best = state.best
+    state.U, state.V, state.noise = best.U, best.V, best.noise
+    state.data, state.undetermined, state.max_c = "block", best.undetermined, best.max_c
     state.c, state.untied = min(EFFICIENT * state.noise, state.max_c), False

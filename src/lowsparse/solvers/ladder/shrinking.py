@@ -1,34 +1,29 @@
-"""A path of decreasing shrinkage: how the default method finds a rank where the data have noise and no exact one.
+"""A path of decreasing shrinkage: how the default method chooses a rank where noisy data have no exact one.
 
     min over L of  Σ_Ω c²/2 log(1 + ((L - M)_ij / c)²)  +  λ/p Σ_k σ_k(L)^p ,   0 < p ≤ 1 .
 
-With p = 1 the second term is λ times the nuclear norm, the smallest ½ (‖A‖² + ‖B‖²) with A Bᵀ = L, which shrinks all
-singular values alike. With p < 1 large ones are shrunk less, and small ones go. Of real tables p = 2/3 predicts what
-was held out about as well as the best p for each of them.
+With p = 1 the second term is λ times the nuclear norm, which shrinks all singular values alike. With p < 1 large ones
+are shrunk less, and small ones vanish. On real tables p = 2/3 predicts held-out entries about as well as the best p.
 
-Given L = U diag(σ) Vᵀ, both terms lie below quadratics that touch them there: the loss below Σ w e² / 2 with weights
-w = 1 / (1 + (e/c)²), and the sum of σ^p / p, for all matrices U Cᵀ, below ½ Σ_k σ_k^(p-2) ‖c_k‖², plus constants, as it
-is concave in CᵀC. So with B = U diag(σ_k^(1-p/2)) every column of M is regressed on B with the ridge λ, the singular
-value decomposition of L is renewed, and the rows follow likewise. With fixed weights and λ no half-step increases the
-objective.
-
-There is a difficulty. What shrinkage takes off a large row makes its residuals large, its weights small, and the ridge
-still stronger against them; in the end the row is taken for an outlier, and lost. L = 0 may even be the best point: for
-small c it costs little to call everything an outlier. So λ is multiplied by the mean weight of the line, and c is at
-least three times what shrinkage takes off the entries of any line, as a root mean square.
+Both terms are majorised by quadratics that touch them at L = U diag(σ) Vᵀ: the loss by Σ w e² / 2 with the weights
+w = 1 / (1 + (e/c)²), and the sum of σ^p / p, for all matrices U Cᵀ, by ½ Σ_k σ_k^(p-2) ‖c_k‖², plus constants, as it is
+concave in CᵀC. So every column of M is regressed on U diag(σ_k^(1-p/2)) with the ridge λ, the singular value
+decomposition of L is updated, and the rows follow likewise. With fixed weights and λ no half-step increases the
+objective. Two changes keep large rows, which would end as outliers, as shrinkage makes their residuals large and their
+weights small: λ is multiplied by the mean weight of the line, and c is at least three times the shrinkage of the
+entries of any line, as a root mean square.
 
 The problem is not convex, so the result depends on the path:
 
-- λ comes down step by step. In each step a few components are added, the leading singular vectors of the residuals,
-  clipped; those that the data do not bear out shrink to nothing in the passes that follow.
-- c is 2.385 times a scale between those of entries that are fitted and of held-out entries (1.4826 times the median
-  of |e|): by the first alone a fit that is too close would call good entries outliers, by the second outliers would
-  count for too much.
-- λ is the one with the smallest mean absolute error of the held-out entries. They may be outliers, but the errors of
-  two fits differ by no more than the fits do. If none is better than L = 0 by more than chance, L is zero.
+- λ decreases step by step. In each step a few components are added, the leading singular vectors of the clipped
+  residuals; those that the data do not support shrink to zero in the passes that follow.
+- c is 2.385 times a scale between those of fitted and of held-out entries (1.4826 times the median of |e|). By the
+  first alone, too close a fit would call good entries outliers; by the second, outliers would have too much weight.
+- The λ with the smallest mean absolute error of the held-out entries is taken. They may be outliers, but the errors of
+  two fits differ by no more than the fits do. If no λ is better than L = 0 by more than chance, L is zero.
 
-The path runs over the block that the other attempts run over, and is judged by the same held-out entries. If it is
-taken, the last passes run over all entries, with its λ and its c.
+The path uses the same block and held-out entries as the other attempts. If it is taken, the last passes run over all
+entries, with its λ and c.
 """
 
 from __future__ import annotations
@@ -42,55 +37,52 @@ from ...linalg.arrays import host, matmul_small, to_device_of
 from ...linalg.grassmann import basis, relative_change
 from ...linalg.scale import robust_scale
 from ...robust.regression import EFFICIENT, SMALLEST
-from ...sweeps import Float, Robust
+from ...sweeps import Float, Robust, Sweep
 from ..base import nothing
 from ..factors import trace_row
 from ..start import left_singular_vectors
 from .views import Views
 
-__all__ = ["FEWEST", "Path", "PathState", "predicts_better"]
-
-FIRST = 0.6  # threshold of the first step, as a share of the largest singular value;
-STEP = 0.7  # factor from one step to the next,
-LEAP = 0.4  # and where the last step left the rank as it was but
-FALLING = 0.7  # lowered the errors to less than this: what is left is bias
+FIRST = 0.6  # threshold of the first step, relative to the largest singular value
+STEP = 0.7  # factor from one step to the next
+LEAP, FALLING = 0.4, 0.7  # the same if the rank has not changed but c has fallen by more than the second factor
 PASSES = 3  # in each step
-NEW = 3  # components added in each step, and one more for each four that are there
-BETWEEN = 1 / 3  # power of the scale of fitted entries in c; that of held-out entries has the rest
-ENTRY = 1.5  # thresholds: the largest initial size of a new component
+NEW = 3  # components added in each step, and one more for each four present
+FITTED_POWER = 1 / 3  # of the scale of fitted entries in c; that of held-out entries has the rest
+ENTRY = 1.5  # largest initial size of a new component, in thresholds
 LARGEST_RANK = 50
-PATIENCE = 2  # steps without a better prediction at the end of the path;
-HOPELESS = 1.005  # an error of more than this times the best ends it at once
-TOLERANT = 3.0  # c over the largest amount that shrinkage takes off
-NEGLIGIBLE = 0.1  # of the threshold: smaller components are on their way out, and dropped
-LAST = 5  # most passes over all entries
-SETTLED = 0.1  # of the error that the noise makes: these passes end when they change L less
-FEWEST = 15  # held-out entries by which a path can be chosen
-CHANCE = (-3.0, 2.0)  # standard errors by which a path must predict better than a climb; the second if it is sound
-TYPICAL = 1.1  # largest median error of a path over that of a climb
+PATIENCE = 2  # steps without a better prediction at the end of the path
+HOPELESS = 1.005  # an error of more than this times the best ends the path at once
+TOLERANT = 3.0  # least c, relative to the largest shrinkage of the entries of a line
+NEGLIGIBLE = 0.1  # in thresholds: smaller components are dropped
+MAX_LAST = 5  # passes over all entries
+SETTLED = 0.1  # these passes end when they change L by less than this share of the error due to noise
+MIN_HELD_OUT = 15  # held-out entries by which a path can be chosen
+CHANCE = (-3.0, 2.0)  # standard errors by which a path must predict better than a climb; the second if that is sound
+TYPICAL = 1.1  # largest median error of a path relative to that of a climb
 
 
 @dataclass(kw_only=True)
 class PathState:
-    """L = U diag(sizes) Vᵀ on `data` (see `Views`), the position on the path, and its best step."""
+    """L = U diag(sizes) Vᵀ on `data` (see `Views`), the position on the path, and the best step so far."""
 
     data: str = ""  # "block", then "whole" if it is taken; "" before the path
-    running: bool = False  # the next pass belongs to the path
+    running: bool = False  # whether the next pass belongs to the path
     finished: str = ""  # why the passes over all entries have ended
     U: Float = field(default_factory=nothing)  # orthonormal, a row for each row of the data
-    sizes: Float = field(default_factory=lambda: np.zeros(0))  # descending
+    sizes: Float = field(default_factory=lambda: np.zeros(0))  # singular values, descending
     V: Float = field(default_factory=nothing)  # orthonormal, a row for each column
-    unit: float = 1.0  # of sizes and of the threshold: the largest singular value at the start
+    unit: float = 1.0  # of the threshold: the largest singular value at the start
     threshold: float = FIRST
     c: float = 0.0
     passes: int = 0  # in this step
     steps: int = 0
-    change: float = math.inf  # of L by the last pass, relatively
+    change: float = math.inf  # relative change of L by the last pass
     last_rank: int = 0  # at the end of the last step
     last_c: float = 0.0
     steps_since_best: int = 0
-    noise: float = 0.0  # scale of the residuals of held-out entries
-    closeness: float = 1.0  # 2.385 times the scale of the residuals of fitted entries, over c
+    noise: float = 0.0  # robust scale of the residuals of held-out entries
+    closeness: float = 1.0  # c for the residuals of fitted entries, relative to c
     # the best step
     best_error: float = math.inf  # of held-out entries
     best_threshold: float = FIRST
@@ -103,8 +95,18 @@ class PathState:
     @property
     def left(self) -> Float:
         """U diag(sizes)."""
-        found: Float = self.U * to_device_of(self.sizes, self.U)
-        return found
+        left: Float = self.U * to_device_of(self.sizes, self.U)
+        return left
+
+    @property
+    def right(self) -> Float:
+        """V diag(sizes)."""
+        right: Float = self.V * to_device_of(self.sizes, self.V)
+        return right
+
+    def keep(self, k: int) -> None:
+        """Keep the k largest components."""
+        self.U, self.sizes, self.V = self.U[:, :k], self.sizes[:k], self.V[:, :k]
 
 
 class Path:
@@ -118,15 +120,15 @@ class Path:
         M = self.views.columns("block").M
         U, V = (to_device_of(np.zeros((lines, 0)), M.values) for lines in M.shape)
         state = PathState(data="block", running=True, U=U, V=V)
-        self._set_width(state)
+        self._set_loss_scale(state)
         self._grow(state)
         return state
 
     def advance(self, state: PathState) -> dict[str, float]:
-        """Run one pass, and end the step or the path if that is due; return the row of the trace."""
+        """Run one pass, and end the step or the path when that is due; return the row of the trace."""
         data = state.data
         self.run_pass(state)
-        error = self._set_width(state)
+        error = self._set_loss_scale(state)
         if data == "whole":
             self._drop(state)
             state.finished = self._reason_to_end(state)
@@ -137,7 +139,7 @@ class Path:
         return trace_row(state.noise, state.change, gamma=state.c, rank=state.sizes.size, entries=entries)
 
     def _end_step(self, state: PathState, error: float) -> None:
-        """Remember the best step so far; then lower the threshold, or end the path."""
+        """Keep the step if it is the best so far; then lower the threshold, or end the path."""
         if error < (1 - 1e-4) * state.best_error:
             state.best_error, state.best_threshold, state.steps_since_best = error, state.threshold, 0
             state.best_c, state.best_noise = state.c, state.noise
@@ -159,9 +161,9 @@ class Path:
         m, n = self.problem.M.shape
         k, noise = state.sizes.size, state.noise
         if not k:
-            return "nothing predicts entries kept aside better than zero does: L = 0"
+            return "nothing predicts held-out entries better than zero does: L = 0"
         settled = SETTLED * noise / self.problem.scale * math.sqrt(k * (m + n) / self.problem.M.nnz)
-        if state.passes >= LAST or state.change <= settled:
+        if state.passes >= MAX_LAST or state.change <= settled:
             return f"L changes by {state.change:.1e} relatively; the noise of the inliers is {noise:.2g}"
         return ""
 
@@ -179,30 +181,30 @@ class Path:
             return
         previous = state.left, state.V
         options = Robust(c=state.c, ridge=self.ridge(state))
-        tau = to_device_of(self._tau(state), state.U)
-        start = state.V * (to_device_of(state.sizes, state.V) / tau)
-        C = self.views.columns(state.data).sweep.regress(state.U * tau, start, options).V
-        state.U, state.sizes, state.V = svd_of_product(state.U, C * tau)
-        tau = to_device_of(self._tau(state), state.V)
-        D = self.views.rows(state.data).sweep.regress(state.V * tau, state.left / tau, options).V
-        state.V, state.sizes, state.U = svd_of_product(state.V, D * tau)
+        columns, rows = self.views.columns(state.data), self.views.rows(state.data)
+        tau = self._tau(state)
+        start = state.V * to_device_of(state.sizes / tau, state.V)
+        state.U, state.sizes, state.V = _regress(columns.sweep, state.U, tau, start, options)
+        tau = self._tau(state)
+        start = state.left / to_device_of(tau, state.U)
+        state.V, state.sizes, state.U = _regress(rows.sweep, state.V, tau, start, options)
         state.change = relative_change(*previous, state.left, state.V)
 
-    def _set_width(self, state: PathState) -> float:
+    def _set_loss_scale(self, state: PathState) -> float:
         """Set c, and on the block also the noise by held-out entries; return the mean absolute error of these."""
         scale = robust_scale(self.views.sample(state.data).residual(state.left, state.V)) / state.closeness
         error = math.nan
         if state.data == "block":
             held = self.held_residual(state)
             error, state.noise = float(np.mean(np.abs(held))), robust_scale(held)
-            scale = min(scale, state.noise) ** BETWEEN * state.noise ** (1 - BETWEEN)
+            scale = min(scale, state.noise) ** FITTED_POWER * state.noise ** (1 - FITTED_POWER)
         state.c = max(EFFICIENT * scale, TOLERANT * self._largest_shrinkage(state), SMALLEST * self.problem.unit)
         return error
 
     def _largest_shrinkage(self, state: PathState) -> float:
-        """The root mean square of what shrinkage takes off the entries of a line, for the line where that is largest.
+        """The root mean square shrinkage of the entries of a line, for the line where it is largest.
 
-        Of a size d it takes λ σ^(p-1), but not more than half.
+        A singular value is shrunk by λ σ^(p-1), but by half at most.
         """
         if not state.sizes.size:
             return 0.0
@@ -213,14 +215,13 @@ class Path:
         return max(by_row / math.sqrt(len(state.V)), by_column / math.sqrt(len(state.U)))
 
     def _density(self, state: PathState) -> float:
-        M = self.views.columns(state.data).M
-        return M.nnz / (M.shape[0] * M.shape[1])
+        return self.views.columns(state.data).M.density
 
     def ridge(self, state: PathState) -> float:
-        """λ, in units: a component vanishes if without λ its size d were less than the threshold.
+        """λ, in units, for which components vanish whose size d without λ is less than the threshold.
 
-        Its size is σ = d / (1 + λ σ^(p-2)) if every entry is observed. That has a solution if λ is at most
-        (1-p)^(1-p) / (2-p)^(2-p) d^(2-p). Of normal equations over a share of the entries, λ is that share.
+        If every entry is observed, the size is σ = d / (1 + λ σ^(p-2)), which has a solution if λ is at most
+        (1-p)^(1-p) / (2-p)^(2-p) d^(2-p). If only a share of the entries is, λ is multiplied by it.
         """
         q = 1 - self.p
         return float(self._density(state) * q**q / (1 + q) ** (1 + q) * state.threshold ** (1 + q))
@@ -249,26 +250,25 @@ class Path:
         U, sizes = U[:, :more], sizes[:more]
         if not state.steps:
             state.unit = float(sizes[0]) / self._density(state)
-        # as if the entries had their share of the energy; with few entries that may be too much
-        shares = np.minimum(1 / self._density(state), ENTRY * state.threshold * state.unit / sizes)
+        # 1 / density if the observed entries have their share of the energy; with few entries that may be too much
+        factors = np.minimum(1 / self._density(state), ENTRY * state.threshold * state.unit / sizes)
         W = sweep.product_transposed(left_over, U)
-        W = np.hstack([state.V * to_device_of(state.sizes, state.V), W * to_device_of(shares, W)])
+        W = np.hstack([state.right, W * to_device_of(factors, W)])
         Q, R = basis(np.hstack([state.U, to_device_of(U, state.U)]))
-        state.U, state.sizes, state.V = svd_of_product(Q, matmul_small(W, R.T))
+        state.U, state.sizes, state.V = _svd_of_product(Q, matmul_small(W, R.T))
 
     def _drop(self, state: PathState) -> None:
         """Drop the components that have vanished."""
-        kept = int(np.count_nonzero(state.sizes > NEGLIGIBLE * state.threshold * state.unit))  # they descend
-        state.U, state.sizes, state.V = state.U[:, :kept], state.sizes[:kept], state.V[:, :kept]
+        state.keep(int(np.count_nonzero(state.sizes > NEGLIGIBLE * state.threshold * state.unit)))
 
     def _return_to_best(self, state: PathState) -> None:
         """Return to the best step, or to L = 0 if it predicts no better by more than chance."""
         state.U, state.sizes, state.V = state.best_U, state.best_sizes, state.best_V
         state.threshold, state.c, state.noise = state.best_threshold, state.best_c, state.best_noise
-        gain = np.abs(self.views.sketch.held_values) - np.abs(self.held_residual(state))
+        gain = np.abs(self.views.sketch.held.values) - np.abs(self.held_residual(state))
         if not float(np.mean(gain)) > float(np.std(gain)) / math.sqrt(gain.size):
-            state.U, state.sizes, state.V = state.U[:, :0], state.sizes[:0], state.V[:, :0]
-            self._set_width(state)
+            state.keep(0)
+            self._set_loss_scale(state)
         fitted = robust_scale(self.views.sample("block").residual(state.left, state.V))
         state.closeness = min(EFFICIENT * fitted / state.c, 1.0) or 1.0
         state.running = False
@@ -279,30 +279,27 @@ class Path:
         """Extend L from the block to all rows and columns."""
         problem, sketch = self.problem, self.views.sketch
         m, n = problem.M.shape
-        options = Robust(c=state.c, first_c=max(6 * problem.unit, state.c), turns=5, ridge=self.ridge(state))
+        options = Robust(c=state.c, first_c=max(6 * problem.unit, state.c), n_reweight=5, ridge=self.ridge(state))
         state.data, state.running, state.passes = "whole", True, 0
         if not state.sizes.size:
             state.U, state.V = (to_device_of(np.zeros((lines, 0)), problem.M.values) for lines in (m, n))
             return
         if len(sketch.rows) < m:
-            tau = to_device_of(self._tau(state), state.V)
-            D = self.views.strip().sweep.regress(state.V * tau, None, options).V
-            state.V, state.sizes, state.U = svd_of_product(to_device_of(state.V, D), D * to_device_of(tau, D))
+            strip = self.views.strip().sweep
+            state.V, state.sizes, state.U = _regress(strip, state.V, self._tau(state), None, options)
             state.unit *= math.sqrt(m / len(sketch.rows))
         if len(sketch.columns) < n:
-            tau = to_device_of(self._tau(state), state.U)
-            C = problem.sweep.regress(state.U * tau, None, options).V
-            state.U, state.sizes, state.V = svd_of_product(to_device_of(state.U, C), C * to_device_of(tau, C))
+            state.U, state.sizes, state.V = _regress(problem.sweep, state.U, self._tau(state), None, options)
             state.unit *= math.sqrt(n / len(sketch.columns))
         state.U, state.V = (to_device_of(A, problem.M.values) for A in (state.U, state.V))
 
 
 def predicts_better(path: Float, climb: Float, sound: bool) -> bool:
-    """Whether these residuals of held-out entries speak for a path rather than for a climb.
+    """Whether these residuals of held-out entries favour a path over a climb.
 
-    A climb that is `sound` is kept unless the path is better by more than chance, and relatively too: where many
-    entries are predicted closely L has a rank. Otherwise the path is taken unless it is far worse. By the mean error
-    alone errors with structure would be predicted, at the cost of all other entries: the median must be about as small.
+    A `sound` climb is kept unless the path is better by more than chance, in relative errors too: where many entries
+    are predicted closely, L has a rank. Otherwise the path is taken unless it is far worse. As the mean error alone
+    would favour fits of errors with structure, the median must be about as small.
 
     >>> e = np.random.default_rng(3).standard_normal(1000)
     >>> predicts_better(0.9 * e, e, True), predicts_better(1.05 * e, e, True), predicts_better(1.2 * e, e, False)
@@ -317,7 +314,13 @@ def predicts_better(path: Float, climb: Float, sound: bool) -> bool:
     return better and float(np.median(own)) <= TYPICAL * float(np.median(other))
 
 
-def svd_of_product(U: Float, W: Float) -> tuple[Float, Float, Float]:
+def _regress(sweep: Sweep, F: Float, tau: Float, start: Float | None, options: Robust) -> tuple[Float, Float, Float]:
+    """Regress the columns of a sweep on F diag(τ), F orthonormal; the singular value decomposition of the fit."""
+    C = sweep.regress(F * to_device_of(tau, F), start, options).V
+    return _svd_of_product(to_device_of(F, C), C * to_device_of(tau, C))
+
+
+def _svd_of_product(U: Float, W: Float) -> tuple[Float, Float, Float]:
     """The singular value decomposition of U Wᵀ, for orthonormal U: left vectors, singular values, right vectors."""
     Q, R = basis(W)
     P, sizes, Nt = np.linalg.svd(host(R))

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...entries.protocol import PartialMatrix
+from ...linalg.arrays import matmul_small
+from ...linalg.grassmann import basis
 from ...linalg.scale import robust_scale
 from ...robust.regression import EFFICIENT, SMALLEST, LineRegression
 from ...sweeps import Float
@@ -16,9 +18,22 @@ from ..base import Problem, State, nothing
 from .shrinking import PathState
 from .views import Views
 
-__all__ = ["SLOW", "LadderState", "parameter_count"]
-
 SLOW = 2  # the attempt that climbs slowly; those with larger numbers grow from a block
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """What an attempt has found: L = U Vᵀ on the block, and how far it can be trusted."""
+
+    U: Float = field(default_factory=nothing)
+    V: Float = field(default_factory=nothing)
+    noise: float = np.inf
+    max_c: float = np.inf
+    undetermined: float = 0.0
+    unexplained: float = 0.0  # share of the lines that it does not explain
+    rank_too_high: bool = False  # perhaps: an exact fit with a component for few rows or columns
+    plausible: bool = False  # it predicts held-out entries, and ignores nothing
+    residuals: Float = field(default_factory=lambda: np.zeros(0))  # of the entries by which attempts are compared
 
 
 @dataclass(kw_only=True)
@@ -29,56 +44,48 @@ class LadderState(State):
 
     views: Views
     data: str = "block"
-    untied: bool = False  # values that are suspiciously often repeated are left out;
+    untied: bool = False  # suspicious ties are left out;
     repeated: float = 0.0  # they are this share of the entries
     U: Float = field(default_factory=nothing)  # a row for each row of the data
     V: Float = field(default_factory=nothing)  # a row for each column
-    c: float = 0.0  # width of the Cauchy loss
+    c: float = 0.0  # scale of the Cauchy loss
+    max_c: float = np.inf  # bound on c, where a large part was explained this well
     noise: float = np.inf  # robust scale of the residuals
-    target: int = 0  # rank
+    target: int = 0  # rank to climb to
     attempt: int = 0
     made: tuple[int, ...] = ()  # attempts so far, this one included
-    block_factor: float = 1.0  # size of the block over the size that is needed
+    block_factor: float = 1.0  # size of the block relative to the size that is needed
     passes: int = 0  # at this rank
     refits: int = 0  # times that poorly explained lines were regressed from scratch
-    refitted: float = np.inf  # lines that the last of these improved
+    improved: float = np.inf  # lines that the last refit has improved
     shrinks: bool = False  # whether passes shrink coefficients by the noise
-    relaxation: float = 0.0  # how far the next steps go beyond the regressions, relatively: ω - 1
-    change: float = np.inf  # of L by the last pass, relatively
+    relaxation: float = 0.0  # ω - 1: by how much the next steps exceed the regressions
+    change: float = np.inf  # relative change of L by the last pass
     typical_change: float = np.inf  # the same without the few rows that change most
-    decay: float = 0.0  # typical_change over the one before
+    decay: float = 0.0  # typical_change relative to the one before
     recent: tuple[float, ...] = ()  # the noise after the last passes
     # growth from a part of the data
     part_rows: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
     part_columns: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
-    rounds: int = 0  # of growth
     part_noise: float = np.inf  # the least noise of a part with enough entries
-    max_c: float = np.inf  # bound on c, where a large part was explained this well
-    careful: int = 2  # how many entries a line must have in the part to be added (see `grown`)
-    # joint steps
+    rounds: int = 0  # of growth
+    caution: int = 2  # see `grow_part`
+    # joint steps in both factors
     joint_steps: int = 0  # still to be made
     joint_runs: int = 0  # series of them in this attempt
     damping: float = 0.0
     undetermined: float = 0.0  # share of L that is not determined, rows and columns with few entries not counted
-    # the best attempt so far
-    best_U: Float = field(default_factory=nothing)
-    best_V: Float = field(default_factory=nothing)
-    best_noise: float = np.inf
-    best_undetermined: float = 0.0
-    best_max_c: float = np.inf
-    best_given_up: float = 0.0  # share of the lines that it does not explain
-    best_too_high: bool = False  # the rank may be too high: an exact fit with a component for few rows or columns
-    best_fine: bool = False  # it predicts held-out entries, and ignores nothing
-    best_comparison: Float = field(default_factory=lambda: np.zeros(0))  # its residuals where attempts are compared
-    grown: int = 0  # attempts that grew L
+    # attempts that have ended
+    scores: tuple[float, ...] = ()
+    grown: int = 0  # number of those that grew L
+    best: Attempt = field(default_factory=Attempt)
     agreed: bool = False  # another attempt found the same as the best
-    scores: tuple[float, ...] = ()  # of all attempts that have ended
     held_out: float = np.inf  # robust scale of the residuals of held-out entries at the end
     next_noise: float = 0.0  # the noise with one rank more, if that is far less
     # choice of the rank
     choosing: bool = False
     held_logs: Float = field(default_factory=nothing)  # log |e| of held-out entries, a row for each rank so far
-    clear_cut: bool = False  # one component less is much worse
+    clear_cut: bool = False  # one component less predicts far worse
     path: PathState = field(default_factory=PathState)  # of decreasing shrinkage
 
     @property
@@ -93,7 +100,7 @@ class LadderState(State):
 
     @property
     def rank(self) -> int:
-        """Of the current L."""
+        """The rank of the current L."""
         return int(self.U.shape[1])
 
     @property
@@ -109,6 +116,10 @@ class LadderState(State):
         """The matrix that passes run over."""
         return self.lines[0].M
 
+    def held_residual(self) -> Float:
+        """L - x at the held-out entries of the block."""
+        return self.views.sketch.held_residual(self.U, self.V)
+
     def update_views(self) -> None:
         """Use the block of this state: one that was resumed has views of the first block."""
         if self.views.block_factor != self.block_factor:
@@ -118,7 +129,7 @@ class LadderState(State):
         """Whether half of the entries are fitted to rounding, or to what `tol` asks for."""
         return self.noise <= max(0.2 * self.problem.tol, 1e-12) * self.unit
 
-    def width_for(self, e: Float) -> float:
+    def loss_scale(self, e: Float) -> float:
         """The c for these residuals."""
         return max(EFFICIENT * robust_scale(e), SMALLEST * self.unit)
 
@@ -130,3 +141,14 @@ class LadderState(State):
 def parameter_count(M: PartialMatrix, rank: int) -> int:
     """The number of free parameters of a matrix of this shape and rank."""
     return rank * (sum(M.shape) - rank)
+
+
+def orthonormalise(A: Float, B: Float) -> tuple[Float, Float]:
+    """Q and C with Q Cᵀ = A Bᵀ and an orthonormal Q."""
+    Q, R = basis(A)
+    return Q, matmul_small(B, R.T)
+
+
+def log_error(e: Float, unit: float) -> Float:
+    """log |e|, in units, bounded from below where fits are exact."""
+    return np.asarray(np.log(np.abs(e) / unit + 1e-7), dtype=np.float64)

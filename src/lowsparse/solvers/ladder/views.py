@@ -1,7 +1,7 @@
-"""The data in the forms that passes of the default method run over, each created when it is first needed.
+"""The data in the forms that the default method fits, each created when it is first needed.
 
-"block": some rows and columns, of which some entries are held out; "untied": the same without values that are
-suspiciously often repeated; "part": a growing part of one of these; "whole": all entries.
+"block": some rows and columns, with some entries held out; "untied": the block without suspicious ties; "part": a
+growing part of one of these; "whole": all entries.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ from ...robust.sketch import Sample, Sketch, draw
 from ...robust.ties import Ties
 from ..base import Problem
 
-__all__ = ["Views"]
-
-IN_MEMORY = 2_000_000  # largest number of entries of a block that is grown in or solved jointly
+IN_MEMORY = 2_000_000  # largest number of entries of a block on which L is grown or both factors are solved for
 
 
 class Views:
@@ -37,6 +35,7 @@ class Views:
         self.min_entries, self.block_factor = min_entries, block_factor
         self._lines: dict[tuple[str, str], LineRegression] = {}
         self._samples: dict[str, Sample] = {}
+        self._blocks: dict[bool, tuple[ObservedMatrix, ObservedMatrix]] = {}
         self._part = b"", b"", False  # identifies the part that the lines of "part" belong to
 
     def with_block_factor(self, block_factor: float) -> Views:
@@ -45,76 +44,62 @@ class Views:
         views._lines = {key: lines for key, lines in self._lines.items() if key[1] == "whole"}
         return views
 
-    @property
-    def everything(self) -> bool:
-        """Whether the block has all rows and columns."""
-        return (self.sketch.rows.size, self.sketch.columns.size) == self.problem.M.shape
-
     @cached_property
     def sketch(self) -> Sketch:
         """The block and its held-out entries."""
         rng = np.random.default_rng(0x6C6164)
-        return draw(self.problem.M, self.rank, rng, at_least=self.min_entries, generous=self.block_factor)
+        return draw(self.problem.M, self.rank, rng, min_entries=self.min_entries, block_factor=self.block_factor)
 
-    @cached_property
-    def block(self) -> ObservedMatrix | None:
-        """The matrix of the block, in the processor's memory; None if it is too large for that."""
-        M = self.sketch.M
-        return None if M.nnz > IN_MEMORY else M.to_host()
+    @property
+    def n_held_out(self) -> int:
+        """The number of held-out entries."""
+        return self.sketch.held.values.size
 
-    @cached_property
-    def block_transpose(self) -> ObservedMatrix:
-        """The transpose of `block`."""
-        assert self.block is not None  # callers have checked
-        return self.block.T
+    @property
+    def is_block_everything(self) -> bool:
+        """Whether the block has all rows and columns."""
+        return (self.sketch.rows.size, self.sketch.columns.size) == self.problem.M.shape
+
+    @property
+    def is_block_small(self) -> bool:
+        """Whether the block is small enough for `block_and_transpose`."""
+        return self.sketch.M.nnz <= IN_MEMORY
 
     @cached_property
     def ties(self) -> Ties | None:
         """Values of the block that are suspiciously often repeated, if there are some."""
-        ties = None if self.block is None else Ties(self.block, self.block_transpose)
+        ties = Ties(*self.block_and_transpose(untied=False)) if self.is_block_small else None
         return ties if ties is not None and ties.suspicious else None
 
     @cached_property
-    def untied(self) -> ObservedMatrix | None:
-        """The block without them."""
-        return None if self.ties is None else self.ties.left_out()
-
-    @cached_property
-    def untied_transpose(self) -> ObservedMatrix:
-        """The transpose of `untied`."""
-        assert self.untied is not None  # callers have checked
-        return self.untied.T
-
-    @cached_property
     def comparable(self) -> NDArray[np.intp]:
-        """The held-out entries by which attempts are compared: all but suspicious values."""
-        s = self.sketch
-        if self.ties is None:
-            return np.arange(s.held_values.size)
-        return np.flatnonzero(~self.ties.among(*s.held))
+        """The held-out entries by which attempts are compared: all but suspicious ties."""
+        held = self.sketch.held
+        return np.arange(held.values.size) if self.ties is None else np.flatnonzero(~self.ties.contain(*held))
 
     def block_and_transpose(self, untied: bool) -> tuple[ObservedMatrix, ObservedMatrix]:
-        """The matrix that L grows in, and its transpose."""
-        if untied and self.untied is not None:
-            return self.untied, self.untied_transpose
-        assert self.block is not None  # callers have checked
-        return self.block, self.block_transpose
+        """The block and its transpose in the memory of the processor, without suspicious ties if `untied`."""
+        ties = self.ties if untied else None
+        if (ties is not None) not in self._blocks:
+            M = self.sketch.M.to_host() if ties is None else ties.matrix_without()
+            self._blocks[ties is not None] = M, M.T
+        return self._blocks[ties is not None]
 
     def columns(self, data: str) -> LineRegression:
         """The columns of "block", "untied" or "whole"."""
-        return self._opened("columns", data, lambda: self._matrix(data), learning=data != "whole")
+        return self._lines_of("columns", data, lambda: self._matrix(data), learning=data != "whole")
 
     def rows(self, data: str) -> LineRegression:
         """The rows of "block", "untied" or "whole"."""
-        return self._opened("rows", data, lambda: self.columns(data).M.T, learning=data != "whole")
+        return self._lines_of("rows", data, lambda: self.columns(data).M.T, learning=data != "whole")
 
     def _matrix(self, data: str) -> PartialMatrix:
         if data == "whole":
             return self.problem.M
-        return self.block_and_transpose(True)[0] if data == "untied" else self.sketch.M
+        return self.block_and_transpose(untied=True)[0] if data == "untied" else self.sketch.M
 
     @property
-    def judging_columns(self) -> LineRegression:
+    def compared_columns(self) -> LineRegression:
         """The columns by which attempts are compared where too few entries are held out."""
         return self.columns("block" if self.ties is None else "untied")
 
@@ -122,13 +107,7 @@ class Views:
         """All rows of the matrix, within the columns of the block."""
         if self.sketch.strip is self.problem.M:
             return self.rows("whole")
-        return self._opened("strip", "block", lambda: self.sketch.strip.T, learning=False)
-
-    def sample(self, data: str) -> Sample:
-        """Enough entries of "block" or "whole" to estimate a scale."""
-        if data not in self._samples:
-            self._samples[data] = Sample(self.columns(data).M, self.problem.sweep.host)
-        return self._samples[data]
+        return self._lines_of("strip", "block", lambda: self.sketch.strip.T, learning=False)
 
     def part(
         self, rows: NDArray[np.intp], columns: NDArray[np.intp], untied: bool
@@ -137,15 +116,23 @@ class Views:
         part = rows.tobytes(), columns.tobytes(), untied
         if part != self._part:
             M = take_block(self.block_and_transpose(untied)[0], rows, columns)
-            for which, A in (("columns", M), ("rows", M.T)):
-                sweep = A.open_sweep(self.problem.sweep.host)
-                self._lines[which, "part"] = LineRegression(A, sweep, self.unit, learning=True)
+            self._lines["columns", "part"] = self.regression(M, learning=True)
+            self._lines["rows", "part"] = self.regression(M.T, learning=True)
             self._part = part
         return self._lines["columns", "part"], self._lines["rows", "part"]
 
-    def _opened(self, which: str, data: str, matrix: Callable[[], PartialMatrix], learning: bool) -> LineRegression:
-        if (which, data) not in self._lines:
-            M = matrix()
-            sweep = self.problem.sweep if M is self.problem.M else M.open_sweep(self.problem.sweep.host)
-            self._lines[which, data] = LineRegression(M, sweep, self.unit, learning=learning)
-        return self._lines[which, data]
+    def sample(self, data: str) -> Sample:
+        """Enough entries of "block" or "whole" to estimate a scale."""
+        if data not in self._samples:
+            self._samples[data] = Sample(self.columns(data).M, self.problem.sweep.host)
+        return self._samples[data]
+
+    def regression(self, M: PartialMatrix, *, learning: bool) -> LineRegression:
+        """The columns of a matrix in the units of the data."""
+        sweep = self.problem.sweep if M is self.problem.M else M.open_sweep(self.problem.sweep.host)
+        return LineRegression(M, sweep, self.unit, learning=learning)
+
+    def _lines_of(self, side: str, data: str, matrix: Callable[[], PartialMatrix], *, learning: bool) -> LineRegression:
+        if (side, data) not in self._lines:
+            self._lines[side, data] = self.regression(matrix(), learning=learning)
+        return self._lines[side, data]

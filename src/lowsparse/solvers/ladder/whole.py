@@ -1,4 +1,4 @@
-"""The end of the default method: L from the block to the whole matrix, the last passes, and the outcome."""
+"""The end of the default method: the extension of L to the whole matrix, the last passes, and the outcome."""
 
 from __future__ import annotations
 
@@ -8,23 +8,22 @@ from copy import copy
 import numpy as np
 
 from ...linalg.arrays import host, matmul_small, to_device_of
-from ...linalg.grassmann import basis, qr
+from ...linalg.grassmann import qr
 from ...linalg.lowrank import LowRank
 from ...linalg.scale import OUTLIER, outlying, robust_scale, trimmed_deviation
 from ...robust.regression import EXPLAINED
 from ...sweeps import Float
 from ..base import Outcome
 from . import growing, judging, passes
-from .state import LadderState, parameter_count
+from .state import LadderState, orthonormalise, parameter_count
 
-REST = 0.1  # of the error that the noise makes: passes end when all that follow would change L by less,
-UNSEEN = 0.03  # or when each changes L by less than this share of the noise,
-CREEPING = 6  # and there were this many
+REST = 0.1  # passes end when all that follow would change L by less than this share of the error due to noise,
+UNSEEN, MIN_PASSES = 0.03, 6  # or when, after as many, each changes L by less than this share of the noise itself
 
 
 def begin(state: LadderState, determined: bool) -> None:
     """Extend L to all rows and columns; passes over the whole follow unless the block has `determined` it."""
-    held = state.views.sketch.held_residual(state.U, state.V)
+    held = state.held_residual()
     if held.size:
         state.held_out = robust_scale(held)
     poor = _extend(state)
@@ -32,36 +31,35 @@ def begin(state: LadderState, determined: bool) -> None:
     state.c = max(state.c, EXPLAINED * state.unit)
     state.restart_count()
     if determined and not poor:
-        state.finished = "an exact fit" + (", confirmed by entries kept aside" if held.size else "")
+        state.finished = "an exact fit" + (", confirmed by held-out entries" if held.size else "")
 
 
 def _extend(state: LadderState) -> bool:
-    """From the block to all rows of its columns, then to all columns; return whether a row was left undetermined."""
+    """Extend L to all rows of the block's columns, then to all columns; return whether a row is poorly determined."""
     views, sketch, M = state.views, state.views.sketch, state.problem.M
-    counts, doubtful = views.rows(state.data).M.column_counts, False
+    counts, poor = views.rows(state.data).M.column_counts, False
     if len(sketch.rows) < M.shape[0]:
         strip = views.strip()
         counts = strip.M.column_counts
-        Q, R = basis(state.V)
-        C, doubtful = strip.complete(Q, sketch.rows, matmul_small(state.U, R.T), state.c, turns=7, noise=state.noise)
-        state.U, R = basis(C)
-        state.V = matmul_small(Q, R.T)
+        Q, C = orthonormalise(state.V, state.U)
+        C, poor = strip.complete(Q, sketch.rows, C, state.c, n_reweight=7, noise=state.noise)
+        state.U, state.V = orthonormalise(C, Q)
     columns = views.columns("whole")
-    state.V, _ = columns.complete(state.U, sketch.columns, state.V, state.c, turns=5, noise=state.noise)
+    state.V, _ = columns.complete(state.U, sketch.columns, state.V, state.c, n_reweight=5, noise=state.noise)
     state.U = to_device_of(state.U, state.V)  # the block may have been small enough for the processor
-    return doubtful or bool(((counts < 3 * state.rank) & (M.row_counts > 0)).any())
+    return poor or bool(((counts < 3 * state.rank) & (M.row_counts > 0)).any())
 
 
-def end_at_rest(state: LadderState) -> None:
-    """End the passes over the whole matrix when L has come to rest."""
+def end_if_converged(state: LadderState) -> None:
+    """End the passes over the whole matrix when L has converged."""
     state.accuracy = state.change
     if not state.problem.tol:
         return
     if state.advice and state.passes >= 20:
         state.failure = "stalled"
-    elif _is_at_rest(state):
+    elif _is_converged(state):
         if not state.refits and judging.refit_poor_lines(state)[1]:
-            state.refits, state.accuracy = 1, math.inf  # go on, with the lines that are new
+            state.refits, state.accuracy = 1, math.inf  # go on with the refitted lines
         elif state.advice and not _explains_all(state):
             state.failure = "stalled"
         else:
@@ -76,24 +74,24 @@ def _explains_all(state: LadderState) -> bool:
     return not outlying(state.problem.sweep.residual(state.U, state.V), EXPLAINED * state.unit).size
 
 
-def _is_at_rest(state: LadderState) -> bool:
-    """Whether passes change L by `tol` at most, or by little against the error that the noise makes, or the noise."""
+def _is_converged(state: LadderState) -> bool:
+    """Whether passes change L by at most `tol`, or by little compared with the error of the fit, or with the noise."""
     problem = state.problem
     noise = state.noise / problem.scale
-    error = noise * math.sqrt(parameter_count(problem.M, state.rank) / problem.M.nnz)  # of the fit
+    error = noise * math.sqrt(parameter_count(problem.M, state.rank) / problem.M.nnz)  # of the fit, due to noise
     size = float(np.linalg.norm(state.V)) / (math.sqrt(math.prod(problem.M.shape)) * problem.scale)  # of L
-    change = min(size, 1.0) * state.typical_change  # little, for an L that is next to nothing
+    change = min(size, 1.0) * state.typical_change  # small for an L that is almost zero
     to_come = change / (1 - min(state.decay, passes.SLOWEST))
     if state.change <= problem.tol or to_come <= REST * error:
         return True
     falling = len(state.recent) < 3 or state.noise < passes.SETTLED * state.recent[-3]
-    return state.passes >= CREEPING and not falling and change <= UNSEEN * noise
+    return state.passes >= MIN_PASSES and not falling and change <= UNSEEN * noise
 
 
 def factors(state: LadderState) -> tuple[Float, Float]:
-    """L of the whole matrix: of the last attempt if it has got there, else of the best so far."""
+    """L of the whole matrix: of the last attempt if it has been extended, else of the best so far."""
     if state.path.data == "whole":
-        return state.path.U, state.path.V * to_device_of(state.path.sizes, state.path.V)
+        return state.path.U, state.path.right
     if state.data != "whole":
         state = copy(state)
         state.update_views()
@@ -102,7 +100,7 @@ def factors(state: LadderState) -> tuple[Float, Float]:
         elif state.data == "part":
             growing.extend_to_block(state)
         _extend(state)
-        if not state.is_exact():  # lines with few entries have what fits them, however wild
+        if not state.is_exact():  # lines with few entries may have implausible coefficients
             state.data, state.shrinks, state.passes = "whole", True, 3
             for _ in range(2):
                 passes.run_pass(state)
@@ -114,7 +112,8 @@ def outcome(state: LadderState, rank: int | None) -> Outcome:
     problem, shrunk = state.problem, state.path.data == "whole"
     U, V = factors(state)
     if not U.shape[1]:  # nothing predicts better than zero
-        U, V = (to_device_of(np.eye(lines, 1), U) * one for lines, one in zip(problem.M.shape, (1.0, 0.0), strict=True))
+        m, n = problem.M.shape
+        U, V = (to_device_of(F, U) for F in (np.eye(m, 1), np.zeros((n, 1))))
     U, R = qr(U)
     V = matmul_small(V, R.T).T
     if rank is not None and len(V) < rank:  # an exact fit of lower rank
@@ -124,9 +123,8 @@ def outcome(state: LadderState, rank: int | None) -> Outcome:
     noise = state.path.noise if shrunk else state.noise
     noise = noise if math.isfinite(noise) else robust_scale(e)
     flagged = outlying(e, max(OUTLIER * noise, 1e-7 * state.unit, problem.rounding))
-    # share of degrees of freedom that is left to the residuals
-    free = 1 - parameter_count(problem.M, U.shape[1]) / max(problem.M.nnz - flagged.size, 1)
-    spread = trimmed_deviation(host(e[:: max(1, e.size // 20_000)]), noise) / math.sqrt(max(free, 0.1))
+    freedom = 1 - parameter_count(problem.M, U.shape[1]) / max(problem.M.nnz - flagged.size, 1)  # per inlier
+    spread = trimmed_deviation(host(e[:: max(1, e.size // 20_000)]), noise) / math.sqrt(max(freedom, 0.1))
     held_out = state.path.noise if shrunk else state.held_out
     return Outcome(
         L=LowRank(U, V),
