@@ -60,7 +60,7 @@ def stay():
     with one_blas_thread:
         end.wait()
 
-others = [threading.Thread(target=target) for target in (enter_and_leave, enter_and_leave, stay)]
+others = [threading.Thread(target=target, daemon=True) for target in (enter_and_leave, enter_and_leave, stay)]
 for other in others:
     other.start()
 for _ in range(30):
@@ -84,6 +84,42 @@ with one_blas_thread:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_child_that_is_forked_while_other_threads_solve_can_solve():
     python(FORK_WHILE_OTHERS_SOLVE, OPENBLAS_NUM_THREADS="2")
+
+
+FIRST_IN_IS_NOT_LAST_OUT = """
+import threading, numpy
+from threadpoolctl import threadpool_info, threadpool_limits
+from lowsparse.support.threads import one_blas_thread
+
+blas = lambda: [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+before, entered, leave, left, end = blas(), *(threading.Event() for _ in range(4))
+
+def enter_first():
+    with one_blas_thread:
+        entered.set()
+        leave.wait()
+    left.set()
+    end.wait()  # the thread lives on: it stays the one that threadpoolctl takes orders from
+
+other = threading.Thread(target=enter_first)
+other.start()
+entered.wait()
+one_blas_thread.__enter__()
+leave.set()
+left.wait()
+assert max(blas()) == 1
+one_blas_thread.__exit__()
+lifted = blas()
+threadpool_limits(2, user_api="blas")  # another thread than the one that entered first is obeyed
+obeyed = blas()
+end.set()
+other.join()
+assert lifted == before and set(obeyed) == {2}, (lifted, before, obeyed)
+"""
+
+
+def test_the_last_thread_out_gives_blas_its_threads_back():
+    python(FIRST_IN_IS_NOT_LAST_OUT, OPENBLAS_NUM_THREADS="2")
 
 
 # ---------------------------------------------------------------------- the same bits wherever a solve runs

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
@@ -30,7 +32,8 @@ class _OneBlasThread:
         with self.lock:
             if not self.inside:
                 self.controller = self.controller or ThreadpoolController()
-                self.limits = self.controller.limit(limits=1, user_api="blas")
+                with self._in_control():
+                    self.limits = self.controller.limit(limits=1, user_api="blas")
             self.inside[threading.get_ident()] += 1
 
     def __exit__(self, *_: object) -> None:
@@ -41,7 +44,24 @@ class _OneBlasThread:
         self.inside[thread] -= times
         self.inside += Counter()  # without those that have left
         if not self.inside:
-            self.limits.restore_original_limits()
+            with self._in_control():
+                self.limits.restore_original_limits()
+
+    @contextmanager
+    def _in_control(self) -> Iterator[None]:
+        """Let this thread change OpenBLAS, and any other afterwards.
+
+        Since version 3.8 threadpoolctl ignores, without a word, all but the first thread that changes it; here the last
+        one out is seldom the first one in.
+        """
+        self._release_control()
+        yield
+        self._release_control()
+
+    def _release_control(self) -> None:
+        for library in self.controller.lib_controllers:
+            if hasattr(library, "clear_controlling_thread"):
+                library.clear_controlling_thread(force=True)
 
     def _keep_own_thread(self) -> None:
         for thread, times in list(self.inside.items()):
