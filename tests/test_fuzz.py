@@ -103,6 +103,12 @@ def _gzip_bomb(path):
             file.write(b"1,2\n" * 250_000)
 
 
+def _bomb_of_cells(path):
+    """The text is small, the table is not."""
+    with gzip.open(path, "wb", 9) as file:
+        file.write(b"a,b\n" + b"1,2\n" * 1_000_000)
+
+
 def _npz_bomb(path):
     np.savez_compressed(path, X=np.zeros((3000, 2500)))
 
@@ -135,7 +141,13 @@ def _zip_bomb(path):
         archive.writestr("xl/workbook.xml" if path.suffix == ".xlsx" else "x.csv", b"1,2\n" * 15_000_000)
 
 
-BOMBS = {"x.csv.gz": _gzip_bomb, "x.mtx.gz": _gzip_bomb, "x.npz": _npz_bomb, "x.parquet": _parquet_bomb}
+BOMBS = {
+    "x.csv.gz": _gzip_bomb,
+    "cells.csv.gz": _bomb_of_cells,
+    "x.mtx.gz": _gzip_bomb,
+    "x.npz": _npz_bomb,
+    "x.parquet": _parquet_bomb,
+}
 BOMBS |= {"x.mtx": _mtx_bomb, "x.mat": _mat_bomb, "x.png": _picture_bomb, "x.zip": _zip_bomb, "x.xlsx": _zip_bomb}
 
 
@@ -153,6 +165,14 @@ def test_what_is_too_large_is_refused_before_it_is_read(name, tmp_path, monkeypa
     tracemalloc.stop()
     assert name in str(refused.value)
     assert taken < 120_000_000
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.mtx"])
+def test_a_text_that_is_too_large_is_not_opened(name, tmp_path, monkeypatch):
+    (tmp_path / name).write_bytes(b"1,2\n" * 1_000_000)
+    monkeypatch.setenv("LOWSPARSE_READ_LIMIT", "3MB")
+    with pytest.raises(ValueError, match=r"its content takes 4 MB of memory or more, and 3 MB are allowed"):
+        read_table(tmp_path / name)
 
 
 def test_the_limit_is_that_of_the_machine_unless_it_is_set(monkeypatch):

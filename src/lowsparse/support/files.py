@@ -198,6 +198,7 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, object]], digits: int | No
 def open_unpacked(path: Path) -> gzip.GzipFile | io.BufferedReader:
     """Open a file to read its bytes, unpacked if its name ends in ``.gz``; an error if that is too large."""
     if path.suffix.lower() != ".gz":
+        check_fits(path, "its content", path.stat().st_size)
         return path.open("rb")
     if path.stat().st_size * MOST_UNPACKED > read_limit():
         with gzip.open(path) as file:

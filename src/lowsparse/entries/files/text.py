@@ -10,6 +10,7 @@ from typing import Any
 
 from ...support.format import pluralize
 from ...support.optional import import_pyarrow
+from ...support.sizes import check_fits
 from .columns import ColumnFile, Name
 from .encoding import to_utf8
 from .header import has_header
@@ -20,6 +21,7 @@ from .table import Layout
 
 SAMPLE, LINES = 1 << 20, 1000  # bytes and lines from which the layout is guessed
 COUNTED, CELLS = 20, 10_000  # lines in which numbers are counted, and cells in which decimal points are
+PER_CELL = 60  # bytes that a cell takes beside its text: as text and number of its column, and in the matrix
 COMMENT = "#"
 GROUPED = re.compile(r"[+-]?[1-9][0-9]{0,2}[.,][0-9]{3}$")  # one number with a decimal point, another with thousands
 
@@ -34,6 +36,8 @@ class TextFile(ColumnFile):
         self._content, encoding = self._decoded(source)
         lines = self._first_lines()
         start, separator, rows = self._split(lines, "\t" if source.ending == ".tsv" else "\t;|,")
+        cells = self._content.count(separator.encode()) + self._content.count(b"\n")
+        check_fits(self.path, "its table", len(self._content) + PER_CELL * cells)
         if header is not False:
             guessed = _header_is_needed(wanted, rows) if any(name is not None for name in wanted) else has_header(rows)
             start, rows, guessed = _commented_header(lines, start, separator, rows, guessed)
@@ -46,12 +50,12 @@ class TextFile(ColumnFile):
         self.longest = max(map(len, lines))
         value = wanted[2]
         numbers = slice(1, None) if value is None else slice(self.find(value), self.find(value) + 1)
-        cells = [cell for row in rows[int(header) :] for cell in row[numbers]]
+        sample = [cell for row in rows[int(header) :] for cell in row[numbers]]
         self.layout = Layout(
             header=header,
             separator=separator,
             encoding=encoding,
-            decimal=_decimal(separator, cells),
+            decimal=_decimal(separator, sample),
             newline="\r\n" if lines[0].endswith("\r\n") else "\n",
             head="".join(head),
         )
