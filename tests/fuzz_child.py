@@ -180,7 +180,8 @@ def _solve_store(path):
 def _zarr(folder, version):
     import zarr
 
-    array = zarr.create_array(str(folder), shape=(9, 8), chunks=(5, 4), dtype="f8", zarr_format=version)
+    kind = {"zarr_format": version} if zarr.__version__ >= "3" else {}
+    array = zarr.open_array(str(folder), mode="w", shape=(9, 8), chunks=(5, 4), dtype="f8", **kind)
     array[:] = _matrix()
 
 

@@ -209,6 +209,12 @@ def test_numbers_as_people_write_them(cells, numbers, separator, tmp_path):
     assert back(path) == path.read_bytes()
 
 
+@pytest.mark.parametrize(("separator", "number"), [(";", 1000), ("|", 1), ("\t", 1), (",", 1)])
+def test_a_point_groups_thousands_only_where_commas_are_decimal(separator, number, tmp_path):
+    path = written(tmp_path, f"k{separator}a\nr{separator}0\ns{separator}1.000\n")
+    assert read_table(path).M.to_dense()[:, 0].tolist() == [0, number]
+
+
 def test_new_numbers_look_like_those_around_them(tmp_path):
     path = written(tmp_path, 'k,p,q\na,43%,"$4,473.08"\nb,-,?\n')
     assert back(path, [[43, 4473.08], [2.5, 12]]).decode().splitlines()[2] == "b,2.5%,$12"

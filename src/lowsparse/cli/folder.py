@@ -11,6 +11,8 @@ from ..support.files import FULL, TemporaryFolder, remove_leftovers
 from .failure import advise, fail
 from .signals import defer_signals
 
+NOTHING = "nothing was written"
+
 
 def reason_not_writable(out: Path) -> str | None:
     """Why nothing can be written to this folder, which need not exist yet; None if it can."""
@@ -27,11 +29,11 @@ def _nearest_existing(path: Path) -> Path:
 
 
 @contextmanager
-def output_folder(out: Path, names: Sequence[str], *, force: bool) -> Iterator[Path]:
+def output_folder(out: Path, names: Sequence[str], *, force: bool, stopped: str = NOTHING) -> Iterator[Path]:
     """A temporary folder whose files are moved to `out` if the block succeeds, and removed if it fails.
 
     Without `force`, none of the files to be written, `names`, may exist before the block or after it. Other files in
-    `out` are left alone.
+    `out` are left alone. `stopped` is said after Ctrl-C.
     """
     if reason := reason_not_writable(out):
         fail(reason)
@@ -39,7 +41,7 @@ def output_folder(out: Path, names: Sequence[str], *, force: bool) -> Iterator[P
         _check_replaceable(out / name, force)
     target = out.resolve()
     remove_leftovers(target.parent)
-    with _parents(target), advise(stopped="nothing was written"):
+    with _parents(target), advise(stopped=stopped):
         with _explain_refusal(target):
             temporary = TemporaryFolder(f".{target.name}.part-", target if target.is_dir() else target.parent)
         try:

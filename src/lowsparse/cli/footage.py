@@ -22,7 +22,7 @@ from ..video.background import OnProgress
 from ..video.foreground import Separated
 from ..video.separation import FILMS, STILL, Separation, separate_video
 from .failure import advise
-from .folder import output_folder
+from .folder import NOTHING, output_folder
 from .output import Output, repeat_command
 from .progress import Meter, show_progress
 from .signals import set_on_signal
@@ -83,10 +83,9 @@ class VideoJob:
 def process_video(job: VideoJob, output: Output) -> None:
     """Separate the video, write the report and print the result."""
     end = threading.Event()
-    again = "nothing was written: run the same command again"
     with (
-        output_folder(job.out, NAMES, force=job.force) as folder,
-        advise(stopped=again, memory="choose --shrink 2 or --region, or --stream"),
+        output_folder(job.out, NAMES, force=job.force, stopped=f"{NOTHING}: run the same command again") as folder,
+        advise(memory="choose --shrink 2 or --region, or --stream"),
         set_on_signal(end) if job.stream else nullcontext(),
     ):
         with _show_stages(output) as show:

@@ -217,6 +217,8 @@ def _decimal(separator: str, cells: list[str]) -> str:
     if not grouped or separator == ",":
         return "," if separator == ";" and not grouped else "."
     mark = "," if "," in grouped[0] else "."
+    if mark == "." and separator != ";":  # which goes with decimal commas
+        return "."
     whole = [cell.strip() for cell in cells if cell.strip().isdecimal()]
     thousands = bool(whole) and max(map(len, whole)) <= 3  # as 999 and 1,234
     return mark if not thousands else "." if mark == "," else ","
