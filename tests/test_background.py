@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,9 @@ from lowsparse.entries.pictures import Picture
 from lowsparse.video import metrics
 from lowsparse.video.background import TooFewError, learn
 from lowsparse.video.film import write_picture
-from lowsparse.video.foreground import Separated, foreground_mask, majority
+from lowsparse.video.foreground import Bounds, Separated, coherent, foreground_mask, majority
 from lowsparse.video.pixel_regression import regress, typical_sample
-from lowsparse.video.sampling import Layout, PixelSampler, default_share
+from lowsparse.video.sampling import EvenlySpaced, Layout, PixelSampler, default_share
 from lowsparse.video.separation import FILMS, STILL, separate_video
 from lowsparse.video.tracking import FIRST, LATEST, NEW_SCENE, Follower, follow
 from lowsparse.video.truth import Scores, Truth, read_truth
@@ -330,10 +331,97 @@ def test_masks_are_where_one_plane_differs_by_more_than_its_bound():
     one, other = (
         Picture(*(rng.integers(0, 256, shape).astype(np.uint8) for shape in ((6, 8), (2, 3, 4)))) for _ in "ab"
     )
-    bounds = np.full((6, 8), 60, np.uint8), np.full((2, 3, 4), 200, np.uint8)
+    bounds = Bounds(np.full((6, 8), 60, np.uint8), np.full((2, 3, 4), 200, np.uint8))
     far = np.abs(one.luma.astype(int) - other.luma) > 60
     colour = (np.abs(one.chroma.astype(int) - other.chroma) > 200).any(axis=0)
-    assert np.array_equal(foreground_mask(one, other, bounds, 0), far | np.kron(colour, np.ones((2, 2), bool)))
+    expected = far | np.kron(colour, np.ones((2, 2), bool))
+    assert np.array_equal(foreground_mask(one, other, bounds, bounds, 0), expected)
+
+
+@pytest.mark.parametrize("factor", [1, 5])  # small pictures by pixels, large ones by blocks of four
+def test_regions_need_a_seed_or_a_size_and_their_holes_are_filled(factor):
+    side = 100 * factor
+    mask, seeds, expected = np.zeros((3, side, side), bool)
+    unit = slice(10 * factor, 14 * factor)
+    mask[unit, unit] = True  # small, without a seed
+    mask[unit, 40 * factor : 44 * factor] = expected[unit, 40 * factor : 44 * factor] = seeds[
+        unit.start, 42 * factor
+    ] = True
+    mask[50 * factor, 50 * factor] = seeds[50 * factor, 50 * factor] = True  # tiny, with a seed
+    mask[60 * factor : 80 * factor, 60 * factor : 80 * factor] = True  # large, with a hole
+    expected[60 * factor : 80 * factor, 60 * factor : 80 * factor] = True
+    mask[70 * factor : 73 * factor, 70 * factor : 73 * factor] = False
+    assert np.array_equal(coherent(mask, seeds), expected)
+
+
+def f1_of(separated, moving):
+    both = found = true = 0
+    for one in separated:
+        truth = moving[one.frame.number]
+        both, found, true = both + (one.mask & truth).sum(), found + one.mask.sum(), true + truth.sum()
+    return 2 * both / (found + true)
+
+
+@pytest.mark.parametrize("share", [0.45, 0.6])
+def test_a_large_dark_object_is_in_front_and_not_a_background_without_light(share):
+    clip = ls.datasets.moving_blocks(300, 120, 160, random_state=3)
+    frames, moving = clip.frames.copy(), clip.moving.copy()
+    covered = np.s_[200:241, :, 40 : 40 + int(160 * share)]
+    frames[covered] = np.random.default_rng(19).integers(20, 60, frames[covered].shape)
+    moving[covered] = True
+    given = as_frames(frames)
+    separated = list(learn(given, length=300).separate(given[195:245]))
+    assert f1_of(separated, moving) > 0.9
+    assert np.median([one.coefficients[0] for one in separated[5:46]]) == pytest.approx(1, abs=0.1)
+    follower, out = followed(frames)
+    assert follower.scenes == [0]
+    assert f1_of(out, moving) > 0.9
+
+
+def test_what_is_seen_at_night_is_found():
+    clip = ls.datasets.moving_blocks(100, 72, 96, random_state=4)
+    noise = 1.5 * np.random.default_rng(20).standard_normal(clip.frames.shape)
+    given = as_frames(np.clip(clip.frames / 4.0 + noise, 0, 255))
+    assert f1_of(learn(given, length=100).separate(given), clip.moving) > 0.9
+
+
+def leaves(T=120, H=72, W=96, seed=21):
+    """A scene with a block that passes; in its left half leaves move to and fro, every now and then over any pixel."""
+    rng = np.random.default_rng(seed)
+    frames = scene(T, H, W, seed, 90, 170)[1]
+    texture = ndimage.gaussian_filter(rng.standard_normal((H, W)), 1.2)
+    texture = 90 + 35 * texture / texture.std()
+    for t in range(T):
+        rows, columns = (np.rint(4 * rng.standard_normal((H // 8 + 1, W // 8 + 1))).astype(int) for _ in "yx")
+        y, x = np.mgrid[:H, :W]
+        moved = texture[(y + rows[y // 8, x // 8]) % H, (x + columns[y // 8, x // 8]) % W]
+        frames[t, :, : W // 2] = moved[:, : W // 2]
+    moving = np.zeros(frames.shape, bool)
+    for t in range(T):
+        left = (2 * t) % (W - 14)
+        moving[t, 20:48, left : left + 14] = True
+    frames[moving] = 235 + 2 * rng.standard_normal(moving.sum())
+    return np.clip(frames, 0, 255), moving
+
+
+def test_leaves_in_the_wind_are_not_in_front():
+    frames, moving = leaves()
+    given = as_frames(frames)
+    found = learn(given, length=len(given))
+    still = replace(found, flicker=np.zeros_like(found.flicker))
+    assert f1_of(found.separate(given), moving) > 0.9 > f1_of(still.separate(given), moving) + 0.1
+    assert f1_of(followed(frames)[1], moving) > 0.85
+
+
+def test_items_are_kept_at_equal_distances_whatever_their_number():
+    for count in (1, 5, 8, 9, 100, 1000):
+        spaced = EvenlySpaced[int](8)
+        for item in range(count):
+            spaced.add(item)
+        assert len(set(np.diff(spaced.kept))) <= 1
+        assert min(count, 5) <= len(spaced.kept) <= 8
+        assert spaced.kept[0] == 0
+        assert count - spaced.kept[-1] <= count / 4 + 1
 
 
 def test_a_frame_that_is_something_else_keeps_the_usual_brightness():

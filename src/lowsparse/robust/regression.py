@@ -254,9 +254,7 @@ class SubspaceRegression:
         are fitted first, so that weak ones cannot fit outliers before. Without a ridge there are two starts, zero and
         least squares, and in each column the result with the smaller loss is taken.
         """
-        sweep = M.open_sweep(backend)
-        c = max(self.c, EXPLAINED * self.unit)
-        options = Robust(c=c, n_reweight=5, largest=self.largest, ridge=self.ridge)
+        sweep, options, c = M.open_sweep(backend), self._options, self._options.c
         first_c = max(FIRST_C * self.unit, c)
         if self.ridge:
             V = None
@@ -270,6 +268,15 @@ class SubspaceRegression:
             fits.append(sweep.regress(self.B, near, options).V)
         from_zero, from_least_squares = fits
         return _with_smaller_loss(M, sweep, self.B, from_zero, from_least_squares, c)
+
+    def coefficients_near(self, start: Float, M: ObservedMatrix, backend: str = "auto") -> Float:
+        """Coefficients (n x r) of the columns of M from a start (r numbers): at the nearest minimum of the loss."""
+        return M.open_sweep(backend).regress(self.B, np.tile(start, (M.shape[1], 1)), self._options).V
+
+    @property
+    def _options(self) -> Robust:
+        c = max(self.c, EXPLAINED * self.unit)
+        return Robust(c=c, n_reweight=5, largest=self.largest, ridge=self.ridge)
 
 
 def _usual_length(C: Float) -> float:

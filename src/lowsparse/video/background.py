@@ -10,8 +10,10 @@ The scale c_i of the loss is 2.385 √(s_i s), s_i the noise of the pixel and s 
 often covers a pixel would be taken for noise, with s alone a pixel on a waving tree would have no stable estimate.
 
 The coefficients v of a new frame come from the robust regression of some of its pixels. A pixel is in front if it
-differs from its background by more than `threshold` times √(s_i²/4 + 4 s² + 10²) grey levels, and so do most of its
-neighbours.
+differs from its background by more than `threshold` times √(s_i²/4 + 4 s² + f_i²) grey levels, and so do most of its
+neighbours; f_i is what nobody sees, 10 grey levels and less where it is dark. Leaves and water go farther by
+themselves, in small spots: how far is learnt from some whole frames (`Background.flicker`), and a small region is in
+front only if it goes farther somewhere.
 """
 
 from __future__ import annotations
@@ -19,12 +21,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import ndimage
 
 from ..entries.frames import Frame
 from ..entries.observed import ObservedMatrix
@@ -37,9 +40,9 @@ from ..solve import solve
 from ..support.checks import check_count, check_positive
 from ..sweeps import Float
 from ..sweeps.native import num_threads
-from .foreground import Separated, foreground_mask
+from .foreground import Bounds, Separated, foreground_mask, label_regions, max_of_block, of_blocks
 from .pixel_regression import estimate_noise, initial_estimate, regress
-from .sampling import MIN_SAMPLES, TARGET, PixelSampler, PixelSamples, Single, default_share
+from .sampling import MIN_SAMPLES, TARGET, EvenlySpaced, PixelSampler, PixelSamples, Single, default_share
 
 THRESHOLD = 1.5
 PER_FRAME = 400  # pixels of each frame from which v is learnt, for each rank
@@ -47,10 +50,20 @@ TILE, GPU_TILE = 1024, 16_384  # blocks that are regressed together: larger arra
 GPU_WORKERS = 2  # tiles on a GPU at the same time, half a GB each at most
 N_REWEIGHT = 4
 MIN_NOISE = 0.5  # grey levels
-INVISIBLE = 10.0, 5.0  # differences of luma and of chroma that nobody sees
+INVISIBLE = 10.0, 5.0  # differences of luma and of chroma that nobody sees,
+DARKEST = 2.5  # the first where it is dark,
+BRIGHT = 100.0  # and the grey level from which on it is as said
+WITNESSES = 24  # whole frames from which the flicker is learnt
+SPOT = 200  # a region smaller than this part of the picture may be flicker
+REACH = 3  # side of the square of blocks around a spot in which it flickers as well
+FADING = np.float32(0.8)  # factor of the flicker that was known before
+BEYOND = 1.3  # times the flicker: what is in front goes that far
 PROBES = 4096  # pixels that determine v of a frame, for each rank
 BATCH = 16  # frames whose v is computed together
 EXPLAINED = 0.25  # of the probes: a frame with fewer gets the usual v
+# Share of the probes below which something large may be in front: then v near the usual one is likelier than another,
+# by which a dark object is taken for the background without light, unless that explains three times as many.
+COVERED = 0.6
 
 OnProgress = Callable[[str, int, int | None], object]  # stage, number done, total
 
@@ -67,6 +80,7 @@ class Background:
     chroma: Single | None  # (r, 2, h, w), around grey
     noise: Single  # (H, W), in grey levels
     chroma_noise: Single | None  # (2, h, w)
+    flicker: Single  # (⌈H/2⌉, ⌈W/2⌉): the largest distance that each block of pixels has gone as a part of a small spot
     usual: Float  # median of v over the frames
     coefficients: Float  # T x r: v of the frames from which it was learnt
     noise_level: tuple[float, float]  # median noise of luma and of chroma
@@ -91,34 +105,47 @@ class Background:
 
     def place(self, pictures: list[Picture]) -> tuple[Float, Float]:
         """v of each picture (n x r), and the share of the probed pixels that agree with it."""
-        pixels, regression, to_v = self._probe
+        pixels, regression, to_v, usual = self._probe
         X = np.stack([picture.luma.ravel()[pixels] for picture in pictures], axis=1).astype(np.float32)
-        on_basis = regression.coefficients(ObservedMatrix.from_dense(X), self.result.backend)
-        explained = (np.abs(regression.B @ on_basis.T - X) <= regression.c).mean(axis=0)
-        v = on_basis @ to_v.T
+        M, backend = ObservedMatrix.from_dense(X), self.result.backend
+        found, near = regression.coefficients(M, backend), regression.coefficients_near(usual, M, backend)
+        explained, near_explained = (
+            (np.abs(regression.B @ C.T - X) <= regression.c).mean(axis=0) for C in (found, near)
+        )
+        covered = (explained < COVERED) & (near_explained > explained / 3)
+        takes_near = covered | (near_explained > explained)
+        v = np.where(takes_near[:, None], near, found) @ to_v.T
+        explained = np.where(takes_near, near_explained, explained)
         v[explained < EXPLAINED] = self.usual
         return v, explained
 
     @cached_property
-    def _probe(self) -> tuple[NDArray[np.intp], SubspaceRegression, Float]:
-        """Pixels with little noise, an orthonormal basis of their b, and the map from coefficients on it to v."""
+    def _probe(self) -> tuple[NDArray[np.intp], SubspaceRegression, Float, Float]:
+        """Pixels with little noise, an orthonormal basis of their b, the map from it to v, and the usual v on it."""
         quiet = np.flatnonzero(self.noise.ravel() <= np.median(self.noise))
         rng = np.random.default_rng(0x70726F6265)
         pixels = np.sort(rng.permutation(quiet)[: PROBES * self.rank])
         b = self.luma.reshape(self.rank, -1)[:, pixels].T.astype(np.float64)
         Q, R = np.linalg.qr(b)
         unit = float(np.median(np.abs(b @ self.usual))) or 1.0
-        largest = WILD * float(np.linalg.norm(R @ self.usual)) or math.inf
-        return pixels, SubspaceRegression(Q, EFFICIENT * self.noise_level[0], unit, largest), np.linalg.pinv(R)
+        usual = R @ self.usual
+        regression = SubspaceRegression(
+            Q, EFFICIENT * self.noise_level[0], unit, WILD * float(np.linalg.norm(usual)) or math.inf
+        )
+        return pixels, regression, np.linalg.pinv(R), usual
 
     @cached_property
     def spread(self) -> tuple[Single, Single | None]:
-        """√(s_i²/4 + 4 s² + 10²) of luma, and the same of chroma: the unit of a difference."""
+        """√(s_i²/4 + 4 s² + f_i²) of luma, and the same of chroma: the unit of a difference."""
 
-        def spread(noise: Single, k: int) -> Single:
-            return np.sqrt(noise**2 / 4 + np.float32(4 * self.noise_level[k] ** 2 + INVISIBLE[k] ** 2))
+        def spread(noise: Single, level: float, invisible: Single | np.float32) -> Single:
+            return np.sqrt(noise**2 / 4 + np.float32(4 * level**2) + invisible**2)
 
-        return spread(self.noise, 0), None if self.chroma_noise is None else spread(self.chroma_noise, 1)
+        luma, chroma = (np.float32(difference) for difference in INVISIBLE)
+        dim = np.clip(luma * self.still.luma / np.float32(BRIGHT), np.float32(DARKEST), luma)
+        return spread(self.noise, self.noise_level[0], dim), (
+            None if self.chroma_noise is None else spread(self.chroma_noise, self.noise_level[1], chroma)
+        )
 
     def distance(self, picture: Picture, background: Picture) -> Single:
         """Distance of each pixel from the background in units of `spread`: the larger one of luma and chroma."""
@@ -140,15 +167,37 @@ class Background:
     def separator(self, threshold: float = THRESHOLD, clean: int = 1) -> Callable[[Frame, Float, float], Separated]:
         """A function that separates a frame, given its v and the share of its pixels that are explained."""
         check_separation(threshold, clean)
-        luma, chroma = self.spread
-        bounds = levels(np.floor(threshold * luma)), None if chroma is None else levels(np.floor(threshold * chroma))
+        low, high = self._bounds(threshold), self._bounds(threshold, self.flicker)
 
         def separate(frame: Frame, v: Float, explained: float) -> Separated:
             background = self.picture(v)
-            mask = foreground_mask(frame.picture, background, bounds, clean)
+            mask = foreground_mask(frame.picture, background, low, high, clean)
             return Separated(frame, v, background, mask, float(explained))
 
         return separate
+
+    def _bounds(self, threshold: float, flicker: Single | None = None) -> Bounds:
+        """The differences, in grey levels, of pixels at this distance from the background; more where they flicker."""
+        luma, chroma = self.spread
+        far = np.full(self.flicker.shape, threshold, np.float32)
+        if flicker is not None:
+            far = np.maximum(np.float32(BEYOND) * ndimage.maximum_filter(flicker, REACH), far)
+        of_pixels = of_blocks(far, self.noise.shape)
+        bounds = levels(np.floor(of_pixels * luma))
+        if chroma is None:
+            return Bounds(bounds)
+        return Bounds(bounds, levels(np.floor((far if chroma.shape[1:] == far.shape else of_pixels) * chroma)))
+
+    def with_flicker(self, pictures: list[Picture]) -> Background:
+        """This background, with the flicker of these pictures; what was known of it before fades."""
+        flicker = FADING * self.flicker
+        for picture, v in zip(pictures, self.place(pictures)[0], strict=True):
+            far = self.distance(picture, self.picture(v))
+            labels, areas = label_regions(far > THRESHOLD, corners=True)
+            is_spot = areas < far.size / SPOT
+            is_spot[0] = False
+            np.maximum(flicker, max_of_block(is_spot[labels] * far), out=flicker)
+        return replace(self, flicker=flicker)
 
 
 def check_separation(threshold: float, clean: int) -> None:
@@ -208,11 +257,13 @@ def learn(
     check_count("rank", rank)
     share, most = (default_share(length), 2 * TARGET) if observe is None else (observe, None)
     sampler = PixelSampler(share, most=most, random_state=random_state)
+    witnesses = EvenlySpaced[Picture](WITNESSES)
     for frame in frames:
         sampler.add(frame.picture)
+        witnesses.add(frame.picture)
         if on_progress is not None:
             on_progress("reading", sampler.frames, length)
-    return fit_background(sampler, rank, backend, on_progress)
+    return fit_background(sampler, rank, backend, on_progress).with_flicker(witnesses.kept)
 
 
 def fit_background(sampler: PixelSampler, rank: int, backend: str, on_progress: OnProgress | None = None) -> Background:
@@ -279,6 +330,7 @@ def fit_pixels(
         chroma=chroma,
         noise=luma_noise,
         chroma_noise=chroma_noise,
+        flicker=np.zeros([-(-side // 2) for side in luma_noise.shape], np.float32),
         usual=np.median(v[np.abs(v).sum(axis=1) > 0], axis=0).astype(np.float64),
         coefficients=v.astype(np.float64),
         noise_level=level,

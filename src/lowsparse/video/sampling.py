@@ -7,7 +7,7 @@ in each of them every block is sampled once, in a frame drawn at random.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ MAX_BYTES = 400_000_000  # of the samples of a video
 
 Single = NDArray[np.float32]
 Value = TypeVar("Value", bound=np.generic)
+Item = TypeVar("Item")
 
 
 def default_share(frames: int | None) -> float:
@@ -102,6 +103,24 @@ class PixelSamples:
         values = np.stack([one.values[:, blocks] for one in self.intervals], axis=-1).astype(np.float32)
         values[4:] -= NEUTRAL
         return values
+
+
+class EvenlySpaced(Generic[Item]):
+    """Keeps items of a sequence of unknown length, at equal distances: at least half of `most` of a long one."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.kept = most, list[Item]()
+        self._stride, self._count = 1, 0
+
+    def add(self, item: Item) -> None:
+        """Take the next item."""
+        if self._count % self._stride == 0:
+            if len(self.kept) == self.most:
+                del self.kept[1::2]
+                self._stride *= 2
+            if self._count % self._stride == 0:
+                self.kept.append(item)
+        self._count += 1
 
 
 class PixelSampler:

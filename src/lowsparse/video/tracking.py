@@ -18,9 +18,10 @@ from dataclasses import replace
 import numpy as np
 
 from ..entries.frames import Frame
+from ..entries.pictures import Picture
 from ..support.checks import check_count
 from ..sweeps import Float
-from .background import THRESHOLD, Background, check_separation, fit_background, fit_pixels, noise_level
+from .background import THRESHOLD, WITNESSES, Background, check_separation, fit_background, fit_pixels, noise_level
 from .foreground import Separated
 from .sampling import MIN_SAMPLES, PixelSampler, PixelSamples, check_fraction
 
@@ -29,6 +30,7 @@ LATEST = 30  # samples of each pixel that are kept
 FIRST = 60  # frames from which a new scene is learnt,
 FIRST_SHARE = 0.5  # and the share of their pixels that is sampled
 REFRESH = 50  # frames after which the background is learnt again
+WITNESS_EVERY = 12  # one of so many frames shows how far pixels flicker
 UNEXPLAINED = 0.5  # times the usual share of pixels that are explained: a frame with less is not explained
 NEW_SCENE = 10  # frames in a row that are not explained make a new scene
 FORGETTING = 0.02  # factor of the exponential mean of the share that is explained
@@ -82,6 +84,7 @@ class Follower:
         self._unexplained: list[Frame] = []
         self._v: list[Float] = []  # of the frames from `_oldest` on; empty until the background is known
         self._oldest = 0
+        self._witnesses: list[Picture] = []  # some of the frames since the background was learnt again
         self._usual = 1.0  # share of the pixels that are explained
         self._next: Future[Background] | None = None
         self._due = FIRST + REFRESH  # frames of the scene after which it is learnt again
@@ -124,7 +127,8 @@ class Follower:
 
     def _learn_scene(self) -> Iterator[Separated]:
         """Learn the background from the first frames of a scene, and separate them."""
-        self._use(fit_background(self._sampler, self.rank, self.backend))
+        pictures = [frame.picture for frame in self._first[:: -(-len(self._first) // WITNESSES)]]
+        self._use(fit_background(self._sampler, self.rank, self.backend).with_flicker(pictures))
         self.scenes.append(self._first[0].number)
         self._sampler.share = self.observe
         placed = self._place(self._first)
@@ -149,6 +153,8 @@ class Follower:
         for frame, v, explained in placed:
             if self._v:
                 self._sampler.add(frame.picture)
+                if len(self._v) % WITNESS_EVERY == 0:
+                    self._witnesses.append(frame.picture)
                 self._v.append(v)
                 self._usual += FORGETTING * (explained - self._usual)
             yield self._separate_one(frame, v, explained)
@@ -166,8 +172,13 @@ class Follower:
         self._oldest = oldest
         recent = PixelSamples(samples.layout, [replace(one, first=one.first - oldest) for one in samples.intervals])
         level = noise_level(current.noise, current.chroma_noise)
-        v = np.asarray(self._v, np.float32)
-        self._next = self._threads.submit(fit_pixels, recent, v, level, current.result, self._sampler.entries)
+        v, witnesses, self._witnesses = np.asarray(self._v, np.float32), self._witnesses, []
+
+        def learn_again() -> Background:
+            found = fit_pixels(recent, v, level, current.result, self._sampler.entries)
+            return replace(found, flicker=current.flicker).with_flicker(witnesses)
+
+        self._next = self._threads.submit(learn_again)
 
 
 def follow(
