@@ -4,9 +4,9 @@ The first frames are held back until a background can be learnt from them. From 
 come, and sampled; from the latest 30 samples of each pixel the background is learnt again every 50 frames, while the
 next ones pass. What stays for half of that time becomes background.
 
-Frames that the background does not explain are held back too. Ten of them in a row are a new scene: all samples are
-dropped, and a background is learnt from the first of them on. Otherwise they are separated as they are, with much in
-front.
+Frames that the background does not explain anywhere are held back too. Ten of them in a row are a new scene: all
+samples are dropped, and a background is learnt from the first of them on. Otherwise they are separated as they are,
+with much in front.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ FIRST_SHARE = 0.5  # and the share of their pixels that is sampled
 REFRESH = 50  # frames after which the background is learnt again
 WITNESS_EVERY = 12  # one of so many frames shows how far pixels flicker
 UNEXPLAINED = 0.5  # times the usual share of pixels that are explained: a frame with less is not explained
-NEW_SCENE = 10  # frames in a row that are not explained make a new scene
+NEW_SCENE = 10  # frames in a row that are not explained make a new scene, unless the background
+SEEN, TILES = 0.25, 8  # is seen in this share of their tiles; so many tiles are across and down,
+MOSTLY = 0.8  # and of a tile in which it is seen this share agrees
 FORGETTING = 0.02  # factor of the exponential mean of the share that is explained
 
 Placed = tuple[Frame, Float, float]  # a frame, its v, and the share of its pixels that are explained
@@ -100,13 +102,25 @@ class Follower:
             return
         self._refresh()
         placed = self._place([frame])[0]
-        if placed[2] < UNEXPLAINED * self._usual:
+        if placed[2] < UNEXPLAINED * self._usual and self._is_changed_everywhere(frame.picture, placed[1]):
             self._unexplained.append(frame)
             if len(self._unexplained) == NEW_SCENE:
                 self._begin_scene(self._unexplained)
             return
         yield from self._separate([*self._place(self._unexplained), placed])
         self._unexplained = []
+
+    def _is_changed_everywhere(self, picture: Picture, v: Float) -> bool:
+        """Whether the background is seen in few tiles, with v and with the usual one: a large object leaves others."""
+        background = self.background
+        for one in (v, background.usual):
+            near = background.distance(picture, background.picture(one)) <= self.threshold
+            tiles = [
+                part.mean() for rows in np.array_split(near, TILES) for part in np.array_split(rows, TILES, axis=1)
+            ]
+            if np.mean(np.array(tiles) > MOSTLY) >= SEEN:
+                return False
+        return True
 
     def finish(self) -> Iterator[Separated]:
         """The frames that are still held back."""
