@@ -59,9 +59,11 @@ SETTINGS = {  # shown in the report, if they are not the default
     "shrink": "Shrunk by",
     "threshold": "Threshold",
     "clean": "Cleaned within (pixels)",
+    "stabilise": "Films without the shaking of the camera",
     "random_state": "Seed",
 }
-DEFAULTS = {"start": 0, "every": 1, "shrink": 1}
+DEFAULTS = {"start": 0, "every": 1, "shrink": 1, "stabilise": False}
+MOVES = 0.25  # share of the frames that do not show the background if the camera moves
 WIDTH = 480  # pixels of a picture in the report, at most
 
 UNITS = {"reading": "frames", "writing": "frames", "solving": "tiles"}
@@ -92,7 +94,7 @@ def process_video(job: VideoJob, output: Output) -> None:
             pictures = _ReportPictures(show)
             separate = partial(separate_video, on_progress=pictures.on_progress, watch=pictures.add)
             done = separate(job.source, folder, stream=job.stream, until=end, **job.settings)
-        notes = [*_notes(done, end.is_set()), *job.notes]
+        notes = [*_notes(done, end.is_set(), job.settings.get("stabilise", False)), *job.notes]
         _write_report(folder / REPORT, job, done, pictures.film, notes)
     output.result(_facts(job, done), text=_text(job, done, notes), brief=str(job.out / REPORT))
 
@@ -162,6 +164,7 @@ def _facts(job: VideoJob, done: Separation) -> dict[str, Any]:
         "samples_per_pixel": done.background.n_samples,
         "in_front": {"median": np.median(done.shares), "most": done.shares[peak], "at": done.numbers[peak]},
         "scenes": done.scenes,
+        "camera": {"shakes": done.background.registration is not None, "lost": done.background.lost},
         "scores": done.scores,
         "solve": {"method": result.method, "backend": result.backend, "status": result.status},
         "seconds": done.seconds,
@@ -216,15 +219,23 @@ def _write_report(path: Path, job: VideoJob, done: Separation, film: Filmstrip, 
         settings=settings,
         timings={name.capitalize(): seconds for name, seconds in done.seconds.items()},
         trace=done.background.result.trace,
-        diagnosis=done.background.result.diagnostics,
+        diagnosis=None if done.background.lost > MOVES else done.background.result.diagnostics,
         notes=[note[:1].upper() + note[1:] + "." for note in notes],
     )
     video_report(path, run, film, density=done.shares, fps=float(done.rate), scores=_scores(done))
 
 
-def _notes(done: Separation, ended: bool) -> list[str]:
+def _notes(done: Separation, ended: bool, stabilise: bool) -> list[str]:
     """What the user should know of this run."""
     notes = []
+    if done.background.lost > MOVES:
+        notes.append(
+            f"{percent(done.background.lost)} of the frames do not show this background: the camera moves, or there "
+            "are several scenes; hold it still, choose a part with --start and --stop, or follow scenes with --stream"
+        )
+    elif done.background.registration is not None:
+        steady = "" if stabilise else "; --stabilise gives steady films"
+        notes.append(f"the camera shakes: frames were aligned before they were compared{steady}")
     if ended:
         notes.append(f"the stream was ended after {len(done):,} frames; the results so far were kept")
     if done.skipped:

@@ -64,6 +64,12 @@ Clean = Annotated[
     int,
     typer.Option(min=0, max=20, help="Radius in pixels within which most must be foreground as well; 0 keeps specks."),
 ]
+Stabilise = Annotated[
+    bool,
+    typer.Option(
+        "--stabilise", "--stabilize", help="Undo the shaking of the camera in the films. It never disturbs the masks."
+    ),
+]
 Truth = Annotated[
     Path | None,
     typer.Option(
@@ -94,6 +100,7 @@ def video(
     shrink: Shrink = 1,
     threshold: Threshold = THRESHOLD,
     clean: Clean = 1,
+    stabilise: Stabilise = False,
     truth: Truth = None,
     backend: Backend = "auto",
     seed: Seed = 0,
@@ -124,6 +131,7 @@ def video(
         "shrink": shrink,
         "threshold": threshold,
         "clean": clean,
+        "stabilise": stabilise,
         "truth": truth,
         "random_state": seed,
         "backend": backend,

@@ -42,6 +42,7 @@ from ..sweeps import Float
 from ..sweeps.native import num_threads
 from .foreground import Bounds, Separated, foreground_mask, label_regions, max_of_block, of_blocks
 from .pixel_regression import estimate_noise, initial_estimate, regress
+from .registration import Aligned, Registration, Steadiness, move, share_lost, shifted
 from .sampling import MIN_SAMPLES, TARGET, EvenlySpaced, PixelSampler, PixelSamples, Single, default_share
 
 THRESHOLD = 1.5
@@ -87,6 +88,8 @@ class Background:
     n_samples: int  # of each pixel
     entries: int  # sampled pixels in all
     result: Result  # of the solve from which v was learnt
+    registration: Registration | None = None  # against the frame it was learnt from first, if the camera shakes
+    lost: float = 0.0  # share of some frames, evenly spaced, whose edges are not those of the background
 
     @property
     def rank(self) -> int:
@@ -102,6 +105,10 @@ class Background:
         """The background with these coefficients."""
         chroma = None if self.chroma is None else levels(_combine(v, self.chroma) + np.float32(NEUTRAL))
         return Picture(levels(_combine(v, self.luma)), chroma)
+
+    def align(self, frame: Frame) -> Aligned:
+        """A frame and its picture as the camera would have taken it had it not moved."""
+        return Aligned.of(frame, self.registration)
 
     def place(self, pictures: list[Picture]) -> tuple[Float, Float]:
         """v of each picture (n x r), and the share of the probed pixels that agree with it."""
@@ -156,23 +163,33 @@ class Background:
             far = np.maximum(far, picture.upsample(coloured.max(axis=0)))
         return np.asarray(far, np.float32)
 
-    def separate(self, frames: Iterable[Frame], *, threshold: float = THRESHOLD, clean: int = 1) -> Iterator[Separated]:
-        """Separate frames; a pixel is in front beyond `threshold`, if most within the radius `clean` are as well."""
-        separator = self.separator(threshold, clean)
+    def separate(
+        self, frames: Iterable[Frame], *, threshold: float = THRESHOLD, clean: int = 1, stabilise: bool = False
+    ) -> Iterator[Separated]:
+        """Separate frames.
+
+        A pixel is in front beyond `threshold`, if most within the radius `clean` are as well. If the camera shakes,
+        background and mask are where the frame has them; with `stabilise` they stay, and the frame is moved.
+        """
+        separator = self.separator(threshold, clean, stabilise)
         remaining = iter(frames)
         with ThreadPoolExecutor(num_threads()) as threads:
-            while batch := list(islice(remaining, BATCH)):
-                yield from threads.map(separator, batch, *self.place([frame.picture for frame in batch]))
+            while batch := [*threads.map(self.align, islice(remaining, BATCH))]:
+                yield from threads.map(separator, batch, *self.place([one.picture for one in batch]))
 
-    def separator(self, threshold: float = THRESHOLD, clean: int = 1) -> Callable[[Frame, Float, float], Separated]:
+    def separator(
+        self, threshold: float = THRESHOLD, clean: int = 1, stabilise: bool = False
+    ) -> Callable[[Aligned, Float, float], Separated]:
         """A function that separates a frame, given its v and the share of its pixels that are explained."""
         check_separation(threshold, clean)
         low, high = self._bounds(threshold), self._bounds(threshold, self.flicker)
 
-        def separate(frame: Frame, v: Float, explained: float) -> Separated:
+        def separate(one: Aligned, v: Float, explained: float) -> Separated:
             background = self.picture(v)
-            mask = foreground_mask(frame.picture, background, low, high, clean)
-            return Separated(frame, v, background, mask, float(explained))
+            mask = foreground_mask(one.picture, background, low, high, clean)
+            if stabilise:
+                return Separated(replace(one.frame, picture=one.picture), v, background, mask, float(explained))
+            return Separated(one.frame, v, shifted(background, one.shift), move(mask, one.shift), float(explained))
 
         return separate
 
@@ -257,13 +274,16 @@ def learn(
     check_count("rank", rank)
     share, most = (default_share(length), 2 * TARGET) if observe is None else (observe, None)
     sampler = PixelSampler(share, most=most, random_state=random_state)
-    witnesses = EvenlySpaced[Picture](WITNESSES)
+    witnesses, camera = EvenlySpaced[Picture](WITNESSES), Steadiness()
     for frame in frames:
-        sampler.add(frame.picture)
-        witnesses.add(frame.picture)
+        picture = camera.align(frame).picture
+        sampler.add(picture)
+        witnesses.add(picture)
         if on_progress is not None:
             on_progress("reading", sampler.frames, length)
-    return fit_background(sampler, rank, backend, on_progress).with_flicker(witnesses.kept)
+    found = fit_background(sampler, rank, backend, on_progress).with_flicker(witnesses.kept)
+    lost = share_lost(found.still, witnesses.kept)
+    return replace(found, registration=camera.registration if camera.shakes else None, lost=lost)
 
 
 def fit_background(sampler: PixelSampler, rank: int, backend: str, on_progress: OnProgress | None = None) -> Background:

@@ -73,6 +73,7 @@ def separate_video(
     shrink: int = 1,
     threshold: float = THRESHOLD,
     clean: int = 1,
+    stabilise: bool = False,
     films: Sequence[str] = tuple(FILMS),
     truth: str | os.PathLike[str] | None = None,
     random_state: int = 0,
@@ -85,7 +86,8 @@ def separate_video(
 
     `background.png` and the `films` ("background.mp4", "mask.mp4", "cutout.mp4") appear at the end, all of them; after
     an error or Ctrl-C none does. What is read is described by `Frames`, the background (`rank`, `observe`,
-    `random_state`, `backend`) by `learn`, `threshold` and `clean` by `Background.separate`, `truth` by `read_truth`.
+    `random_state`, `backend`) by `learn`, `threshold`, `clean` and `stabilise` by `Background.separate`, `truth` by
+    `read_truth`.
 
     Frames are decoded twice, to learn the background from all of them and to separate them. With `stream` they are read
     once, and the background adapts to the scene, in bounded memory (see `Follower`), until the event `until` is set.
@@ -115,6 +117,7 @@ def separate_video(
                 clean=clean,
                 random_state=random_state,
                 backend=backend,
+                stabilise=stabilise,
             )
             separated = follower.follow(prefetch(frames, until=until or threading.Event()))
             length, sampled = frames.length, follower.observe
@@ -129,7 +132,7 @@ def separate_video(
                 backend=backend,
                 on_progress=clock.report,
             )
-            separated = background.separate(prefetch(frames), threshold=threshold, clean=clean)
+            separated = background.separate(prefetch(frames), threshold=threshold, clean=clean, stabilise=stabilise)
             length = len(background.coefficients)
             sampled = min(1.0, background.entries / (length * background.noise.size))
             video = _SeparatedVideo(separated, length, sampled, lambda: background)

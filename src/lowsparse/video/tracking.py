@@ -23,6 +23,7 @@ from ..support.checks import check_count
 from ..sweeps import Float
 from .background import THRESHOLD, WITNESSES, Background, check_separation, fit_background, fit_pixels, noise_level
 from .foreground import Separated
+from .registration import Aligned, Steadiness
 from .sampling import MIN_SAMPLES, PixelSampler, PixelSamples, check_fraction
 
 SHARE = 0.1  # of the pixels of each frame that is sampled
@@ -37,7 +38,7 @@ SEEN, TILES = 0.25, 8  # is seen in this share of their tiles; so many tiles are
 MOSTLY = 0.8  # and of a tile in which it is seen this share agrees
 FORGETTING = 0.02  # factor of the exponential mean of the share that is explained
 
-Placed = tuple[Frame, Float, float]  # a frame, its v, and the share of its pixels that are explained
+Placed = tuple[Aligned, Float, float]  # a frame, its v, and the share of its pixels that are explained
 
 
 class Follower:
@@ -45,7 +46,7 @@ class Follower:
 
     Parameters
     ----------
-    rank, threshold, clean, backend
+    rank, threshold, clean, backend, stabilise
         As for a background that is learnt once: see `learn` and `Background.separate`.
     observe
         Share of the pixels of each frame to sample; the background depends on the latest 30 / observe frames.
@@ -62,11 +63,13 @@ class Follower:
         clean: int = 1,
         random_state: int = 0,
         backend: str = "auto",
+        stabilise: bool = False,
     ) -> None:
         check_fraction("observe", observe)
         check_count("rank", rank)
         check_separation(threshold, clean)
-        self.rank, self.observe, self.threshold, self.clean, self.backend = rank, observe, threshold, clean, backend
+        self.rank, self.observe, self.backend = rank, observe, backend
+        self.threshold, self.clean, self.stabilise = threshold, clean, stabilise
         self.rng = np.random.default_rng(random_state)
         self.scenes: list[int] = []  # numbers of their first frames
         self._background: Background | None = None
@@ -81,9 +84,10 @@ class Follower:
         return self._background
 
     def _begin_scene(self, frames: list[Frame]) -> None:
+        self.camera = Steadiness()
         self._sampler = PixelSampler(FIRST_SHARE, latest=LATEST, random_state=self.rng)
-        self._first: list[Frame] = []  # of the scene, until its background is known
-        self._unexplained: list[Frame] = []
+        self._first: list[Aligned] = []  # of the scene, until its background is known
+        self._unexplained: list[Aligned] = []
         self._v: list[Float] = []  # of the frames from `_oldest` on; empty until the background is known
         self._oldest = 0
         self._witnesses: list[Picture] = []  # some of the frames since the background was learnt again
@@ -101,11 +105,12 @@ class Follower:
                 yield from self._learn_scene()
             return
         self._refresh()
-        placed = self._place([frame])[0]
-        if placed[2] < UNEXPLAINED * self._usual and self._is_changed_everywhere(frame.picture, placed[1]):
-            self._unexplained.append(frame)
+        aligned = self.camera.align(frame)
+        placed = self._place([aligned])[0]
+        if placed[2] < UNEXPLAINED * self._usual and self._is_changed_everywhere(aligned.picture, placed[1]):
+            self._unexplained.append(aligned)
             if len(self._unexplained) == NEW_SCENE:
-                self._begin_scene(self._unexplained)
+                self._begin_scene([one.frame for one in self._unexplained])
             return
         yield from self._separate([*self._place(self._unexplained), placed])
         self._unexplained = []
@@ -136,14 +141,14 @@ class Follower:
         yield from self.finish()
 
     def _hold_back(self, frame: Frame) -> None:
-        self._first.append(frame)
-        self._sampler.add(frame.picture)
+        self._first.append(self.camera.align(frame))
+        self._sampler.add(self._first[-1].picture)
 
     def _learn_scene(self) -> Iterator[Separated]:
         """Learn the background from the first frames of a scene, and separate them."""
-        pictures = [frame.picture for frame in self._first[:: -(-len(self._first) // WITNESSES)]]
+        pictures = [one.picture for one in self._first[:: -(-len(self._first) // WITNESSES)]]
         self._use(fit_background(self._sampler, self.rank, self.backend).with_flicker(pictures))
-        self.scenes.append(self._first[0].number)
+        self.scenes.append(self._first[0].frame.number)
         self._sampler.share = self.observe
         placed = self._place(self._first)
         self._first = []
@@ -154,24 +159,24 @@ class Follower:
 
     def _use(self, background: Background) -> None:
         self._background = background
-        self._separate_one = background.separator(self.threshold, self.clean)
+        self._separate_one = background.separator(self.threshold, self.clean, self.stabilise)
 
-    def _place(self, frames: list[Frame]) -> list[Placed]:
+    def _place(self, frames: list[Aligned]) -> list[Placed]:
         if not frames:
             return []
-        placed = self.background.place([frame.picture for frame in frames])
-        return [(frame, v, float(explained)) for frame, v, explained in zip(frames, *placed, strict=True)]
+        placed = self.background.place([one.picture for one in frames])
+        return [(one, v, float(explained)) for one, v, explained in zip(frames, *placed, strict=True)]
 
     def _separate(self, placed: list[Placed]) -> Iterator[Separated]:
         """Separate frames, and sample them if they belong to a scene that is known."""
-        for frame, v, explained in placed:
+        for one, v, explained in placed:
             if self._v:
-                self._sampler.add(frame.picture)
+                self._sampler.add(one.picture)
                 if len(self._v) % WITNESS_EVERY == 0:
-                    self._witnesses.append(frame.picture)
+                    self._witnesses.append(one.picture)
                 self._v.append(v)
                 self._usual += FORGETTING * (explained - self._usual)
-            yield self._separate_one(frame, v, explained)
+            yield self._separate_one(one, v, explained)
 
     def _refresh(self) -> None:
         """When it is time, use the background that was learnt meanwhile, and start learning the next one."""

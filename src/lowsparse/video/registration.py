@@ -1,0 +1,238 @@
+"""Shifts of the camera: by how many whole pixels a frame is shifted against a reference picture.
+
+At some pixels p with a strong gradient g of the reference, the shift s has the least
+
+    Σ_p min(|g'(p + s) - f g(p)|, f bound),
+
+g' the gradient of the frame, f its brightness: what covers some of the pixels adds a constant. It is looked for on
+small pictures first, then on larger ones near the shift that was found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..entries.frames import Frame
+from ..entries.pictures import Grey, Picture
+
+Shift = tuple[int, int]  # rows down, columns to the right
+Value = TypeVar("Value", bound=np.generic)
+
+SMALLEST = 16  # shortest side of a picture in which shifts are looked for
+COARSE = 160  # longest side of the smallest picture in which shifts are looked for
+FAR, NEAR = 8, 2  # pixels: shifts to try on the smallest picture, and around the shift found before on larger ones
+EDGES = 1500  # pixels with a strong gradient that are compared
+MIN_EDGES, MIN_CELLS = 30, 10
+ABOVE_NOISE = 8.0  # times its standard deviation is the least gradient of an edge
+BRIGHTNESS = 0.2, 5.0  # of a picture beside the reference, at the least and at the most
+BOUND = 2.0  # of a difference, in units of the median gradient of the reference at these pixels
+BETTER = 0.85  # a shift has at most this part of the sum that no shift has
+STEADY, RARELY = 100, 10  # frames without a shift after which one frame in so many is looked at
+SHAKES = 0.05  # share of the frames that have a shift if the camera shakes
+BLURRED = 0.25  # share of the edges of a frame that a background has if the camera has moved,
+TEXTURED = 0.2  # if this share of the parts of the frame have edges
+AGREES = 0.7  # a picture that shows the reference has at most this part of the sum that a picture without edges has
+
+
+@dataclass(frozen=True)
+class Level:
+    """Pixels with strong gradients in the reference, at one size."""
+
+    rows: NDArray[np.intp]
+    columns: NDArray[np.intp]
+    gradient: NDArray[np.float32]  # edges x 2
+    bound: float
+    luma: float  # the median of the luma there
+    cells: int  # of 4 x 4 in which they are: those of something that moves are in few
+
+    def brightness(self, luma: Grey) -> float:
+        """The brightness of a picture beside that of the reference."""
+        return float(np.clip(np.median(luma[self.rows, self.columns]) / self.luma, *BRIGHTNESS))
+
+    def sums(self, luma: Grey, factor: float, around: Shift, reach: int) -> NDArray[np.float32]:
+        """The mean difference, at most 1, for each shift up to `reach` around one: a square for each half of the edges.
+
+        `factor` is the brightness of the picture.
+        """
+        size = 2 * reach + 3
+        offsets = np.arange(size) - reach - 1
+        rows = np.clip(self.rows[:, None] + around[0] + offsets, 0, luma.shape[0] - 1)
+        columns = np.clip(self.columns[:, None] + around[1] + offsets, 0, luma.shape[1] - 1)
+        patches = luma[rows[:, :, None], columns[:, None, :]].astype(np.float32)
+        down = patches[:, 2:, 1:-1] - patches[:, :-2, 1:-1]
+        right = patches[:, 1:-1, 2:] - patches[:, 1:-1, :-2]
+        expected = np.float32(factor) * self.gradient[..., None, None]
+        far = np.abs(down - expected[:, 0]) + np.abs(right - expected[:, 1])
+        far /= np.float32(factor)
+        return np.stack([self._mean(far[::2]), self._mean(far[1::2])])
+
+    @property
+    def without_edges(self) -> float:
+        """The mean difference of a picture without edges."""
+        return float(self._mean(np.abs(self.gradient).sum(axis=1)))
+
+    def _mean(self, far: NDArray[np.float32]) -> Any:
+        return np.minimum(far / np.float32(self.bound), 1).mean(axis=0)
+
+
+@dataclass(frozen=True)
+class Registration:
+    """Finds the shift of pictures against a reference picture.
+
+    >>> rng = np.random.default_rng(1)
+    >>> scene = Picture((40 * rng.random((30, 40))).repeat(3, axis=0).repeat(3, axis=1).astype(np.uint8))
+    >>> Registration.of(scene).find(shifted(scene, (2, -5)))[0]
+    (2, -5)
+    """
+
+    levels: tuple[Level, ...]  # from coarse to fine; none if the reference has no edges
+    edges: float = 0.0  # share of the parts of the smallest picture that have one
+
+    @classmethod
+    def of(cls, reference: Picture, noise: float = 0.0) -> Self:
+        """Against this picture; `noise` is that of the pictures to be registered, if they have more."""
+        if min(reference.shape) < SMALLEST:
+            return cls(())
+        levels = [_level(luma, noise / 2**k) for k, luma in enumerate(reversed(_sizes(reference)))][::-1]
+        if any(len(level.rows) < MIN_EDGES or level.cells < MIN_CELLS for level, _ in levels):
+            return cls((), levels[0][1])
+        return cls(tuple(level for level, _ in levels), levels[0][1])
+
+    def find(self, picture: Picture) -> tuple[Shift, bool]:
+        """The shift of a picture, none if it is hardly better; and whether the picture shows the reference at all."""
+        if not self.levels:
+            return (0, 0), True
+        y = x = 0
+        sizes = _sizes(picture)
+        factor = self.levels[0].brightness(sizes[0])
+        for k, (level, luma) in enumerate(zip(self.levels, sizes, strict=True)):
+            reach = NEAR if k else FAR
+            halves = level.sums(luma, factor, (2 * y, 2 * x), reach)
+            found = [np.array(divmod(int(sums.argmin()), 2 * reach + 1)) for sums in (*halves, halves.mean(axis=0))]
+            if k == 0:
+                is_chance = np.abs(found[0] - found[1]).max() > 1
+            y, x = (2 * one + int(step) - reach for one, step in zip((y, x), found[-1], strict=True))
+        least, still = float(halves.mean(axis=0).min()), float(level.sums(luma, factor, (0, 0), 0).mean())
+        bound = AGREES * level.without_edges
+        if is_chance or least > min(BETTER * still, bound):
+            return (0, 0), still < bound
+        return (y, x), True
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """A frame, and its picture as the camera would have taken it had it not moved."""
+
+    frame: Frame
+    picture: Picture
+    shift: Shift = (0, 0)  # of the frame against the picture
+
+    @classmethod
+    def of(cls, frame: Frame, registration: Registration | None) -> Self:
+        """With the shift that is found, if it is looked for."""
+        if registration is None:
+            return cls(frame, frame.picture)
+        y, x = registration.find(frame.picture)[0]
+        return cls(frame, shifted(frame.picture, (-y, -x)), (y, x))
+
+
+class Steadiness:
+    """Aligns the frames of a video with its first one, and counts how often the camera has moved.
+
+    After 100 frames without a shift only one frame in 10 is looked at, until one has a shift.
+    """
+
+    def __init__(self) -> None:
+        self.registration: Registration | None = None  # None before the first frame
+        self._frames = self._steady = 0  # in all, and since the last shift
+        self._seen = self._moved = 0  # that were looked at, and of these with a shift
+
+    @property
+    def shakes(self) -> bool:
+        """Whether the camera has moved, by little, in some frames."""
+        return self._moved > SHAKES * self._seen
+
+    def align(self, frame: Frame) -> Aligned:
+        """The next frame."""
+        if self.registration is None:
+            self.registration = Registration.of(frame.picture)
+        self._frames += 1
+        if self._steady >= STEADY and self._frames % RARELY:
+            return Aligned(frame, frame.picture)
+        aligned = Aligned.of(frame, self.registration)
+        moved = aligned.shift != (0, 0)
+        self._steady = 0 if moved else self._steady + 1
+        self._seen, self._moved = self._seen + 1, self._moved + moved
+        return aligned
+
+
+def share_lost(background: Picture, pictures: list[Picture]) -> float:
+    """The share of the pictures whose edges are not those of the background, as if the camera had moved."""
+    noise = float(np.median([_noise(picture.luma.astype(np.float32)) for picture in pictures]))
+    registration = Registration.of(background, noise)
+    bound = max(TEXTURED, registration.edges / BLURRED)
+    lost = [not registration.find(one)[1] or Registration.of(one, noise).edges > bound for one in pictures]
+    return float(np.mean(lost))
+
+
+def _sizes(picture: Picture) -> list[Grey]:
+    """The luma of a picture, halved until it is small; the smallest first."""
+    sizes = [Picture(picture.luma)]
+    while max(sizes[0].shape) > COARSE and min(sizes[0].shape) >= 2 * SMALLEST:
+        sizes.insert(0, sizes[0].shrunken(2))
+    return [one.luma for one in sizes]
+
+
+def _level(luma: Grey, noise: float) -> tuple[Level, float]:
+    """The pixels with strong gradients of a reference, spread over all of it, and the share of its parts with edges."""
+    grey = luma.astype(np.float32)
+    down, right = np.zeros_like(grey), np.zeros_like(grey)
+    down[1:-1], right[:, 1:-1] = grey[2:] - grey[:-2], grey[:, 2:] - grey[:, :-2]
+    strength = np.abs(down) + np.abs(right)
+    strength[[0, -1]] = strength[:, [0, -1]] = 0
+    tile = max(2, int(np.sqrt(luma.size / EDGES)))  # the strongest pixel of each tile
+    H, W = (side // tile * tile for side in luma.shape)
+    tiles = strength[:H, :W].reshape(H // tile, tile, W // tile, tile).swapaxes(1, 2).reshape(-1, tile * tile)
+    inside = tiles.argmax(axis=1)
+    row, column = np.divmod(np.arange(len(tiles)), W // tile)
+    rows, columns = row * tile + inside // tile, column * tile + inside % tile
+    found = strength[rows, columns]
+    is_edge = found >= max(ABOVE_NOISE * max(noise, _noise(grey)), 1.0)
+    strong = is_edge & (found >= np.median(found))
+    rows, columns, found = rows[strong], columns[strong], found[strong]
+    gradient = np.stack([down[rows, columns], right[rows, columns]], axis=1)
+    bound, brightness = (float(np.median(one)) if one.size else 1.0 for one in (found, luma[rows, columns]))
+    cells = len(np.unique(4 * (4 * rows // luma.shape[0]) + 4 * columns // luma.shape[1]))
+    return Level(rows, columns, gradient, BOUND * bound, max(brightness, 1.0), cells), float(is_edge.mean())
+
+
+def _noise(grey: NDArray[np.float32]) -> float:
+    """The standard deviation of the noise, from second differences in both directions, which edges hardly have."""
+    rows = grey[2:] - 2 * grey[1:-1] + grey[:-2]
+    both = rows[:, 2:] - 2 * rows[:, 1:-1] + rows[:, :-2]
+    return float(np.median(np.abs(both))) / (0.6745 * 6)
+
+
+def shifted(picture: Picture, shift: Shift) -> Picture:
+    """A picture moved down and to the right; its border is repeated.
+
+    >>> shifted(Picture(np.arange(6, dtype=np.uint8).reshape(2, 3)), (0, 1)).luma.tolist()
+    [[0, 0, 1], [3, 3, 4]]
+    """
+    if shift == (0, 0):
+        return picture
+    luma = move(picture.luma, shift)
+    if picture.chroma is None:
+        return Picture(luma)
+    halves = (round(shift[0] / 2), round(shift[1] / 2)) if picture.halved else shift
+    return Picture(luma, np.stack([move(plane, halves) for plane in picture.chroma]))
+
+
+def move(plane: NDArray[Value], shift: Shift) -> NDArray[Value]:
+    """A plane moved down and to the right; its border is repeated."""
+    rows, columns = (np.clip(np.arange(side) - by, 0, side - 1) for side, by in zip(plane.shape, shift, strict=True))
+    return np.asarray(plane[rows[:, None], columns])

@@ -1,0 +1,132 @@
+"""Shifts of the camera: found exactly, none where there is none, undone, and told from a camera that moves on."""
+
+import numpy as np
+import pytest
+from scipy import ndimage
+
+from lowsparse.entries.frames import Frame
+from lowsparse.entries.pictures import Picture
+from lowsparse.video.background import learn
+from lowsparse.video.registration import Registration, Steadiness, move, shifted
+from lowsparse.video.tracking import Follower
+
+
+def place(height, width, seed):
+    """A picture with edges: boxes of all sizes."""
+    rng = np.random.default_rng([31, seed])
+    picture = np.full((height, width), 120.0)
+    for _ in range(120):
+        y, x = rng.integers(height), rng.integers(width)
+        picture[y : y + rng.integers(4, 30), x : x + rng.integers(4, 30)] = rng.uniform(30, 220)
+    return ndimage.gaussian_filter(picture, 0.7)
+
+
+def film(views, noise=2.0, seed=1):
+    rng = np.random.default_rng([32, seed])
+    levels = np.clip(np.stack(views) + noise * rng.standard_normal((len(views), *views[0].shape)), 0, 255)
+    return [Frame(Picture(np.rint(one).astype(np.uint8)), t, t, t / 25) for t, one in enumerate(levels)]
+
+
+def window(picture, y, x, height=96, width=128):
+    return picture[y : y + height, x : x + width]
+
+
+def shaking(T=120, seed=2):
+    """A camera that shakes by up to 4 pixels, and a box that passes; with the mask of the box and the shifts."""
+    rng = np.random.default_rng([33, seed])
+    picture = place(120, 160, seed)
+    shifts = rng.integers(-4, 5, (T, 2))
+    shifts[0] = 0
+    views, masks = [], np.zeros((T, 96, 128), bool)
+    for t, (dy, dx) in enumerate(shifts):
+        view = window(picture, 12 - dy, 16 - dx).copy()
+        left = 2 * t % 110
+        masks[t, 30:60, left : left + 16] = True
+        view[masks[t]] = 250
+        views.append(view)
+    return film(views), masks, [tuple(map(int, shift)) for shift in shifts]
+
+
+@pytest.mark.parametrize("size", [(96, 128), (400, 600)])
+@pytest.mark.parametrize("brightness", [0.5, 1.0, 1.3])
+def test_shifts_are_found_exactly_whatever_the_light_and_what_is_in_front(size, brightness):
+    height, width = size
+    rng = np.random.default_rng(34)
+    picture = place(height + 40, width + 40, 3)
+    registration = Registration.of(film([window(picture, 20, 20, *size)])[0].picture)
+    for dy, dx in rng.integers(-8, 9, (8, 2)):
+        view = brightness * window(picture, 20 - dy, 20 - dx, *size)
+        view[: height // 3, : width // 2] = rng.uniform(0, 255, (height // 3, width // 2))
+        (one,) = film([view])
+        assert registration.find(one.picture) == ((dy, dx), True)
+
+
+def test_a_still_camera_has_no_shift_and_a_picture_without_edges_none_either():
+    frames = film([window(place(120, 160, 4), 12, 16)] * 150)
+    camera = Steadiness()
+    assert all(camera.align(frame).shift == (0, 0) for frame in frames)
+    assert not camera.shakes
+    flat = film([np.full((96, 128), 90.0)] * 2)
+    assert Registration.of(flat[0].picture).find(frames[0].picture) == ((0, 0), True)
+
+
+def test_the_shaking_of_a_camera_is_undone():
+    frames, masks, shifts = shaking()
+    background = learn(frames, length=len(frames))
+    assert background.registration is not None
+    assert background.lost == 0
+    separated = list(background.separate(frames))
+    found = np.stack([one.mask for one in separated])
+    assert 2 * (found & masks).sum() / (found.sum() + masks.sum()) > 0.95
+    for one, view in zip(separated[::17], frames[::17], strict=True):  # where the frame has it
+        inner = (slice(6, -6), slice(6, -6))
+        beside = ~ndimage.binary_dilation(masks[view.number], iterations=3)[inner]
+        differs = np.abs(one.background.luma[inner].astype(int) - view.picture.luma[inner])
+        assert np.mean(differs[beside]) < 4
+    steady = background.separate(frames, stabilise=True)
+    backs = np.stack([one.background.luma for one in steady]).astype(int)
+    assert np.abs(np.diff(backs, axis=0)).max() <= 6  # it follows the light, no shift
+    assert [background.align(frame).shift for frame in frames] == shifts
+
+
+def test_the_shaking_of_a_camera_is_undone_in_a_stream():
+    frames, masks, _ = shaking(T=180)
+    found = np.stack([one.mask for one in Follower().follow(frames)])
+    assert 2 * (found & masks).sum() / (found.sum() + masks.sum()) > 0.9
+
+
+@pytest.mark.parametrize("kind", ["pan", "zoom", "cut", "still", "shaking"])
+def test_a_camera_that_moves_on_is_noticed(kind):
+    picture = place(120, 400, 5)
+    views = {
+        "pan": lambda t: window(picture, 10, 2 * t),
+        "zoom": lambda t: ndimage.zoom(picture[:, :160], 1 + t / 200, order=1)[:96, :128],
+        "cut": lambda t: window(picture, 10, 250 if t >= 60 else 0),
+        "still": lambda t: window(picture, 10, 30),
+        "shaking": lambda t: window(picture, 10 + t % 3, 30 - t % 2),
+    }[kind]
+    background = learn(film([views(t) for t in range(120)]), length=120)
+    assert (background.lost > 0.25) == (kind in ("pan", "zoom", "cut"))
+
+
+def test_colours_are_shifted_along():
+    rng = np.random.default_rng(35)
+    for shape in ((2, 9, 11), (2, 5, 6)):
+        picture = Picture(*(rng.integers(0, 256, size).astype(np.uint8) for size in ((9, 11), shape)))
+        there = shifted(picture, (2, -4))
+        assert np.array_equal(there.luma[2:, :-4], picture.luma[:-2, 4:])
+        half = (2, 4) if shape[1] == 9 else (1, 2)
+        assert np.array_equal(there.chroma[:, half[0] :, : -half[1]], picture.chroma[:, : -half[0], half[1] :])
+    assert np.array_equal(move(np.eye(3), (0, 0)), np.eye(3))
+
+
+def test_movers_on_a_wall_without_edges_are_no_moving_camera():
+    rng = np.random.default_rng(36)
+    views = np.full((90, 96, 128), 120.0)
+    texture = 120 + 60 * rng.standard_normal((40, 30))
+    for t in range(90):
+        views[t, 20:60, t : t + 30] = texture
+    frames = film(list(views))
+    background = learn(frames, length=90)
+    assert background.registration is None
+    assert background.lost <= 0.25
