@@ -3,6 +3,7 @@
 import http.server
 import os
 import shutil
+import struct
 import sys
 import threading
 from fractions import Fraction
@@ -16,6 +17,7 @@ from lowsparse.entries.pictures import REC601, Picture
 from lowsparse.video import read_video, sample_pixels
 from lowsparse.video.film import Film, codec, write_picture
 from lowsparse.video.prefetch import prefetch
+from lowsparse.video.separation import separate_video
 
 FRAMES = np.random.default_rng(5).integers(0, 256, (12, 24, 32)).astype(np.uint8)
 
@@ -563,3 +565,62 @@ def test_moving_blocks_hide_a_background_of_rank_2():
 def test_moving_blocks_refuses_nonsense():
     with pytest.raises(ValueError, match="4 x 48"):
         ls.datasets.moving_blocks(10, 4, 48)
+
+
+# ---------------------------------------------------------------------- clips as phones make them
+
+
+def write_clip(path, frames, times):
+    """Frames shown at these times, in seconds."""
+    av = pytest.importorskip("av", reason="needs the extra `video`")
+    codec, ticks = ("libx264", 90_000) if path.suffix == ".mp4" else ("mpeg2video", 25)
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream(codec, rate=25)
+        stream.height, stream.width = frames[0].shape
+        stream.pix_fmt, stream.codec_context.time_base = "yuv420p", Fraction(1, ticks)
+        for picture, time in zip(frames, times, strict=True):
+            frame = av.VideoFrame.from_ndarray(picture, format="gray").reformat(format="yuv420p")
+            frame.pts, frame.time_base = round(ticks * time), Fraction(1, ticks)
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+
+
+def turn_in_the_header(path, matrix):
+    """Write the matrix by which an MP4 is to be rotated into its header, as phones do."""
+    content = bytearray(path.read_bytes())
+    at = content.index(b"tkhd") + 4 + 40
+    content[at : at + 36] = struct.pack(">9i", *matrix)
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(("matrix", "quarters"), [((0, 1, -1, 0), -1), ((-1, 0, 0, -1), 2), ((0, -1, 1, 0), 1)])
+def test_a_clip_that_is_to_be_rotated_comes_upright(matrix, quarters, tmp_path):
+    a, b, c, d = (value << 16 for value in matrix)
+    picture = np.zeros((48, 64), np.uint8)
+    picture[4:20, 40:60] = 200
+    write_clip(tmp_path / "phone.mp4", [picture] * 3, [0, 0.04, 0.08])
+    turn_in_the_header(tmp_path / "phone.mp4", (a, b, 0, c, d, 0, 0, 0, 1 << 30))
+    found = [frame.picture for frame in Frames(tmp_path / "phone.mp4")]
+    for one in found:
+        expected = np.rot90(picture, quarters).astype(int)
+        assert one.shape == expected.shape
+        assert np.abs(one.luma - expected).mean() < 4
+        assert not one.halved or one.chroma.shape[1:] == tuple(side // 2 for side in one.shape)
+
+
+def test_times_of_a_clip_are_kept_however_irregular(tmp_path):
+    times = np.cumsum(np.tile([0.02, 0.1, 0.5], 14)) - 0.02
+    clip = ls.datasets.moving_blocks(42, 48, 64, random_state=8).frames
+    write_clip(tmp_path / "phone.mp4", list(clip), times)
+    done = separate_video(tmp_path / "phone.mp4", tmp_path / "out")
+    assert done.times == pytest.approx(times, abs=1e-4)
+    for name in ("mask.mp4", "background.mp4"):
+        assert [frame.time for frame in Frames(tmp_path / "out" / name)] == pytest.approx(times, abs=1e-3)
+
+
+def test_time_begins_at_zero_in_a_transport_stream(tmp_path):
+    write_clip(tmp_path / "camera.ts", FRAMES, 7 + np.arange(12) / 25)
+    with pytest.importorskip("av").open(str(tmp_path / "camera.ts")) as container:
+        assert next(container.decode(video=0)).time > 5
+    found = [frame.time for frame in Frames(tmp_path / "camera.ts")]
+    assert found == pytest.approx(np.arange(len(found)) / 25, abs=1e-3)

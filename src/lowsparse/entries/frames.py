@@ -376,7 +376,7 @@ class _MediaReader(Reader):
         av = import_av()
         with self._opened(source) as (container, stream), _packet_writer(copy, stream) as write:
             packets = container.demux(stream)
-            size = None
+            size = origin = None
             number = 0
             while True:
                 try:
@@ -396,8 +396,15 @@ class _MediaReader(Reader):
                         yield None
                     else:
                         size = size or (frame.width, frame.height)
-                        yield LazyFrame(number, frame.time, partial(self._picture, frame, size))
+                        origin = frame.time if origin is None else origin  # a transport stream begins somewhere
+                        time = None if frame.time is None else frame.time - origin
+                        yield LazyFrame(number, time, partial(self._upright, frame, size))
                     number += 1
+
+    def _upright(self, frame: Any, size: tuple[int, int]) -> Picture:
+        """A frame as it is to be shown: a phone that was held upright stores it lying, and by how much to rotate it."""
+        picture, quarters = self._picture(frame, size), round(getattr(frame, "rotation", 0) / 90) % 4
+        return picture.rotated(quarters) if quarters else picture
 
     def _picture(self, frame: Any, size: tuple[int, int]) -> Picture:
         """RGB is converted as that of an array; a video in YUV keeps its own luma."""

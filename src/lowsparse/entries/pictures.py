@@ -91,6 +91,15 @@ class Picture:
             x, y, width, height = x // 2, y // 2, -(-width // 2), -(-height // 2)
         return Picture(luma, self.chroma[:, y : y + height, x : x + width])
 
+    def rotated(self, quarters: int) -> Picture:
+        """The picture, rotated counterclockwise by so many right angles.
+
+        >>> Picture(np.arange(6, dtype=np.uint8).reshape(2, 3)).rotated(1).luma.tolist()
+        [[2, 5], [1, 4], [0, 3]]
+        """
+        chroma = None if self.chroma is None else np.ascontiguousarray(np.rot90(self.chroma, quarters, axes=(1, 2)))
+        return Picture(np.ascontiguousarray(np.rot90(self.luma, quarters)), chroma)
+
     def shrunken(self, by: int) -> Picture:
         """The picture with blocks of `by` x `by` pixels replaced by their means.
 

@@ -20,6 +20,7 @@ CODECS = ("libx264", "libopenh264", "mpeg4")  # in the order of preference
 OPTIONS = {"libx264": {"preset": "superfast", "crf": "21"}, "mpeg4": {"qscale": "3"}}
 STATIC_OPTIONS = {"libx264": {"preset": "veryfast"}}  # as fast, and a third of the size, if little changes
 QUEUE = 8  # pictures that wait for the encoder
+TICKS = 60_000  # in a second: the unit of times in a film; MPEG-4 has no more than 65,535
 
 
 def codec() -> str:
@@ -48,6 +49,7 @@ class Film:
         self._container: Any = None
         self._stream: Any = None
         self._count = 0  # encoded pictures
+        self._last = -1  # when the latest one is shown, in ticks
         self._file = ExitStack()  # moves the file to its path, or removes it
 
     def __enter__(self) -> Film:
@@ -55,9 +57,9 @@ class Film:
         self._file.callback(self._stop)
         return self
 
-    def write(self, picture: Picture) -> None:
-        """Add a picture; waits while the encoder is behind."""
-        self._waiting.append(self._thread.submit(self._encode, picture))
+    def write(self, picture: Picture, time: float | None = None) -> None:
+        """Add a picture, to be shown at a time in seconds, None: at the rate; waits while the encoder is behind."""
+        self._waiting.append(self._thread.submit(self._encode, picture, time))
         if len(self._waiting) > QUEUE:
             self._waiting.popleft().result()
 
@@ -84,12 +86,14 @@ class Film:
 
     # -- in the thread
 
-    def _encode(self, picture: Picture) -> None:
+    def _encode(self, picture: Picture, time: float | None) -> None:
         with explain_refusal(self.path):
             if self._stream is None:
                 self._open(picture)
             frame = as_frame(picture).reformat(format="yuv420p")
-            frame.pts, frame.time_base = self._count, 1 / self.rate
+            ticks = round((self._count / self.rate if time is None else Fraction(time)) * TICKS)
+            self._last = max(ticks, self._last + 1)
+            frame.pts, frame.time_base = self._last, Fraction(1, TICKS)
             self._container.mux(self._stream.encode(frame))
             self._count += 1
 
@@ -100,6 +104,7 @@ class Film:
         self._stream = self._container.add_stream(self.codec, rate=self.rate)
         self._stream.width, self._stream.height, self._stream.pix_fmt = W + W % 2, H + H % 2, "yuv420p"
         self._stream.options = self.options
+        self._stream.codec_context.time_base = Fraction(1, TICKS)
         self._stream.codec_context.thread_count = 1  # else the file depends on the number of threads
 
     def _close(self) -> None:

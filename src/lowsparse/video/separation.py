@@ -179,7 +179,7 @@ def _write(
             if not numbers:
                 scores.check(one.mask.shape)
             for name, film in films.items():
-                film.write(FILMS[name](one))
+                film.write(FILMS[name](one), one.frame.time - (rows[0] if rows else one.frame.time))
             numbers.append(one.frame.number)
             rows.extend((one.frame.time, one.share, one.explained, *one.coefficients))
             if one.frame.label in scores.truth.masks:
