@@ -31,7 +31,7 @@ from lowsparse.sweeps import Previous, Proximal, Robust, Rule
 
 LARGE = (100_000, 100_000, 5, 0.1, 0.1)
 AT_ONCE = 2 * 10**8  # cells that are drawn together
-TURNS = Robust(c=0.01, first_c=5.0, n_reweight=5)
+FIVE_FITS = Robust(c=0.01, first_c=5.0, n_reweight=5)
 BUSY = """
 extern "C" __global__ void busy(long long cycles) {
     for (const long long began = clock64(); clock64() - began < cycles;);
@@ -145,7 +145,7 @@ def kernels(case: int, per_second: float, say: Callable[[str], None]) -> None:
             lambda: sweep.sweep(start, S, out, how, before).retracted(start, -0.1),
             8 + 4 + 8 + 8 + 8 + 4,  # x, index, S, S+; x and index again by row
         ),
-        "regression, 5 turns": (lambda: sweep.regress(U, None, TURNS), 12),
+        "regression, 5 fits": (lambda: sweep.regress(U, None, FIVE_FITS), 12),
         "regression, 1 turn": (lambda: sweep.regress(U, V, Robust(c=0.5)), 12),
         "residual": (lambda: sweep.residual(U, V), 20),
         "product by column": (lambda: sweep.product_transposed(e, U), 12),

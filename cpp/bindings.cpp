@@ -231,19 +231,19 @@ class ColumnSweep {
             throw std::invalid_argument("S must have one value per entry, of the type of the entries");
     }
 
-    SweepArgs sweep_args(const Matrix& U, const std::optional<Matrix>& V_before, const std::optional<Matrix>& turn,
+    SweepArgs sweep_args(const Matrix& U, const std::optional<Matrix>& V_previous, const std::optional<Matrix>& rotation,
                          double gamma, double t_S, double lambda2, int rule) const {
         check_rows(U);
         if (rule < 0 || rule > int(Rule::amanpg)) throw std::invalid_argument("no such rule");
         const int64_t r = int64_t(U.shape(1));
         SweepArgs args{columns_, int(r),  kernels_.padded(int(r)), nullptr, nullptr, nullptr, nullptr,
                        nullptr,  nullptr, gamma,                   t_S,     lambda2, Rule(rule)};
-        if (V_before && turn) {
-            check_columns(*V_before, r);
-            if (int64_t(turn->shape(0)) != r || int64_t(turn->shape(1)) != r)
-                throw std::invalid_argument("turn has the wrong shape");
-            args.V_before = V_before->data();
-            args.turn = turn->data();
+        if (V_previous && rotation) {
+            check_columns(*V_previous, r);
+            if (int64_t(rotation->shape(0)) != r || int64_t(rotation->shape(1)) != r)
+                throw std::invalid_argument("rotation has the wrong shape");
+            args.V_previous = V_previous->data();
+            args.rotation = rotation->data();
         }
         return args;
     }
@@ -325,14 +325,14 @@ class ColumnSweep {
     }
 
     // (V^T, G, G^T G, V V^T, sums), where G is the whole gradient.
-    nb::tuple sweep(Matrix U, Entries S, nb::object S_out, std::optional<Matrix> V_before, std::optional<Matrix> turn,
-                    double gamma, double t_S, double lambda2, int rule, int threads) {
+    nb::tuple sweep(Matrix U, Entries S, nb::object S_out, std::optional<Matrix> V_previous,
+                    std::optional<Matrix> rotation, double gamma, double t_S, double lambda2, int rule, int threads) {
         check_entries(S);
-        SweepArgs args = sweep_args(U, V_before, turn, gamma, t_S, lambda2, rule);
+        SweepArgs args = sweep_args(U, V_previous, rotation, gamma, t_S, lambda2, rule);
         args.S = S.data();
         EntriesOut out;
         if (args.rule != Rule::fit) {
-            out = nb::cast<EntriesOut>(S_out);
+            out = nb::cast<EntriesOut>(S_out, false);  // a converted copy would be lost
             check_entries(out);
             if (out.data() == S.data()) throw std::invalid_argument("S_out must not be S");
             args.S_out = out.data();
@@ -346,16 +346,17 @@ class ColumnSweep {
         return split_columns(columns_.indptr, columns_.n, columns_.nnz, count);
     }
 
-    // (V^T; how many residuals of each column are within `bound` before the last turn; and how many there are of each
+    // (V^T; how many residuals of each column are within `bound` before the last fit; and how many there are of each
     // magnitude, in multiples of unit, before the first)
-    nb::tuple regress(Matrix U, nb::object V_in, int kind, double first_scale, double scale, double p, int turns,
-                      double shrink, double ridge, double largest, double bound, double unit, int64_t of, int threads) {
+    nb::tuple regress(Matrix U, nb::object V_in, int kind, double first_c, double c, double p, int n_reweight,
+                      double shrink, double ridge, double largest, double bound, double unit, int64_t total_entries,
+                      int threads) {
         check_rows(U);
-        const Loss loss = loss_of(kind, scale, p);
-        if (!(first_scale > 0 && unit > 0) || turns < 1 || !(ridge >= 0))
-            throw std::invalid_argument("scales, unit and turns must be positive, and ridge not negative");
+        const Loss loss = loss_of(kind, c, p);
+        if (!(first_c > 0 && unit > 0) || n_reweight < 1 || !(ridge >= 0))
+            throw std::invalid_argument("first_c, unit and n_reweight must be positive, and ridge not negative");
         const int64_t r = int64_t(U.shape(1)), padded = kernels_.padded(int(r));
-        RegressArgs args{columns_, int(r), int(padded), nullptr, nullptr, nullptr, loss, first_scale, turns,
+        RegressArgs args{columns_, int(r), int(padded), nullptr, nullptr, nullptr, loss, first_c, n_reweight,
                          shrink, ridge, largest, bound, nullptr, 1.0 / unit, 0};
         Matrix given;
         if (!V_in.is_none()) {
@@ -363,7 +364,8 @@ class ColumnSweep {
             check_columns(given, r);
             args.V_in = given.data();
         }
-        while ((of > 0 ? of : columns_.nnz) / (args.sampling + 1) > 50000) args.sampling = 2 * args.sampling + 1;
+        const int64_t total = total_entries > 0 ? total_entries : columns_.nnz;
+        while (total / (args.sampling + 1) > 50000) args.sampling = 2 * args.sampling + 1;
         Array V = new_array(size_t(columns_.n), size_t(r));
         args.V = V.data();
         Counts inside = new_counts(size_t(columns_.n));
@@ -381,11 +383,11 @@ class ColumnSweep {
                                                  counts[size_t(worker)].data(), scratch + worker * memory);
                             }};
         run({copy, columns}, threads, stop);
-        Counts total = new_counts(magnitude_bins);
-        std::fill_n(total.data(), magnitude_bins, int64_t(0));
+        Counts summed = new_counts(magnitude_bins);
+        std::fill_n(summed.data(), magnitude_bins, int64_t(0));
         for (const auto& part : counts)
-            for (int k = 0; k < magnitude_bins; ++k) total.data()[k] += part[size_t(k)];
-        return nb::make_tuple(V, inside, total);
+            for (int k = 0; k < magnitude_bins; ++k) summed.data()[k] += part[size_t(k)];
+        return nb::make_tuple(V, inside, summed);
     }
 
     // work(piece, begin, end) over all columns, by pieces
@@ -420,12 +422,12 @@ class ColumnSweep {
     }
 
     // U V on the entries, less the values if asked
-    Array entries(Matrix U, Matrix V, bool less_values, int threads) {
+    Array entries(Matrix U, Matrix V, bool minus_values, int threads) {
         check_rows(U);
         check_columns(V, int64_t(U.shape(1)));
         Array out = new_array(1, size_t(columns_.nnz));
         const int64_t r = int64_t(U.shape(1)), padded = whole_packs(r);
-        EntriesArgs args{columns_, int(r), int(padded), nullptr, V.data(), less_values, out.data()};
+        EntriesArgs args{columns_, int(r), int(padded), nullptr, V.data(), minus_values, out.data()};
         const Phase copy = padded_copy(U, padded, &args.U);
         each_piece({copy}, pieces(), threads, [&](int64_t, int64_t begin, int64_t end) { kernels_.entries(args, begin, end); });
         return out;
@@ -530,7 +532,8 @@ class ColumnSweep {
     }
 
     // Of each column the best fit to r of its entries; a column without one keeps its V.
-    Array subsets(Matrix U, Matrix V_in, Bits seeds, int64_t draws, double c, double bound, double good, int threads) {
+    Array subsets(Matrix U, Matrix V_in, Bits seeds, int64_t max_draws, double c, double bound, double clean_draws,
+                  int threads) {
         check_rows(U);
         const int64_t r = int64_t(U.shape(1)), n = columns_.n;
         check_columns(V_in, r);
@@ -538,7 +541,7 @@ class ColumnSweep {
         if (!(c > 0)) throw std::invalid_argument("c must be positive");
         Array V = new_array(size_t(n), size_t(r));
         std::copy_n(V_in.data(), n * r, V.data());
-        const SubsetArgs args{columns_, int(r), U.data(), seeds.data(), draws, c, bound, good, V.data()};
+        const SubsetArgs args{columns_, int(r), U.data(), seeds.data(), max_draws, c, bound, clean_draws, V.data()};
         int64_t longest = 0;
         for (int64_t j = 0; j < n; ++j) longest = std::max(longest, columns_.indptr[j + 1] - columns_.indptr[j]);
         const auto bounds = pieces();
@@ -555,11 +558,11 @@ class ColumnSweep {
 
     // Blocks of rows and columns, which have no entries elsewhere, each fitted up to the rank or until it is exact: (U, V,
     // zero beyond the rank of a block; the noise of each; its rank)
-    nb::tuple climb(Input64 row_starts, Input64 column_starts, Matrix begin, double unit, int threads) {
+    nb::tuple climb(Input64 row_starts, Input64 column_starts, Matrix start_vectors, double unit, int threads) {
         const int64_t count = int64_t(row_starts.shape(0)) - 1, m = columns_.m, n = columns_.n;
-        const int64_t rank = int64_t(begin.shape(0));
-        if (count < 1 || column_starts.shape(0) != row_starts.shape(0) || int64_t(begin.shape(1)) != n || rank < 1 ||
-            !(unit > 0))
+        const int64_t rank = int64_t(start_vectors.shape(0));
+        if (count < 1 || column_starts.shape(0) != row_starts.shape(0) || int64_t(start_vectors.shape(1)) != n ||
+            rank < 1 || !(unit > 0))
             throw std::invalid_argument("the arrays do not fit together");
         const int64_t *of_rows = row_starts.data(), *of_columns = column_starts.data();
         if (of_rows[0] != 0 || of_columns[0] != 0 || of_rows[count] != m || of_columns[count] != n)
@@ -583,11 +586,11 @@ class ColumnSweep {
         std::iota(order.begin(), order.end(), int64_t(0));
         const auto size = [&](int64_t b) { return columns_.indptr[of_columns[b + 1]] - columns_.indptr[of_columns[b]]; };
         std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return size(a) > size(b); });
-        const auto one = [&](int worker, int64_t turn) {
-            const int64_t b = order[size_t(turn)], row = of_rows[b], column = of_columns[b];
+        const auto one = [&](int worker, int64_t place) {
+            const int64_t b = order[size_t(place)], row = of_rows[b], column = of_columns[b];
             BlockClimb block(kernels_, SmallMatrix::of(columns_, row, of_rows[b + 1] - row, column, of_columns[b + 1] - column),
                              unit);
-            block.run(int(rank), begin.data() + column, n, stop, worker);
+            block.run(int(rank), start_vectors.data() + column, n, stop, worker);
             for (int64_t i = 0; i < block.U.lines; ++i) std::copy_n(block.U.row(i), block.U.k, U.data() + (row + i) * rank);
             for (int64_t j = 0; j < block.V.lines; ++j)
                 std::copy_n(block.V.row(j), block.V.k, V.data() + (column + j) * rank);
@@ -746,25 +749,25 @@ NB_MODULE(_core, module) {
     nb::set_leak_warnings(std::getenv("LOWSPARSE_LIST_LEAKS") != nullptr);
     Interpreter::note_main_thread();
     module.def("instruction_sets", &instruction_sets, "Those this processor can run, best first.");
-    module.def("track", &track, nb::arg("indptr"), nb::arg("rows"), nb::arg("values"), nb::arg("order"), nb::arg("U"),
-               nb::arg("gamma"), nb::arg("w"), nb::arg("mu"), nb::arg("level"), nb::arg("scale"), nb::arg("rho"),
+    module.def("track", &track, nb::arg("indptr"), nb::arg("rows"), nb::arg("values"), nb::arg("order"),
+               nb::arg("U").noconvert(), nb::arg("gamma").noconvert(), nb::arg("w").noconvert(), nb::arg("mu"), nb::arg("level"), nb::arg("scale"), nb::arg("rho"),
                nb::arg("turns_min"), nb::arg("turns_max"), nb::arg("tolerance"), nb::arg("mu_min"), nb::arg("mu_max"),
                nb::arg("levels"), nb::arg("step"), nb::arg("learn"), nb::arg("isa"),
                "GRASTA's tracker over many columns; lowsparse.solvers.tracking is its user.");
-    module.def("squeeze", &squeeze_numbers, nb::arg("x"), nb::arg("bits"), nb::arg("found"), nb::arg("isa"), nb::arg("threads"),
+    module.def("squeeze", &squeeze_numbers, nb::arg("x"), nb::arg("bits").noconvert(), nb::arg("found").noconvert(), nb::arg("isa"), nb::arg("threads"),
                "A bit for each number, and those that are not zero; lowsparse.places.disk.scratch is its user.");
-    module.def("expand", &expand_numbers, nb::arg("bits"), nb::arg("found"), nb::arg("x"), nb::arg("threads"),
+    module.def("expand", &expand_numbers, nb::arg("bits"), nb::arg("found"), nb::arg("x").noconvert(), nb::arg("threads"),
                "The numbers again.");
     nb::class_<ColumnSweep>(module, "ColumnSweep")
         .def(nb::init<int64_t, Input64, Input32, Entries, const std::string&>(), nb::arg("m"), nb::arg("indptr"),
              nb::arg("rows"), nb::arg("values"), nb::arg("isa"))
         .def("sweep", &ColumnSweep::sweep, nb::arg("U"), nb::arg("S"), nb::arg("S_out").none(),
-             nb::arg("V_before").none(), nb::arg("turn").none(), nb::arg("gamma"), nb::arg("t_S"), nb::arg("lambda2"),
+             nb::arg("V_previous").none(), nb::arg("rotation").none(), nb::arg("gamma"), nb::arg("t_S"), nb::arg("lambda2"),
              nb::arg("rule"), nb::arg("threads"))
-        .def("regress", &ColumnSweep::regress, nb::arg("U"), nb::arg("V").none(), nb::arg("kind"), nb::arg("first_scale"),
-             nb::arg("scale"), nb::arg("p"), nb::arg("turns"), nb::arg("shrink"), nb::arg("ridge"),
-             nb::arg("largest"), nb::arg("bound"), nb::arg("unit"), nb::arg("of"), nb::arg("threads"))
-        .def("entries", &ColumnSweep::entries, nb::arg("U"), nb::arg("V"), nb::arg("less_values"), nb::arg("threads"))
+        .def("regress", &ColumnSweep::regress, nb::arg("U"), nb::arg("V").none(), nb::arg("kind"), nb::arg("first_c"),
+             nb::arg("c"), nb::arg("p"), nb::arg("n_reweight"), nb::arg("shrink"), nb::arg("ridge"),
+             nb::arg("largest"), nb::arg("bound"), nb::arg("unit"), nb::arg("total_entries"), nb::arg("threads"))
+        .def("entries", &ColumnSweep::entries, nb::arg("U"), nb::arg("V"), nb::arg("minus_values"), nb::arg("threads"))
         .def("product", &ColumnSweep::product, nb::arg("y"), nb::arg("V"), nb::arg("threads"))
         .def("product_transposed", &ColumnSweep::product_transposed, nb::arg("y"), nb::arg("U"), nb::arg("threads"))
         .def("gradient", &ColumnSweep::gradient, nb::arg("U"), nb::arg("V"), nb::arg("kind"), nb::arg("c"), nb::arg("p"),
@@ -772,11 +775,11 @@ NB_MODULE(_core, module) {
         .def("curvature", &ColumnSweep::curvature, nb::arg("U"), nb::arg("V"), nb::arg("B"), nb::arg("kind"),
              nb::arg("c"), nb::arg("p"), nb::arg("threads"))
         .def("ascend", &ColumnSweep::ascend, nb::arg("U"), nb::arg("C"), nb::arg("multiplier"), nb::arg("w"),
-             nb::arg("multiplier_out"), nb::arg("w_out"), nb::arg("beta"), nb::arg("next_beta"), nb::arg("threads"))
+             nb::arg("multiplier_out").noconvert(), nb::arg("w_out").noconvert(), nb::arg("beta"), nb::arg("next_beta"), nb::arg("threads"))
         .def("grams", &ColumnSweep::grams, nb::arg("U"), nb::arg("threads"))
-        .def("subsets", &ColumnSweep::subsets, nb::arg("U"), nb::arg("V"), nb::arg("seeds"), nb::arg("draws"), nb::arg("c"),
-             nb::arg("bound"), nb::arg("good"), nb::arg("threads"))
-        .def("climb", &ColumnSweep::climb, nb::arg("row_starts"), nb::arg("column_starts"), nb::arg("begin"), nb::arg("unit"),
+        .def("subsets", &ColumnSweep::subsets, nb::arg("U"), nb::arg("V"), nb::arg("seeds"), nb::arg("max_draws"), nb::arg("c"),
+             nb::arg("bound"), nb::arg("clean_draws"), nb::arg("threads"))
+        .def("climb", &ColumnSweep::climb, nb::arg("row_starts"), nb::arg("column_starts"), nb::arg("start_vectors"), nb::arg("unit"),
              nb::arg("threads"))
         .def("kth_largest", &ColumnSweep::kth_largest, nb::arg("y"), nb::arg("k"), nb::arg("threads"))
         .def("gram_product", &ColumnSweep::gram_product, nb::arg("Q"), nb::arg("threads"));

@@ -94,7 +94,7 @@ struct Factor {
         for (int a = 0; a < k; ++a) {
             double before = 0.0, after = 0.0;
             for (int64_t i = 0; i < lines; ++i) before += row(i)[a] * row(i)[a];
-            for (int turn = 0; turn < 2; ++turn)
+            for (int time = 0; time < 2; ++time)
                 for (int b = 0; b < a; ++b) {
                     double along = 0.0;
                     for (int64_t i = 0; i < lines; ++i) along += row(i)[b] * row(i)[a];
@@ -110,7 +110,7 @@ struct Factor {
     }
 
     // Each row times R^T, R upper triangular.
-    void turn(const std::vector<double>& R) {
+    void multiply(const std::vector<double>& R) {
         for (int64_t i = 0; i < lines; ++i)
             for (int a = 0; a < k; ++a) {
                 double sum = 0.0;
@@ -122,7 +122,7 @@ struct Factor {
 
 class BlockClimb {
     const Kernels& kernels_;
-    SmallMatrix M_, turned_;
+    SmallMatrix M_, transposed_;
     double unit_;
     double noise_of_most_ = 0.0;
     Scratch padded_, memory_;
@@ -137,13 +137,13 @@ class BlockClimb {
     }
 
     // Coefficients C of the columns of A on F, reweighted from those they have.
-    void regress(const SmallMatrix& A, const Factor& F, Factor& C, double c, int turns) {
+    void regress(const SmallMatrix& A, const Factor& F, Factor& C, double c, int n_reweight) {
         const int width = kernels_.padded(F.k);
         const double infinity = std::numeric_limits<double>::infinity();
         inside_.resize(size_t(A.n));
         std::vector<double> found(C.numbers.size());
         const RegressArgs args{A.columns(), F.k, width, padded(F, width), C.numbers.data(), found.data(),
-                               Loss{LossKind::cauchy, c, 1.0}, c, turns, Climbing::shrink, 0.0, infinity, infinity,
+                               Loss{LossKind::cauchy, c, 1.0}, c, n_reweight, Climbing::shrink, 0.0, infinity, infinity,
                                inside_.data(), 1.0 / unit_, 0};
         kernels_.regress(args, 0, A.n, counts_.data(), memory_.at_least(size_t(kernels_.regress_memory(F.k))));
         C.numbers.swap(found);
@@ -171,15 +171,15 @@ class BlockClimb {
     }
 
     // The leading left singular vector of the residuals, clipped
-    std::vector<double> leading(const double* begin, double clip) const {
+    std::vector<double> leading(const double* start, double clip) const {
         std::vector<double> x(size_t(M_.m), 0.0), clipped(e_);
         for (double& e : clipped) e = std::min(std::max(-e, -clip), clip);
         const auto add_column = [&](int64_t j, double factor) {
             for (int64_t k = M_.indptr[size_t(j)]; k < M_.indptr[size_t(j) + 1]; ++k)
                 x[size_t(M_.rows[size_t(k)])] += factor * clipped[size_t(k)];
         };
-        for (int64_t j = 0; j < M_.n; ++j) add_column(j, begin[j]);
-        for (int turn = 0; turn < Climbing::products; ++turn) {
+        for (int64_t j = 0; j < M_.n; ++j) add_column(j, start[j]);
+        for (int product = 0; product < Climbing::products; ++product) {
             double length = 0.0;
             for (const double one : x) length += one * one;
             length = std::sqrt(length) + std::numeric_limits<double>::min();
@@ -200,36 +200,36 @@ class BlockClimb {
     double noise = 0.0;
 
     BlockClimb(const Kernels& kernels, SmallMatrix M, double unit)
-        : kernels_(kernels), M_(std::move(M)), turned_(M_.transposed()), unit_(unit), U(M_.m), V(M_.n) {
+        : kernels_(kernels), M_(std::move(M)), transposed_(M_.transposed()), unit_(unit), U(M_.m), V(M_.n) {
         for (const double x : M_.values) e_.push_back(-x);
     }
 
-    // Up to this rank, or until the fit is exact; begin is rank x (stride), what belongs to the block at its beginning.
-    void run(int rank, const double* begin, int64_t stride, Stop& stop, int worker) {
+    // Up to this rank, or until the fit is exact; start_vectors is rank x (stride), what belongs to the block at its beginning.
+    void run(int rank, const double* start_vectors, int64_t stride, Stop& stop, int worker) {
         const double smallest = Climbing::smallest * unit_;
         double c = unit_, clip = c;
         while (U.k < rank) {
-            U.add_column(leading(begin + U.k * stride, clip));
+            U.add_column(leading(start_vectors + U.k * stride, clip));
             U.orthonormalise(R_);
             V.add_column(std::vector<double>(size_t(M_.n), 0.0));
-            std::vector<double> before;
+            std::vector<double> history;
             for (int since = 0; since < Climbing::most_passes; ++since) {
                 if (stop(worker)) return;
-                const int turns = since < 3 ? 2 : 1;
-                regress(M_, U, V, c, turns);
+                const int n_reweight = since < 3 ? 2 : 1;
+                regress(M_, U, V, c, n_reweight);
                 V.orthonormalise(R_);
-                U.turn(R_);
-                regress(turned_, V, U, c, turns);
+                U.multiply(R_);
+                regress(transposed_, V, U, c, n_reweight);
                 U.orthonormalise(R_);
-                V.turn(R_);
+                V.multiply(R_);
                 look();
                 const double pace = noise_of_most_ < Climbing::close * c ? Climbing::quick : Climbing::pace;
                 c = std::max({Climbing::narrow * noise, pace * c, smallest});
-                before.push_back(noise);
+                history.push_back(noise);
                 if (since + 1 < Climbing::least_passes) continue;
                 const bool wait = U.k == rank || noise < Climbing::nearly * unit_;
-                const double limit = wait ? Climbing::settled * before[before.size() - 4]
-                                          : Climbing::falling * before[before.size() - 2];
+                const double limit = wait ? Climbing::settled * history[history.size() - 4]
+                                          : Climbing::falling * history[history.size() - 2];
                 if (!(noise < limit && c > smallest)) break;
             }
             if (noise <= Climbing::exact * unit_) return;

@@ -34,8 +34,8 @@ struct SweepArgs {
     const void* S;           // nnz
     void* S_out;             // nnz, not S itself; unused by Rule::fit
     double* V;               // n x r
-    const double* V_before;  // n x r, or null: to compare V with V_before turn
-    const double* turn;      // r x r
+    const double* V_previous;  // n x r, or null: to compare V with V_previous rotation
+    const double* rotation;    // r x r
     double gamma, t_S, lambda2;
     Rule rule;
 };
@@ -45,7 +45,7 @@ struct SweepSums {
     double smooth_out = 0;  // f at (U, S_out), by Rule::amanpg alone
     double l1 = 0;          // |S_out|_1
     double dS2 = 0;         // |S_out - S|^2
-    double dV2 = 0;         // |V - V_before turn|^2
+    double dV2 = 0;         // |V - V_previous rotation|^2
 };
 
 struct GramProductArgs {
@@ -62,15 +62,15 @@ struct RegressArgs {
     const double* U;            // (m + 1) x padded; the last row and the padding are zero
     const double* V_in;         // n x r, or null for zeros: the first weights come from it
     double* V;                  // n x r
-    Loss loss;                  // of the weights, c in the last turn
-    double first_scale;         // c in the first turn
-    int turns;                  // weighted least-squares solves per column
+    Loss loss;                  // of the weights, c in the last fit
+    double first_c;             // c in the first fit
+    int n_reweight;             // weighted least-squares solves per column
     double shrink;              // the coefficients of a column whose weights sum up to less than 2 r
     double ridge;               // times the mean weight of a column: added to the diagonal of its normal equations
     double largest;             // |v|, if they sum up to less than 1.25 r + 1: beyond, it is given v = 0
-    double bound;               // how many residuals of each column are at most this, before the last turn
+    double bound;               // how many residuals of each column are at most this, before the last fit
     int64_t* inside;            // n
-    double per_unit;            // how many e * per_unit there are of each magnitude, e before the first turn,
+    double per_unit;            // how many e * per_unit there are of each magnitude, e before the first fit,
     int64_t sampling;           // 2^k - 1: in one group of four entries of 2^k
 };
 
@@ -79,7 +79,7 @@ struct EntriesArgs {
     int r, padded;
     const double* U;  // (m + 1) x padded; the last row and the padding are zero
     const double* V;  // n x r
-    bool less_values;
+    bool minus_values;
     double* out;      // nnz: U V, or U V - x
 };
 
@@ -144,7 +144,7 @@ struct SubsetArgs {
     int64_t draws;
     double c;
     double bound;  // residuals up to this are those of entries that are right
-    double good;   // draws end when so many can be expected to have had none but right ones
+    double clean_draws;  // draws end when so many can be expected to have had none but right ones
     double* V;     // n x r: the best; columns without one keep what they have
 };
 

@@ -42,7 +42,7 @@ void regress_columns(const RegressArgs& args, int64_t begin, int64_t end, int64_
     Panel panel(residuals + panel_capacity(padded) + 4, r, panel_capacity(padded));
     for (int a = 0; a < 3 * length; ++a) v[a] = 0.0;  // the solve multiplies up to three numbers behind v by zero
     const int64_t capacity = panel_capacity(padded) / 4;  // groups, a multiple of gram_piece
-    const double ratio = args.turns > 1 ? std::pow(args.loss.c / args.first_scale, 1.0 / (args.turns - 1)) : 1.0;
+    const double ratio = args.n_reweight > 1 ? std::pow(args.loss.c / args.first_c, 1.0 / (args.n_reweight - 1)) : 1.0;
 
     const pack bound = splat(args.bound);
     for (int64_t j = begin; j < end; ++j) {
@@ -52,22 +52,22 @@ void regress_columns(const RegressArgs& args, int64_t begin, int64_t end, int64_
         for (int a = 0; a < r; ++a) v[a] = args.V_in ? args.V_in[j * r + a] : 0.0;
         pack outside = splat(0.0);
         Loss loss = args.loss;
-        if (args.turns > 1) loss.c = args.first_scale;
-        for (int turn = 0; turn < args.turns; ++turn, loss.c *= ratio) {
+        if (args.n_reweight > 1) loss.c = args.first_c;
+        for (int pass = 0; pass < args.n_reweight; ++pass, loss.c *= ratio) {
             const typename Panel::Coefficients coefficients(v, r);
             panel.clear_normal();
             pack total = splat(0.0);
             for (int64_t first = 0; first < groups; first += gram_piece) {
                 const int64_t last = groups - first < gram_piece ? groups : first + gram_piece;
                 const int64_t base = first / capacity * capacity;
-                if (turn == 0 && last > column.full) column.fill_last(int32_t(args.columns.m));
+                if (pass == 0 && last > column.full) column.fill_last(int32_t(args.columns.m));
                 column.over(first, last, base, [&](const Group<T>& group, int64_t at) LS_ALWAYS {
-                    if (turn == 0 && at % 2 == 0) column.prefetch(group);
-                    if (turn == 0 || !whole) panel.gather(at, args.U, group.rows, load(group.x));
+                    if (pass == 0 && at % 2 == 0) column.prefetch(group);
+                    if (pass == 0 || !whole) panel.gather(at, args.U, group.rows, load(group.x));
                     const pack e = panel.times(at, coefficients) - panel.y(at);
                     store(residuals + 4 * at, e);
-                    if (turn == args.turns - 1) outside += beyond(e, bound);
-                    if (turn == 0 && (at & args.sampling) == 0) {
+                    if (pass == args.n_reweight - 1) outside += beyond(e, bound);
+                    if (pass == 0 && (at & args.sampling) == 0) {
                         const int64_t left = column.count - 4 * (at + base);
                         for (int64_t i = 0; i < 4 && i < left; ++i) ++counts[magnitude_bin(e[int(i)] * args.per_unit)];
                     }

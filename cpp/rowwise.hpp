@@ -137,7 +137,7 @@ void entries_columns(const EntriesArgs& args, int64_t begin, int64_t end) {
         v.take(args.V + j * args.r);
         by_stretches(args.columns, j, [&](int64_t first, int64_t count, const int32_t* rows) {
             dots<1>(args.U, args.padded, int32_t(args.columns.m), rows, count, {v.data()}, {e});
-            if (args.less_values) subtract(e, x + first, count);
+            if (args.minus_values) subtract(e, x + first, count);
             std::memcpy(args.out + first, e, sizeof(double) * size_t(count));
         });
     }

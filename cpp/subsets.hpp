@@ -131,7 +131,7 @@ void subset_columns(const SubsetArgs& args, int64_t begin, int64_t end, double* 
                 const pack e = residual_of_group(buffer + g * stride, r, v);
                 for (int i = 0; i < 4 && 4 * g + i < count; ++i) inside += std::fabs(e[i]) <= args.bound;
             }
-            wanted = args.good * std::pow(double(count) / double(inside), r);
+            wanted = args.clean_draws * std::pow(double(count) / double(inside), r);
         }
     }
 }

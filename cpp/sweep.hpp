@@ -83,7 +83,7 @@ struct Column {
             }
         }
     }
-    // The entries are read in bursts, a column's share of each array in turn, which the hardware does not foresee.
+    // The entries are read in bursts, a column's share of each array in rotation, which the hardware does not foresee.
     LS_INLINE static void prefetch(const Group<T>& group) {
         constexpr int64_t ahead = 512;
         LS_PREFETCH(group.rows + ahead);
@@ -231,11 +231,11 @@ void sweep_columns(const SweepArgs& args, int64_t begin, int64_t end, double* G,
             sums.dS2 += sum(dS2);
         }
         sums.smooth_in += 0.5 * sum(misfit) + regulariser(v, vb);
-        if (args.V_before != nullptr) {
-            const double* before = args.V_before + j * r;
+        if (args.V_previous != nullptr) {
+            const double* previous = args.V_previous + j * r;
             for (int a = 0; a < r; ++a) {
                 double difference = v_final[a];
-                for (int b = 0; b < r; ++b) difference -= before[b] * args.turn[b * r + a];
+                for (int b = 0; b < r; ++b) difference -= previous[b] * args.rotation[b * r + a];
                 sums.dV2 += difference * difference;
             }
         }

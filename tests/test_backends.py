@@ -67,6 +67,16 @@ def test_on_disk_a_solve_ends_where_it_ends_in_memory(noisy, stored, method):
     compare(ls.solve(noisy.M, 2, **how), ls.solve(stored, 2, **how))
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_single_precision_on_disk_is_solved_as_in_memory(noisy, native, method):
+    """Of numbers per entry only the data, and S, are single: those of a method are double, wherever they are stored."""
+    M = noisy.M.with_values(noisy.M.values.astype(np.float32))
+    how = {"method": method, "max_iter": 8}
+    inside, outside = ls.solve(M, 2, backend=native, **how), ls.solve(M, 2, backend="outofcore", memory=SMALL, **how)
+    assert outside.L.error(inside.L, relative=True) < 1e-6
+    assert outside.objective == pytest.approx(inside.objective, rel=1e-5)
+
+
 def test_the_rank_is_found_on_disk_too(noisy, stored):
     assert ls.solve(stored, "auto").L.rank == ls.solve(noisy.M, "auto").L.rank
     assert ls.diagnose(stored).rank == 2

@@ -316,6 +316,15 @@ def test_an_ascent_is_the_augmented_lagrangian_on_dense_matrices(backend, r):
     assert_close(found.infeasible, np.linalg.norm(e + M.values - Z), EXACT)
 
 
+def test_what_is_written_to_is_never_a_converted_copy(native):
+    """A copy would be filled and thrown away, and the caller's array left as it was."""
+    M = columns_of([5, 7], m=9)
+    U, C = np.ones((9, 1)), np.ones((2, 1))
+    given, single = (Multiplier(np.zeros(M.nnz, kind), np.zeros(M.nnz, kind)) for kind in (np.float64, np.float32))
+    with pytest.raises(TypeError, match="float64"):
+        opened(M, native).ascend(U, C, given, single, 0.5, 0.5)
+
+
 def test_kth_largest_sorts_every_column(backend):
     M = columns_of([0, 1, 7, 30, 30, 5], m=40)
     y = np.random.default_rng(6).standard_normal(M.nnz)
@@ -409,10 +418,10 @@ def test_a_sweep_has_the_same_bits_for_every_number_of_threads(native, monkeypat
         seen += [a.tobytes() for a in (fitted.V, fitted.inside, fitted.magnitudes.counts, sweep.residual(U, fitted.V))]
         V, y, loss = fitted.V, sweep.entries(U, fitted.V), Loss(Kind.PSEUDO_HUBER, c=0.3)
         gradient = sweep.gradient(U, V, loss)
-        now, out = (Multiplier(np.full(M.nnz, value), np.ones(M.nnz)) for value in (0.0, 1.0))
+        current, out = (Multiplier(np.full(M.nnz, value), np.ones(M.nnz)) for value in (0.0, 1.0))
         seen += [a.tobytes() for a in (gradient.U, gradient.V, sweep.product(y, V), sweep.product_transposed(y, U))]
         seen += [gradient.value, sweep.curvature(U, V, V, loss)]
-        ascent = sweep.ascend(U, V, now, out, 0.5, 0.7)
+        ascent = sweep.ascend(U, V, current, out, 0.5, 0.7)
         seen += [a.tobytes() for a in (ascent.V, ascent.G, *out)] + [ascent.l1, ascent.infeasible]
         for rule in Rule:
             found, out = swept(sweep, U, S, rule, gamma=0.4, lambda2=1e-10)

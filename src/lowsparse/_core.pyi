@@ -40,8 +40,8 @@ class ColumnSweep:
         U: Float,
         S: NDArray[Any],
         S_out: NDArray[Any] | None,
-        V_before: Float | None,
-        turn: Float | None,
+        V_previous: Float | None,
+        rotation: Float | None,
         gamma: float,
         t_S: float,
         lambda2: float,
@@ -53,19 +53,19 @@ class ColumnSweep:
         U: Float,
         V: Float | None,
         kind: int,
-        first_scale: float,
-        scale: float,
+        first_c: float,
+        c: float,
         p: float,
-        turns: int,
+        n_reweight: int,
         shrink: float,
         ridge: float,
         largest: float,
         bound: float,
         unit: float,
-        of: int,
+        total_entries: int,
         threads: int,
     ) -> tuple[Float, NDArray[np.int64], NDArray[np.int64]]: ...
-    def entries(self, U: Float, V: Float, less_values: bool, threads: int) -> Float: ...
+    def entries(self, U: Float, V: Float, minus_values: bool, threads: int) -> Float: ...
     def product(self, y: Float, V: Float, threads: int) -> Float: ...
     def product_transposed(self, y: Float, U: Float, threads: int) -> Float: ...
     def gradient(
@@ -90,17 +90,17 @@ class ColumnSweep:
         U: Float,
         V: Float,
         seeds: NDArray[np.uint64],
-        draws: int,
+        max_draws: int,
         c: float,
         bound: float,
-        good: float,
+        clean_draws: float,
         threads: int,
     ) -> Float: ...
     def climb(
         self,
         row_starts: NDArray[np.int64],
         column_starts: NDArray[np.int64],
-        begin: Float,
+        start_vectors: Float,
         unit: float,
         threads: int,
     ) -> tuple[Float, Float, Float, NDArray[np.int64]]: ...

@@ -286,11 +286,6 @@ def _count_lines(piece: Piece, mask: NDArray[Any]) -> tuple[NDArray[np.int64], N
 # ---------------------------------------------------------------------- NumPy's functions
 
 
-def _zeros_like(x: Entries, dtype: Any = None) -> Entries:
-    dtype = x.matrix.dtype if dtype is None else np.dtype(dtype)
-    return Entries(x.matrix, Applied(np.zeros_like, (x.formula,), {"dtype": dtype}))
-
-
 def _median(x: Entries) -> float:
     """The exact median in bounded memory: the two middle numbers are found by their leading bits."""
     middle = (x.size - 1) // 2, x.size // 2
@@ -335,7 +330,7 @@ def _between(numbers: NDArray[Any], low: int, high: int) -> NDArray[Any]:
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.flatnonzero: FlaggedEntries,
     np.clip: lambda x, low, high: x.apply(np.clip, low, high),
-    np.zeros_like: _zeros_like,
+    np.zeros_like: lambda x, dtype=None: x.apply(np.zeros_like, dtype=dtype),
     np.count_nonzero: lambda x: sum(x.map(np.count_nonzero)),
     np.mean: lambda x: float(x.sum()) / x.size,
     np.sum: lambda x, dtype=None: float(sum(x.map(partial(np.sum, dtype=dtype)))),

@@ -191,32 +191,32 @@ template <class T, int threads, bool cut>
 __global__ void __launch_bounds__(threads)
 regress_general(int r, const int* lines, const int64* firsts, const int* bases, int many, int length, const int64* start,
                 const int* index, const T* values, int64 others, const double* U, const double* V_in, double* V,
-                int64* inside, int* counts, int sampling, int kind, double first_c, double ratio, double c, double p, int turns,
-                double shrink, double ridge, double largest, double bound, double per_unit, int first_turn, int last_turn,
+                int64* inside, int* counts, int sampling, int kind, double first_c, double ratio, double c, double p, int n_reweight,
+                double shrink, double ridge, double largest, double bound, double per_unit, int first_pass, int last_pass,
                 double* partial, int* tickets) {
     extern __shared__ double2 memory[];
     const GeneralRoom<threads> room(memory, r);
     const Group<threads> group;
     const Work work{lines, firsts, bases, many, length};
     const Piece piece = piece_of<cut>(work, start, group.number);
-    const Regression how{Loss(kind, c, p), first_c, ratio, turns, shrink, ridge, largest, bound, per_unit};
+    const Regression options{Loss(kind, c, p), first_c, ratio, n_reweight, shrink, ridge, largest, bound, per_unit};
     const int64 line = piece.line;
     const T* x = values + piece.first;
-    const double* guess = first_turn ? V : V_in;
+    const double* guess = first_pass ? V : V_in;
     room.set_v(guess ? guess + line * r : nullptr);
-    for (int turn = first_turn; turn < last_turn; ++turn) {
-        const Loss loss(kind, how.width(turn), p);
-        double found[2] = {0.0, 0.0};  // the weight, and how many are within the bound
+    for (int pass = first_pass; pass < last_pass; ++pass) {
+        const Loss loss(kind, options.width(pass), p);
+        double found[2] = {0.0, 0.0};  // the weight, and options many are within the bound
         for (int first = 0; first < Tiles<threads>::all(room); first += threads) {
             Tiles<threads> tiles(room, true, first);
             room.over(U, index + piece.first, piece.count, [&](int k) { return double(x[k]); }, [&](int from, int size) {
                 room.residuals(size, [&](int e, double, double rest) {
                     const double w = room.weight[e] = loss.weight(rest);
                     if (first) return;  // another part of the same sums
-                    if (turn == 0 && ((piece.first + from + e) & sampling) == 0)
-                        atomicAdd(counts + magnitude_bin(rest * how.per_unit), 1);
+                    if (pass == 0 && ((piece.first + from + e) & sampling) == 0)
+                        atomicAdd(counts + magnitude_bin(rest * options.per_unit), 1);
                     found[0] += w;
-                    found[1] += fabs(rest) <= how.bound ? 1.0 : 0.0;
+                    found[1] += fabs(rest) <= options.bound ? 1.0 : 0.0;
                 });
                 __syncthreads();
                 tiles.template add<true>(size);
@@ -227,15 +227,15 @@ regress_general(int r, const int* lines, const int64* firsts, const int* bases, 
         if constexpr (cut)
             if (!joined(group, piece, room.half + r + 2, room.gram, partial, tickets)) return;
         const double weight = room.few[0];
-        room.factor(1.0, how.support(weight, start[line + 1] - start[line], r, others));
+        room.factor(1.0, options.support(weight, start[line + 1] - start[line], r, others));
         room.solve();
-        if (how.unbelievable(room.times_less(nullptr), weight, r)) room.set_v(nullptr);
+        if (options.unbelievable(room.times_less(nullptr), weight, r)) room.set_v(nullptr);
     }
     for (int a = threadIdx.x; a < r; a += threads) V[line * r + a] = room.v[a];
     if (threadIdx.x == 0) inside[line] = int64(room.few[1]);
 }
 
-// The phases are those of `sweep`, which never has both v at hand here: `rest` is always written. `prior` is turn v'.
+// The phases are those of `sweep`, which never has both v at hand here: `rest` is always written. `prior` is pass v'.
 template <class T, int threads, bool cut>
 __global__ void __launch_bounds__(threads)
 sweep_general(int r, const int* lines, const int64* firsts, const int* bases, int many, int length, const int64* start,

@@ -14,13 +14,13 @@ __device__ inline int magnitude_bin(double e) {
 struct Regression {
     Loss loss;
     double first_c, ratio;
-    int turns;
+    int n_reweight;
     double shrink, ridge, largest, bound, per_unit;
 
-    __device__ double width(int turn) const {  // c comes down geometrically, and ends where it should
+    __device__ double width(int pass) const {  // c comes down geometrically, and ends where it should
         double c = first_c;
-        for (int k = 0; k < turn; ++k) c *= ratio;
-        return turn == turns - 1 ? loss.c : c;
+        for (int k = 0; k < pass; ++k) c *= ratio;
+        return pass == n_reweight - 1 ? loss.c : c;
     }
     // what is added to the diagonal of the normal equations of a line with so much weight on so many entries
     __device__ double support(double weight, int64 count, int r, int64 others) const {
@@ -33,14 +33,14 @@ struct Regression {
     }
 };
 
-// V becomes the fit. Of a line in pieces only the turns first_turn ... last_turn - 1 are done (one, as all pieces have to
+// V becomes the fit. Of a line in pieces only the passes first_pass ... last_pass - 1 are made (one, as all pieces have to
 // be there before the next), from V itself. `sampling` + 1 entries to one that is counted by its magnitude.
 template <int R, class T, int threads, bool cut>
 __global__ void __launch_bounds__(threads < least_block ? least_block : threads, resident<R, threads>())
 regress(const int* lines, const int64* firsts, const int* bases, int many, int length, int capacity, const int64* start,
         const int* index, const T* values, int64 others, const double* U, const double* V_in, double* V, int64* inside,
-        int* counts, int sampling, int kind, double first_c, double ratio, double c, double p, int turns, double shrink,
-        double ridge, double largest, double bound, double per_unit, int first_turn, int last_turn, double* partial, int* tickets) {
+        int* counts, int sampling, int kind, double first_c, double ratio, double c, double p, int n_reweight, double shrink,
+        double ridge, double largest, double bound, double per_unit, int first_pass, int last_pass, double* partial, int* tickets) {
     constexpr int N = System<R>::size + R + 2, moments = System<R>::size, weights = moments + R, within = weights + 1;
     extern __shared__ double2 memory[];
     const Group<threads> group;
@@ -49,29 +49,29 @@ regress(const int* lines, const int64* firsts, const int* bases, int many, int l
     double* sums = reinterpret_cast<double*>(memory) + int64(group.slice) * (room + panel_words(R, capacity));
     double *warp_sums = sums + N, *v_shared = warp_sums + Group<threads>::warps * N, *panel = sums + room;
 
-    const Regression how{Loss(kind, c, p), first_c, ratio, turns, shrink, ridge, largest, bound, per_unit};
+    const Regression options{Loss(kind, c, p), first_c, ratio, n_reweight, shrink, ridge, largest, bound, per_unit};
     const Work work{lines, firsts, bases, many, length};
     const Piece piece = piece_of<cut>(work, start, group.number);
     const T* x = values + piece.first;
-    const double* guess = first_turn ? V : V_in;
+    const double* guess = first_pass ? V : V_in;
     for (int a = group.rank; a < R; a += threads) v_shared[a] = guess ? guess[int64(piece.line) * R + a] : 0.0;
     group.sync();
-    for (int turn = first_turn; turn < last_turn; ++turn) {
-        const Loss loss(kind, how.width(turn), p);
+    for (int pass = first_pass; pass < last_pass; ++pass) {
+        const Loss loss(kind, options.width(pass), p);
         double v[R], found[N];
 #pragma unroll
         for (int a = 0; a < R; ++a) v[a] = v_shared[a];
 #pragma unroll
         for (int k = 0; k < N; ++k) found[k] = 0.0;
-        const bool there = turn > first_turn && piece.count <= capacity;
+        const bool there = pass > first_pass && piece.count <= capacity;
         over_entries<R, R <= 5 ? 8 : 4>(group, panel, capacity, U, index + piece.first, piece.count, there,
                         [&](int k) { return double(__ldg(x + k)); },
                         [&](int k, const double(&u)[R], double value) {
                             const double e = dot(u, v) - value, w = loss.weight(e);
-                            if (turn == 0 && ((piece.first + k) & sampling) == 0)
-                                atomicAdd(counts + magnitude_bin(e * how.per_unit), 1);
+                            if (pass == 0 && ((piece.first + k) & sampling) == 0)
+                                atomicAdd(counts + magnitude_bin(e * options.per_unit), 1);
                             found[weights] += w;
-                            found[within] += fabs(e) <= how.bound ? 1.0 : 0.0;
+                            found[within] += fabs(e) <= options.bound ? 1.0 : 0.0;
 #pragma unroll
                             for (int a = 0; a < R; ++a) {
                                 const double wu = w * u[a];
@@ -88,18 +88,18 @@ regress(const int* lines, const int64* firsts, const int* bases, int many, int l
         if (group.rank < 32) {
             const double weight = sums[weights];
             System<R> system;
-            system.factor(sums, 1.0, how.support(weight, start[piece.line + 1] - start[piece.line], R, others));
+            system.factor(sums, 1.0, options.support(weight, start[piece.line + 1] - start[piece.line], R, others));
             system.solve(sums + moments, v);
             double size2 = 0.0;
 #pragma unroll
             for (int a = 0; a < R; ++a) size2 += v[a] * v[a];
-            if (how.unbelievable(size2, weight, R))
+            if (options.unbelievable(size2, weight, R))
 #pragma unroll
                 for (int a = 0; a < R; ++a) v[a] = 0.0;
             if (group.rank == 0) {
 #pragma unroll
                 for (int a = 0; a < R; ++a) v_shared[a] = v[a];
-                if (turn == turns - 1) inside[piece.line] = int64(sums[within]);
+                if (pass == n_reweight - 1) inside[piece.line] = int64(sums[within]);
             }
         }
         group.sync();

@@ -24,12 +24,12 @@ __device__ double regulariser(const double (&v)[R], double vb, double l2) {
 
 // The phases: 0 solves for v, 1 shrinks S (and solves again), 2 writes what the gradient is the product of to `rest`.
 // Of a line in pieces one phase at a time is done. `both` has v before and after the shrinking side by side. `sums` has
-// five numbers a line: f(U, S), f(U, S+) (or what it has besides the misfit), ‖S+‖₁, ‖S+ - S‖², ‖v - turn v'‖².
+// five numbers a line: f(U, S), f(U, S+) (or what it has besides the misfit), ‖S+‖₁, ‖S+ - S‖², ‖v - rotation v'‖².
 template <int R, class T, int threads, bool cut>
 __global__ void __launch_bounds__(threads < least_block ? least_block : threads, resident<R, threads>())
 sweep(const int* lines, const int64* firsts, const int* bases, int many, int length, int capacity, const int64* start,
       const int* index, const T* values, const double* U, const T* S, T* S_out, double* V, double* both, double* rest,
-      const double* V_before, Small<R * R> turn, double gamma, double t_S, double l2, int rule, int first_phase,
+      const double* V_previous, Small<R * R> rotation, double gamma, double t_S, double l2, int rule, int first_phase,
       int last_phase, double* line_sums, int64 n, double* partial, double* stored, int* tickets) {
     constexpr int normal = System<R>::size, N = normal + R, again = R + 3;
     constexpr int most = N > again ? N : again;
@@ -52,7 +52,7 @@ sweep(const int* lines, const int64* firsts, const int* bases, int many, int len
     const auto old_y = [&](int k) { return double(__ldg(x + k)) - double(__ldg(s + k)); };
     const auto new_y = [&](int k) { return double(__ldg(x + k)) - double(s_out[k]); };
     const bool leads = group.rank < 32;
-    const double prior = V_before && group.rank < R ? V_before[line * R + group.rank] : 0.0;
+    const double prior = V_previous && group.rank < R ? V_previous[line * R + group.rank] : 0.0;
     const bool there = !cut && whole;
     double v[R], f_in = 0.0;
     constexpr int early = asked_early(threads);
@@ -167,11 +167,11 @@ sweep(const int* lines, const int64* firsts, const int* bases, int many, int len
                 for (int a = 0; a < R; ++a) v_shared[a] = v[a];
             }
             __syncwarp();
-            double difference = group.rank < R ? v_shared[group.rank] : 0.0;  // v - turn v', a thread for each number
+            double difference = group.rank < R ? v_shared[group.rank] : 0.0;  // v - rotation v', a thread for each number
 #pragma unroll
             for (int b = 0; b < R; ++b) {
                 const double before = __shfl_sync(0xffffffffu, prior, b);
-                if (group.rank < R) difference -= turn.numbers[group.rank * R + b] * before;
+                if (group.rank < R) difference -= rotation.numbers[group.rank * R + b] * before;
             }
             double moved = 0.0;
 #pragma unroll
@@ -179,7 +179,7 @@ sweep(const int* lines, const int64* firsts, const int* bases, int many, int len
                 const double part = __shfl_sync(0xffffffffu, difference, a);
                 moved += part * part;
             }
-            if (group.rank == 0) line_sums[4 * n + line] = V_before ? moved : 0.0;
+            if (group.rank == 0) line_sums[4 * n + line] = V_previous ? moved : 0.0;
             if (group.rank < R) {
                 if (both) both[line * 2 * R + R + group.rank] = v_shared[group.rank];
                 V[line * R + group.rank] = v_shared[group.rank];
