@@ -641,7 +641,7 @@ class ColumnSweep {
 
 // GRASTA's tracker over the columns `order`: U, gamma and w are replaced; (coefficients, mu, level, scale).
 nb::tuple track(Input64 indptr, Input32 rows, Entries values, Input64 order, MatrixOut U, ValuesOut gamma, ValuesOut w,
-                double mu, int64_t level, double scale, double rho, int turns_min, int turns_max, double tolerance,
+                double mu, int64_t level, double scale, double rho, int min_inner, int max_inner, double tolerance,
                 double mu_min, double mu_max, int levels, double step, bool learn, const std::string& isa) {
     const int64_t m = int64_t(U.shape(0)), r = int64_t(U.shape(1)), n = int64_t(indptr.shape(0)) - 1;
     const int64_t count = int64_t(order.shape(0)), height = track_length(m);
@@ -658,7 +658,7 @@ nb::tuple track(Input64 indptr, Input32 rows, Entries values, Input64 order, Mat
         longest = std::max(longest, indptr.data()[j + 1] - indptr.data()[j]);
     }
     const TrackArgs args{{m, n, int64_t(rows.shape(0)), indptr.data(), rows.data(), values.data(), single},
-                         int(r), rho, turns_min, turns_max, tolerance, mu_min, mu_max, levels, step, learn};
+                         int(r), rho, min_inner, max_inner, tolerance, mu_min, mu_max, levels, step, learn};
     Scratch held, scratch;
     double* by_column = held.at_least(size_t((r + 1) * height));
     std::memset(by_column, 0, sizeof(double) * size_t((r + 1) * height));
@@ -751,7 +751,7 @@ NB_MODULE(_core, module) {
     module.def("instruction_sets", &instruction_sets, "Those this processor can run, best first.");
     module.def("track", &track, nb::arg("indptr"), nb::arg("rows"), nb::arg("values"), nb::arg("order"),
                nb::arg("U").noconvert(), nb::arg("gamma").noconvert(), nb::arg("w").noconvert(), nb::arg("mu"), nb::arg("level"), nb::arg("scale"), nb::arg("rho"),
-               nb::arg("turns_min"), nb::arg("turns_max"), nb::arg("tolerance"), nb::arg("mu_min"), nb::arg("mu_max"),
+               nb::arg("min_inner"), nb::arg("max_inner"), nb::arg("tolerance"), nb::arg("mu_min"), nb::arg("mu_max"),
                nb::arg("levels"), nb::arg("step"), nb::arg("learn"), nb::arg("isa"),
                "GRASTA's tracker over many columns; lowsparse.solvers.tracking is its user.");
     module.def("squeeze", &squeeze_numbers, nb::arg("x"), nb::arg("bits").noconvert(), nb::arg("found").noconvert(), nb::arg("isa"), nb::arg("threads"),

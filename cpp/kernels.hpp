@@ -152,7 +152,7 @@ struct TrackArgs {
     Columns columns;
     int r;
     double rho;             // growth of tau from one ADMM iteration to the next
-    int turns_min, turns_max;  // ADMM iterations of a column, by level
+    int min_inner, max_inner;  // ADMM iterations of a column, by level
     double tolerance;       // they end when |U w + s - v| is at most this times |v|
     double mu_min, mu_max;  // mu between them stays on its level
     int levels;             // the highest

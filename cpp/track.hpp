@@ -21,7 +21,7 @@ inline double dot(const double* a, const double* b, int64_t length) {  // a mult
 
 // y = 0, w = argmin |B w - v|_1 by ADMM, B^T in r rows of `length`. G is the Gram matrix's unit upper triangle times D,
 // `inverse` 1 / D. Gives back the number of iterations, or 0 if the first fit was exact.
-inline int track_regress(const TrackArgs& args, int turns, const double* B, const double* v, double size, int64_t length,
+inline int track_regress(const TrackArgs& args, int max_iter, const double* B, const double* v, double size, int64_t length,
                          const double* G, const double* inverse, double* w, double* b, double* y, double* d) {
     const int r = args.r;
     const pack one = splat(1.0);
@@ -31,8 +31,8 @@ inline int track_regress(const TrackArgs& args, int turns, const double* B, cons
         store(y + k, splat(0.0));
         store(d + k, load(v + k));
     }
-    int turn = 0;
-    while (turn < turns && sigma > 1e-16 * size) {
+    int iteration = 0;
+    while (iteration < max_iter && sigma > 1e-16 * size) {
         // w += (B^T B)^-1 B^T d
         for (int a = 0; a < r; ++a) b[a] = dot(B + a * length, d, length);
         for (int a = 0; a < r; ++a) {
@@ -60,19 +60,19 @@ inline int track_regress(const TrackArgs& args, int turns, const double* B, cons
         }
         const double h = sigma * std::sqrt(sum(moved));
         sigma = following;
-        ++turn;
-        if (h <= args.tolerance * size) return turn == 1 ? 0 : turn;
+        ++iteration;
+        if (h <= args.tolerance * size) return iteration == 1 ? 0 : iteration;
     }
-    return turn;
+    return iteration;
 }
 
-inline int track_turns(const TrackArgs& args, int64_t level) {
-    const int64_t turns = level < 4    ? args.turns_min
-                          : level < 7  ? 2 * int64_t(args.turns_min)
-                          : level < 10 ? 4 * int64_t(args.turns_min)
-                          : level < 14 ? 8 * int64_t(args.turns_min)
-                                       : args.turns_max;
-    return int(turns < args.turns_max ? turns : args.turns_max);
+inline int track_inner(const TrackArgs& args, int64_t level) {
+    const int64_t inner = level < 4    ? args.min_inner
+                          : level < 7  ? 2 * int64_t(args.min_inner)
+                          : level < 10 ? 4 * int64_t(args.min_inner)
+                          : level < 14 ? 8 * int64_t(args.min_inner)
+                                       : args.max_inner;
+    return int(inner < args.max_inner ? inner : args.max_inner);
 }
 
 // The columns order[0..count-1]; W (count x r) gets their coefficients on U as it was before each.
@@ -112,9 +112,9 @@ void track_columns(const TrackArgs& args, const int64_t* order, int64_t count, T
                 for (int e = c; e < r; ++e) G[c * r + e] -= l * G[a * r + e];
             }
         }
-        const int turns =
-            track_regress(args, track_turns(args, state.level), B, v, size, length, G, inverse, w, b, y, d);
-        if (!args.learn || turns == 0 || entries < r) continue;
+        const int iterations =
+            track_regress(args, track_inner(args, state.level), B, v, size, length, G, inverse, w, b, y, d);
+        if (!args.learn || iterations == 0 || entries < r) continue;
 
         // Gamma = y - U U^T y
         for (int a = 0; a < r; ++a) b[a] = dot(B + a * length, y, length);
@@ -161,11 +161,11 @@ void track_columns(const TrackArgs& args, const int64_t* order, int64_t count, T
 
         // U += ((cos t - 1) U w - sin t Gamma) w^T for unit w and Gamma
         const double half = std::sin(0.5 * t);
-        const pack turn = splat(-2.0 * half * half), out = splat(std::sin(t));
+        const pack cosine = splat(-2.0 * half * half), out = splat(std::sin(t));
         for (int64_t i = 0; i < height; i += 4) {
             pack p = splat(0.0);
             for (int a = 0; a < r; ++a) p += splat(b[a]) * load(state.U + a * height + i);
-            p = turn * p - out * load(gamma + i);
+            p = cosine * p - out * load(gamma + i);
             for (int a = 0; a < r; ++a) {
                 double* u = state.U + a * height + i;
                 store(u, load(u) + splat(b[a]) * p);

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import lowsparse as ls
+from lowsparse.entries.frames import Frames
 from lowsparse.linalg.arrays import on_device
 from lowsparse.linalg.grassmann import qf
 from lowsparse.places.decide import available
@@ -239,6 +240,11 @@ def client():
         yield connected
 
 
+def read_picture(path):
+    """The picture in a file."""
+    return next(iter(Frames(path))).picture
+
+
 # ---------------------------------------------------------------------- processes
 
 
@@ -284,10 +290,10 @@ def on_terminal(words, *, cwd, width=60, stdout=None, **environment):
     return shown.decode(), child
 
 
-def command_told(report):
+def repeated_command(report):
     """The words of the command in a report."""
-    told = Path(report).read_text("utf-8").split('<code id="command">')[1].split("</code>")[0]
-    return shlex.split(html.unescape(re.sub("<[^>]*>", "", told)))
+    within = Path(report).read_text("utf-8").split('<code id="command">')[1].split("</code>")[0]
+    return shlex.split(html.unescape(re.sub("<[^>]*>", "", within)))
 
 
 @pytest.fixture

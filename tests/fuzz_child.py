@@ -261,7 +261,7 @@ def _core_call(rng):
         at = int(rng.integers(len(changed)))
         changed[at] = change_argument(changed[at], rng)
         if changed is arguments and name in ("subsets", "regress", "track") and isinstance(changed[at], int):
-            changed[at] = min(changed[at], 9)  # it may be a number of turns, as many as asked for
+            changed[at] = min(changed[at], 9)  # it may be a number of iterations, as many as asked for
     if name in loose:
         return lambda: getattr(_core, name)(*arguments)
     return lambda: getattr(_core.ColumnSweep(*made), name)(*arguments)

@@ -28,10 +28,10 @@ EVERYWHERE = [
 def somewhere(request, noisy, stored):
     """`solve` with the data where a backend has them."""
 
-    def solve(backend, **how):
+    def solve(backend, **options):
         if backend == "dask":
-            how["client"] = request.getfixturevalue("client")
-        return ls.solve(stored if backend in ("outofcore", "dask") else noisy.M, 2, backend=backend, **how)
+            options["client"] = request.getfixturevalue("client")
+        return ls.solve(stored if backend in ("outofcore", "dask") else noisy.M, 2, backend=backend, **options)
 
     return solve
 
@@ -54,25 +54,28 @@ def compare(inside, outside):
 
 @pytest.mark.parametrize(("backend", "method"), EVERYWHERE)
 def test_every_method_finds_the_same_everywhere(noisy, somewhere, native, backend, method):
-    how = {"method": method, "max_iter": 4 if backend == "dask" else 12}
-    found = somewhere(backend, **how)
+    options = {"method": method, "max_iter": 4 if backend == "dask" else 12}
+    found = somewhere(backend, **options)
     assert found.backend == backend
-    compare(ls.solve(noisy.M, 2, backend=native, **how), found)
+    compare(ls.solve(noisy.M, 2, backend=native, **options), found)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_on_disk_a_solve_ends_where_it_ends_in_memory(noisy, stored, method):
-    how = {"method": method, "max_iter": 60}
-    compare(ls.solve(noisy.M, 2, **how), ls.solve(stored, 2, **how))
+    options = {"method": method, "max_iter": 60}
+    compare(ls.solve(noisy.M, 2, **options), ls.solve(stored, 2, **options))
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_single_precision_on_disk_is_solved_as_in_memory(noisy, native, method):
     """Of numbers per entry only the data, and S, are single: those of a method are double, wherever they are stored."""
     M = noisy.M.with_values(noisy.M.values.astype(np.float32))
-    how = {"method": method, "max_iter": 8}
-    inside, outside = ls.solve(M, 2, backend=native, **how), ls.solve(M, 2, backend="outofcore", memory=SMALL, **how)
+    options = {"method": method, "max_iter": 8}
+    inside, outside = (
+        ls.solve(M, 2, backend=native, **options),
+        ls.solve(M, 2, backend="outofcore", memory=SMALL, **options),
+    )
     assert outside.L.error(inside.L, relative=True) < 1e-6
     assert outside.objective == pytest.approx(inside.objective, rel=1e-5)
 
@@ -86,8 +89,8 @@ def test_the_rank_is_found_on_disk_too(noisy, stored):
 def test_a_path_of_shrinkage_is_followed_everywhere(request, tmp_path, backend):
     M = slow_decay(90, 80, seed=2)
     stored = StoredMatrix.build(M, tmp_path, memory=SMALL)
-    how = {"client": request.getfixturevalue("client")} if backend == "dask" else {}
-    found = ls.solve(stored, "auto", backend=backend, **how)
+    options = {"client": request.getfixturevalue("client")} if backend == "dask" else {}
+    found = ls.solve(stored, "auto", backend=backend, **options)
     assert found.L.rank > 3
     assert found.noise == found.held_out
     compare(ls.solve(M, "auto"), found)
@@ -165,10 +168,10 @@ def test_what_does_not_run_in_pieces_says_so(stored, client):
 @pytest.mark.parametrize("method", METHODS)
 def test_a_solve_on_disk_goes_on_from_a_checkpoint_to_the_same_bits(stored, tmp_path, method):
     at = tmp_path / "at.npz"
-    how = {"method": method, "tol": 0, "max_iter": 12}
-    whole = ls.solve(stored, 2, **how)
-    ls.solve(stored, 2, callback=lambda progress: progress.iteration == 5, checkpoint=at, **how)
-    resumed = ls.solve(stored, 2, resume=at, **how)
+    options = {"method": method, "tol": 0, "max_iter": 12}
+    whole = ls.solve(stored, 2, **options)
+    ls.solve(stored, 2, callback=lambda progress: progress.iteration == 5, checkpoint=at, **options)
+    resumed = ls.solve(stored, 2, resume=at, **options)
     assert np.array_equal(resumed.L.U, whole.L.U)
     assert np.array_equal(resumed.L.V, whole.L.V)
     assert (resumed.S.to_scipy() != whole.S.to_scipy()).nnz == 0
@@ -179,20 +182,20 @@ def test_a_solve_on_disk_goes_on_from_a_checkpoint_to_the_same_bits(stored, tmp_
 @pytest.mark.parametrize("method", ["auto", "lmafit"])
 def test_a_solve_on_a_cluster_goes_on_from_a_checkpoint(noisy, stored, client, tmp_path, method):
     at = tmp_path / "at.npz"
-    how = {"method": method, "tol": 0, "max_iter": 5, "backend": "dask", "client": client}
-    ls.solve(stored, 2, callback=lambda progress: progress.iteration == 3, checkpoint=at, **how)
-    compare(ls.solve(noisy.M, 2, method=method, tol=0, max_iter=5), ls.solve(stored, 2, resume=at, **how))
+    options = {"method": method, "tol": 0, "max_iter": 5, "backend": "dask", "client": client}
+    ls.solve(stored, 2, callback=lambda progress: progress.iteration == 3, checkpoint=at, **options)
+    compare(ls.solve(noisy.M, 2, method=method, tol=0, max_iter=5), ls.solve(stored, 2, resume=at, **options))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["outofcore", "dask"])
 def test_a_process_that_is_killed_goes_on_from_its_checkpoint(request, stored, tmp_path, backend):
     at = tmp_path / "at.npz"
-    how = {"method": "amanpgc", "tol": 0, "backend": backend}
+    options = {"method": "amanpgc", "tol": 0, "backend": backend}
     scheduler = None
     if backend == "dask":
-        how["client"] = request.getfixturevalue("client")
-        scheduler = how["client"].scheduler.address
+        options["client"] = request.getfixturevalue("client")
+        scheduler = options["client"].scheduler.address
     code = f"""
 import sys
 import lowsparse as ls
@@ -213,8 +216,8 @@ ls.solve(stored, 2, method="amanpgc", tol=0, max_iter=10**6, backend={backend!r}
                 break
     saved = len(np.load(at)["trace.iteration"])
     assert saved >= 3
-    how["max_iter"] = saved + 3
-    whole, resumed = ls.solve(stored, 2, **how), ls.solve(stored, 2, resume=at, **how)
+    options["max_iter"] = saved + 3
+    whole, resumed = ls.solve(stored, 2, **options), ls.solve(stored, 2, resume=at, **options)
     assert np.array_equal(resumed.L.V, whole.L.V)  # the same bits: sums are merged in the same order
     assert np.array_equal(resumed.L.U, whole.L.U)
 
@@ -278,14 +281,14 @@ def test_a_large_v_is_mapped_from_the_disk(noisy, somewhere, stored, backend, me
 def test_factors_that_need_much_of_the_memory_get_smaller_pieces(noisy, stored, monkeypatch, method):
     monkeypatch.setattr("lowsparse.places.disk.matrix.PYTHON", 0)
     monkeypatch.setattr("lowsparse.places.disk.matrix.FACTORS", stored.memory // 20_000)
-    how = {"method": method, "max_iter": 6}
-    inside = ls.solve(noisy.M, 2, **how)
-    found = ls.solve(stored, 2, **how)
+    options = {"method": method, "max_iter": 6}
+    inside = ls.solve(noisy.M, 2, **options)
+    found = ls.solve(stored, 2, **options)
     compare(inside, found)
     assert len(found.M.pieces) > len(stored.pieces)
     monkeypatch.setattr("lowsparse.places.disk.matrix.FACTORS", stored.memory // 10_000)
     with pytest.warns(RuntimeWarning, match=r"U and V of rank 2 .* allow more memory"):
-        compare(inside, ls.solve(stored, 2, **how))
+        compare(inside, ls.solve(stored, 2, **options))
 
 
 def test_v_stays_on_the_workers_from_sweep_to_sweep(noisy, stored, client, native):
@@ -386,7 +389,7 @@ def test_pieces_that_were_read_anew_catch_up(noisy, stored, client, anew):
 def test_a_worker_that_dies_is_replaced_and_the_answer_is_the_same(noisy, stored, method, remembered, monkeypatch):
     distributed = pytest.importorskip("distributed", reason="needs the extra `dask`")
     monkeypatch.setattr("lowsparse.places.cluster.MAX_HISTORY", remembered)
-    how = {"method": method, "max_iter": 25, "tol": 0}
+    options = {"method": method, "max_iter": 25, "tol": 0}
     with (
         distributed.LocalCluster(n_workers=3, threads_per_worker=1, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
@@ -397,9 +400,9 @@ def test_a_worker_that_dies_is_replaced_and_the_answer_is_the_same(noisy, stored
             if progress.iteration == 16:
                 os.kill(next(iter(processes.values())), signal.SIGKILL)
 
-        found = ls.solve(stored, 2, backend="dask", client=client, callback=kill_one, **how)
+        found = ls.solve(stored, 2, backend="dask", client=client, callback=kill_one, **options)
         assert set(client.run(os.getpid).values()) != set(processes.values())
-        compare(ls.solve(noisy.M, 2, **how), found)
+        compare(ls.solve(noisy.M, 2, **options), found)
         del found
         gc.collect()
         assert set(stored.folder.glob(".held-*")) <= there

@@ -306,7 +306,9 @@ def test_the_same_input_and_seed_give_the_same_bits(monkeypatch):
         monkeypatch.setenv("LOWSPARSE_NUM_THREADS", threads)
         found.append(learn(frames, observe=0.3, random_state=seed))
     assert np.array_equal(found[0].luma, found[1].luma)
-    assert np.array_equal(found[0].place([frames[3].picture])[0], found[1].place([frames[3].picture])[0])
+    assert np.array_equal(
+        found[0].coefficients_of([frames[3].picture])[0], found[1].coefficients_of([frames[3].picture])[0]
+    )
     assert not np.array_equal(found[0].luma, found[2].luma)
 
 
@@ -428,7 +430,7 @@ def test_a_frame_that_is_something_else_keeps_the_usual_brightness():
     _, frames = scene(seed=4)
     found = learn(as_frames(frames), observe=0.5)
     strange = Picture(np.random.default_rng(18).integers(0, 256, (36, 44)).astype(np.uint8))
-    v, explained = found.place([strange])
+    v, explained = found.coefficients_of([strange])
     assert explained[0] < 0.25
     assert np.array_equal(v[0], found.usual)
 

@@ -201,15 +201,17 @@ def test_a_video_has_a_column_for_each_frame(tmp_path):
     np.save(tmp_path / "clip.npy", frames)
     from lowsparse.video import Frames
 
-    told = []
+    progress = []
     film = Frames(tmp_path / "clip.npy", every=2)
-    stored = StoredMatrix.build(film, tmp_path / "s", memory=24 * 48 * 3, on_progress=lambda *what: told.append(what))
-    assert len(told) > 5  # in slabs of a few frames
+    stored = StoredMatrix.build(
+        film, tmp_path / "s", memory=24 * 48 * 3, on_progress=lambda *what: progress.append(what)
+    )
+    assert len(progress) > 5  # in slabs of a few frames
     expected = frames[::2].reshape(20, -1).T / np.float32(255)
     assert_same(stored, ls.ObservedMatrix.from_dense(expected))
-    told.clear()
-    StoredMatrix.build(film, tmp_path / "s", on_progress=lambda *what: told.append(what))
-    assert not told
+    progress.clear()
+    StoredMatrix.build(film, tmp_path / "s", on_progress=lambda *what: progress.append(what))
+    assert not progress
     assert StoredMatrix.build(Frames(tmp_path / "clip.npy"), tmp_path / "s").shape == (48, 40)
     path = Path(ls.__file__).parent / "data" / "vtest.mp4"
     pytest.importorskip("av")
@@ -252,13 +254,16 @@ def test_blocks_side_by_side(noisy, tmp_path):
 
 def test_a_store_is_used_again_if_the_source_is_the_same(noisy, tmp_path):
     np.save(tmp_path / "x.npy", np.asfortranarray(noisy.M.to_dense()))
-    told = []
-    build = lambda: StoredMatrix.build(tmp_path / "x.npy", tmp_path / "s", on_progress=lambda *what: told.append(what))  # noqa: E731
+    progress = []
+
+    def build():
+        return StoredMatrix.build(tmp_path / "x.npy", tmp_path / "s", on_progress=lambda *what: progress.append(what))
+
     build()
-    assert told
-    told.clear()
+    assert progress
+    progress.clear()
     build()
-    assert not told
+    assert not progress
     assert np.array_equal(np.asarray(build().T.values), noisy.M.T.values)
     np.save(tmp_path / "x.npy", np.asfortranarray(noisy.M.to_dense() + 1))
     new = build()

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import lowsparse as ls
-from conftest import command_told, interruptible, on_terminal
+from conftest import interruptible, on_terminal, repeated_command
 
 NAMES = ["background.mp4", "background.png", "cutout.mp4", "mask.mp4", "report.html"]
 
@@ -76,7 +76,7 @@ def test_demo_looks_at_a_tenth_of_the_pixels(finished):
 @pytest.mark.slow
 def test_demo_finds_the_street_without_the_people(finished):
     # what is there in most of the frames, of all pixels; where nobody stands for long the two agree
-    from lowsparse.entries.frames import read_picture
+    from conftest import read_picture
     from lowsparse.video import Frames
 
     sample = resources.files("lowsparse").joinpath("data", "vtest.mp4")
@@ -90,7 +90,7 @@ def test_demo_finds_the_street_without_the_people(finished):
 def test_demo_says_where_the_video_comes_from(finished):
     page = (finished[1] / "report.html").read_text("utf-8")
     assert "OpenCV" in page
-    assert command_told(finished[1] / "report.html") == ["lowsparse", "demo", "--json", "--quiet", "--force"]
+    assert repeated_command(finished[1] / "report.html") == ["lowsparse", "demo", "--json", "--quiet", "--force"]
     attribution = resources.files("lowsparse").joinpath("data", "README.txt").read_text("utf-8")
     assert "Apache License 2.0" in attribution
     assert "Changes:" in attribution

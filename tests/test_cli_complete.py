@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import lowsparse as ls
-from conftest import PATH, command_told, interruptible
+from conftest import PATH, interruptible, repeated_command
 from lowsparse.cli import complete as room
 from lowsparse.cli import main
 from lowsparse.entries.files.market import read_market
@@ -434,9 +434,9 @@ def test_what_was_guessed_is_said(tmp_path):
     code, out, _ = complete(path)
     assert code == 0
     assert "60 rows x 12 columns" in out
-    told = " ".join(out.split())
-    assert "Not in UTF-8: read as cp1252, and written so. The first line holds numbers, and is taken as data" in told
-    assert "Copied unchanged, as text or dates or by --label: 12." in told
+    printed = " ".join(out.split())
+    assert "Not in UTF-8: read as cp1252, and written so. The first line holds numbers, and is taken as data" in printed
+    assert "Copied unchanged, as text or dates or by --label: 12." in printed
     after = (tmp_path / "t-completed.csv").read_bytes().decode("latin-1").splitlines()
     assert len(after) == 60
     for before, new in zip(rows, after, strict=True):
@@ -570,9 +570,9 @@ def test_on_40_columns_words_are_wrapped_and_paths_are_whole(tmp_path, monkeypat
 def test_the_report_tells_the_command(tmp_path):
     path = stored(tmp_path, spoilt()[1], ".csv").rename(tmp_path / "my table.csv")
     completed(path, "--clean", "--seed", 3)
-    told = command_told(tmp_path / "my table-completed-report.html")
-    assert told == ["lowsparse", "complete", str(path), "--clean", "--seed", "3", "--json", "--force"]
-    assert complete(*told[2:])[0] == 0
+    printed = repeated_command(tmp_path / "my table-completed-report.html")
+    assert printed == ["lowsparse", "complete", str(path), "--clean", "--seed", "3", "--json", "--force"]
+    assert complete(*printed[2:])[0] == 0
 
 
 def test_the_table_itself_is_never_overwritten(tmp_path):

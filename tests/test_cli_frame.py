@@ -380,9 +380,9 @@ def test_a_place_where_the_system_makes_no_folder(tmp_path, monkeypatch):
         raise OSError(errno.EROFS, "Read-only file system", str(path))
 
     monkeypatch.setattr(os, "mkdir", refuse)
-    told = f"cannot write to {tmp_path} (Read-only file system): choose another --out"
+    formatted = f"cannot write to {tmp_path} (Read-only file system): choose another --out"
     out = tmp_path / "deep" / "er" / "out"
-    with pytest.raises(CommandError, match=re.escape(told)), output_folder(out, [], force=False):
+    with pytest.raises(CommandError, match=re.escape(formatted)), output_folder(out, [], force=False):
         pytest.fail("the work has begun")
 
 
@@ -450,8 +450,8 @@ WARNED = "lowsparse work: warning: a damaged frame"
 
 def test_a_time_stays_below_the_next_unit():
     times = (0.9949, 0.996, 59.4, 59.6, 3599.4, 3599.7, 86399.6, math.inf)
-    told = ["990 ms", "1 s", "59 s", "1 min 0 s", "59 min 59 s", "1 h 0 min", "1 d 0 h", "–"]
-    assert list(map(duration, times)) == told
+    formatted = ["990 ms", "1 s", "59 s", "1 min 0 s", "59 min 59 s", "1 h 0 min", "1 d 0 h", "–"]
+    assert list(map(duration, times)) == formatted
 
 
 @pytest.mark.slow
@@ -778,8 +778,8 @@ def test_a_wish_for_the_disk_is_a_backend(monkeypatch):
 def test_doctor_notices_a_core_that_computes_something_else(monkeypatch, native):
     sweep = sweeps.native.ColumnSweep.sweep
 
-    def wrong(self, *args, **how):
-        swept = sweep(self, *args, **how)
+    def wrong(self, *args, **options):
+        swept = sweep(self, *args, **options)
         return dataclasses.replace(swept, V=swept.V + 1e-6)
 
     assert probes.agreement().level == "ok"

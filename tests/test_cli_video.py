@@ -17,11 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lowsparse as ls
-from conftest import PATH, command_told, interruptible
+from conftest import PATH, interruptible, read_picture, repeated_command
 from lowsparse.cli import video
 from lowsparse.cli.output import repeat_command
 from lowsparse.cli.signals import set_on_signal
-from lowsparse.entries.frames import read_picture
 from lowsparse.entries.pictures import Picture
 from lowsparse.support.addresses import hide_passwords
 from lowsparse.video import Frames, metrics
@@ -190,10 +189,10 @@ def test_words_on_40_columns(folder, here, command, monkeypatch):
 def test_the_report_shows_the_command(folder, here, command):
     words = ["video", str(folder / "colour.mp4"), "--observe", "0.3", "-q", "--out", "a b"]
     command(*words)
-    shown = command_told(Path("a b", "report.html"))
+    shown = repeated_command(Path("a b", "report.html"))
     assert shown == ["lowsparse", *words, "--force"]
     assert command(*shown[1:])[0] == 0
-    assert command_told(Path("a b", "report.html")) == shown
+    assert repeated_command(Path("a b", "report.html")) == shown
 
 
 @pytest.mark.slow
@@ -225,7 +224,7 @@ def test_odd_names(name, folder, here, command):
     out = json.loads(said)["out"]
     assert names(out) == NAMES
     assert sorted([name, out]) == names(here)
-    assert command_told(Path(out, "report.html"))[:5] == ["lowsparse", "video", "--json", "--force", "--"]
+    assert repeated_command(Path(out, "report.html"))[:5] == ["lowsparse", "video", "--json", "--force", "--"]
 
 
 @POSIX

@@ -279,23 +279,23 @@ def test_large_data_go_there_by_themselves(fake_gpu_module, monkeypatch):
 def test_large_data_stay_where_they_are_if_there_is_a_reason(fake_gpu_module, monkeypatch, why):
     M = robust_problem(60, 50, rank=2).M
     monkeypatch.setattr(placing, "WORTH", 1)
-    how = {"method": {"method": "hq"}, "backend": {"backend": "numpy"}}.get(why, {})
+    arguments = {"method": {"method": "hq"}, "backend": {"backend": "numpy"}}.get(why, {})
     if why == "environment":
         monkeypatch.setenv("LOWSPARSE_BACKEND", "numpy")
     if why == "memory":
         monkeypatch.setattr(fake_gpu_module.cuda.runtime, "memGetInfo", lambda: (2 * placing.NEEDED * M.nnz - 1, 10**9))
     if why == "no GPU":
         monkeypatch.setattr(launch, "reason_unavailable", lambda: "there is no CUDA GPU")
-    assert ls.solve(M, 2, max_iter=3, **how).backend != "cuda"
+    assert ls.solve(M, 2, max_iter=3, **arguments).backend != "cuda"
 
 
-def interrupted(at, **how):
+def interrupted(at, **arguments):
     """A solve that goes on from a checkpoint, and one without a break."""
     M = robust_problem(100, 80, rank=2, density=0.5, noise=0.05).M
-    how = {"backend": "cuda", "tol": 0, "max_iter": 12, **how}
-    whole = ls.solve(M, 2, **how)
-    ls.solve(M, 2, callback=lambda progress: progress.iteration == 5, checkpoint=at, **how)
-    return whole, ls.solve(M, 2, resume=at, **how)
+    arguments = {"backend": "cuda", "tol": 0, "max_iter": 12, **arguments}
+    whole = ls.solve(M, 2, **arguments)
+    ls.solve(M, 2, callback=lambda progress: progress.iteration == 5, checkpoint=at, **arguments)
+    return whole, ls.solve(M, 2, resume=at, **arguments)
 
 
 def assert_same_bits(one, other):

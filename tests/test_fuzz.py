@@ -21,10 +21,9 @@ import scipy.io
 import scipy.sparse
 
 import lowsparse as ls
-from conftest import PATH
+from conftest import PATH, read_picture
 from lowsparse.entries.files import read_table
 from lowsparse.entries.files.matlab import read_matlab
-from lowsparse.entries.frames import read_picture
 from lowsparse.places import CorruptStoreError
 from lowsparse.support.sizes import read_limit
 

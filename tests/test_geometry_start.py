@@ -115,9 +115,9 @@ def low_rank_entries(m, n, rank, seed=5):
     return rng.standard_normal((m, rank)) @ rng.standard_normal((rank, n))
 
 
-def singular(A, backend, rank, **how):
+def singular(A, backend, rank, **arguments):
     M = ls.ObservedMatrix.from_dense(A)
-    return left_singular_vectors(opened(M, backend), A.shape[0], rank, generator(11), **how)
+    return left_singular_vectors(opened(M, backend), A.shape[0], rank, generator(11), **arguments)
 
 
 @pytest.mark.parametrize(("m", "n", "rank"), [(80, 60, 4), (30, 200, 2), (200, 30, 3), (25, 20, 1)])

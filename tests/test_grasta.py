@@ -72,7 +72,7 @@ def test_with_slow_growth_it_is_the_optimum_of_the_linear_programme(k, r, seed):
     best = linprog(
         cost, A_eq=np.hstack([B, np.eye(k), -np.eye(k)]), b_eq=v, bounds=[(None, None)] * r + [(0, None)] * (2 * k)
     )
-    found = least_absolute(B, v, rho=1.02, turns=1600, tolerance=1e-14)
+    found = least_absolute(B, v, rho=1.02, max_iter=1600, tolerance=1e-14)
     assert np.sum(np.abs(v - B @ found.w)) == pytest.approx(best.fun, rel=1e-6)
     assert np.abs(found.y).max() <= 1
     away = np.abs(v - B @ found.w) > 1e-6
@@ -83,33 +83,33 @@ def test_the_iteration_is_that_of_admm_as_it_is_written():
     rng = np.random.default_rng(52)
     B, v = rng.standard_normal((30, 3)), rng.standard_normal(30)
     v[:5] += 8.0
-    rho, turns = 1.7, 12
+    rho, max_iter = 1.7, 12
     s, y, tau = np.zeros(30), np.zeros(30), 1.25 / np.linalg.norm(v)
-    for _ in range(turns):
+    for _ in range(max_iter):
         w = np.linalg.lstsq(B, v - s - y / tau, rcond=None)[0]
         q = v - B @ w - y / tau
         s = np.sign(q) * np.maximum(np.abs(q) - 1 / tau, 0)
         y = y + tau * (B @ w + s - v)
         tau *= rho
-    found = least_absolute(B, v, rho=rho, turns=turns, tolerance=0.0)
+    found = least_absolute(B, v, rho=rho, max_iter=max_iter, tolerance=0.0)
     assert_close(found.w, w, 1e-12)
     assert_close(found.y, y, 1e-10)
 
 
 def test_what_the_column_does_not_determine_is_finite():
     B = np.array([[1.0, 1.0, 0.0], [2.0, 2.0, 0.0]])
-    found = least_absolute(B, np.array([3.0, 6.0]), rho=2.0, turns=40, tolerance=1e-12)
+    found = least_absolute(B, np.array([3.0, 6.0]), rho=2.0, max_iter=40, tolerance=1e-12)
     assert_close(B @ found.w, [3.0, 6.0], 1e-12)
-    assert not least_absolute(B, np.zeros(2), rho=2.0, turns=40, tolerance=1e-12).w.any()
-    assert least_absolute(B[:0], np.zeros(0), rho=2.0, turns=40, tolerance=1e-12).w.shape == (3,)
+    assert not least_absolute(B, np.zeros(2), rho=2.0, max_iter=40, tolerance=1e-12).w.any()
+    assert least_absolute(B[:0], np.zeros(0), rho=2.0, max_iter=40, tolerance=1e-12).w.shape == (3,)
 
 
 # ---------------------------------------------------------------------- the tracker
 
 
 def test_columns_get_more_iterations_on_higher_levels():
-    rules = Rules(turns_min=5, turns_max=60)
-    assert [rules.turns(level) for level in (0, 4, 7, 10, 14)] == [5, 10, 20, 40, 60]
+    rules = Rules(min_inner=5, max_inner=60)
+    assert [rules.inner(level) for level in (0, 4, 7, 10, 14)] == [5, 10, 20, 40, 60]
 
 
 @pytest.mark.parametrize("angle", [0.0, 0.1], ids=["adaptive", "constant"])
@@ -130,7 +130,7 @@ def test_a_step_goes_downhill_along_the_geodesic():
     v = rng.standard_normal(rows.size)
     tracker = Tracker(U, angle=0.2, compiled=False)
     w = update(tracker, rows, v)
-    found = least_absolute(U[rows], v, rho=2.0, turns=25, tolerance=1e-12)
+    found = least_absolute(U[rows], v, rho=2.0, max_iter=25, tolerance=1e-12)
     assert_close(w, found.w, 1e-12)
     G = np.zeros((40, 3))
     G[rows] = np.outer(found.y, w)
@@ -154,7 +154,7 @@ def test_steps_follow_the_agreement_of_gradients():
     for j in range(150):
         part = slice(indptr[j], indptr[j + 1])
         U, B = tracker.U, tracker.U[rows[part]]
-        found = least_absolute(B, values[part], rho=2.0, turns=25, tolerance=1e-12)
+        found = least_absolute(B, values[part], rho=2.0, max_iter=25, tolerance=1e-12)
         gamma = np.zeros(30)
         gamma[rows[part]] = found.y
         gamma -= U @ (B.T @ found.y)
@@ -257,7 +257,7 @@ def test_the_compiled_tracker_is_the_oracle(monkeypatch, dtype, m, r):
     M, order = M.with_values(M.values.astype(dtype)), rng.permutation(60)
     start = rng.standard_normal((m, r))
     # y is exact to rounding times τ; where columns hardly determine r coefficients, long steps multiply that
-    rules, angle = (Rules(), 0.0) if r < 10 else (Rules(turns_min=20, turns_max=20), 1e-3)
+    rules, angle = (Rules(), 0.0) if r < 10 else (Rules(min_inner=20, max_inner=20), 1e-3)
     oracle = Tracker(start, rules, angle=angle, compiled=False)
     expected = oracle.run(M, order)
     for isa in _core.instruction_sets():
@@ -401,8 +401,8 @@ def test_wild_coefficients_of_columns_with_few_entries_are_not_believed():
     X[2:, 3] = np.nan  # two entries that almost the same row of U has to explain
     X[:2, 3] = 1.0, -1.0
     M, tracker = ls.ObservedMatrix.from_dense(X), Tracker(U)
-    C = _coefficients(M, tracker, rho=1.2, turns=200)
-    assert np.linalg.norm(tracker.fit(M, rho=1.2, turns=200)[3]) > 1e4
+    C = _coefficients(M, tracker, rho=1.2, max_iter=200)
+    assert np.linalg.norm(tracker.fit(M, rho=1.2, max_iter=200)[3]) > 1e4
     assert not C[3].any()
     assert_close((tracker.U @ C.T)[:, :3], X[:, :3], 1e-9)
 
@@ -416,8 +416,8 @@ def test_parameters_are_checked():
         {"levels": 0},
         {"rho": 0.9},
         {"mu_max": 2.0},
-        {"turns_min": 0},
-        {"turns_max": 3},
+        {"min_inner": 0},
+        {"max_inner": 3},
     ):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             ls.solve(M, 2, method=GRASTA(**wrong))

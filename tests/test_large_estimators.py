@@ -95,10 +95,12 @@ def test_holes_of_a_dask_array_are_filled_as_those_of_an_array(samples, chunked,
 
 def test_indicators_empty_features_and_other_marks_of_missing_values(samples):
     X = np.column_stack([np.where(np.isnan(samples), -1.0, np.abs(samples)), np.full(len(samples), -1.0)])
-    how = {"missing_values": -1.0, "add_indicator": True, "keep_empty_features": True}
-    inside = ls.RobustImputer(**how).fit_transform(X)
+    options = {"missing_values": -1.0, "add_indicator": True, "keep_empty_features": True}
+    inside = ls.RobustImputer(**options).fit_transform(X)
     lazy = da.from_array(X, chunks=(400, 31))
-    np.testing.assert_allclose(lazily(ls.RobustImputer(**how).fit_transform(lazy), lazy), inside, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(
+        lazily(ls.RobustImputer(**options).fit_transform(lazy), lazy), inside, rtol=1e-8, atol=1e-8
+    )
 
 
 def test_single_precision_stays_single(chunked):

@@ -168,8 +168,8 @@ def test_a_regression_is_weighted_least_squares(point, kind, p):
 def test_many_turns_of_the_first_power_are_least_absolute_deviations(point):
     M, *_ = point
     U = orthonormal(23, 3, seed=306)
-    how = Robust(c=1e-6, first_c=10.0, kind=Kind.POWER, p=1.0, n_reweight=300)
-    V = M.open_sweep("numpy").regress(U, None, how).V
+    options = Robust(c=1e-6, first_c=10.0, kind=Kind.POWER, p=1.0, n_reweight=300)
+    V = M.open_sweep("numpy").regress(U, None, options).V
     found = np.abs(M.open_sweep("numpy").residual(U, V))
     columns = M.columns_of_entries()
     for j in range(17):

@@ -22,7 +22,7 @@ class Method:
     B: float | None = None  # the same, wrong by up to 10 either way
     full: float | None = None  # B with every entry observed
     clean: float | None = None  # A without outliers
-    parameters: tuple = ()  # what it needs to be told
+    parameters: tuple = ()  # what it has no default for
     symmetric: bool = True  # the transposed problem has the transposed answer
     max_iter: int = 500
 

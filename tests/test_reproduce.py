@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import lowsparse as ls
-from conftest import command_told, interruptible
+from conftest import interruptible, repeated_command
 from lowsparse.cli import main
 from lowsparse.reproduce import claims, jobs, reproduce, settings
 from lowsparse.reproduce.results import Results
@@ -159,7 +159,7 @@ def test_the_page_needs_no_other_file_and_reveals_nothing_of_the_machine(finishe
     for word in (str(folder), str(Path.home()) + "/", platform.node()):
         assert len(word) < 4 or word not in text
     words = "lowsparse reproduce --quick --case 6 --video blocks --method amanpgc --method manpgc"
-    assert command_told(folder / "index.html") == words.split()
+    assert repeated_command(folder / "index.html") == words.split()
     assert ls.__version__ in text
     assert "Quick run." in text
     assert "Not complete" not in text
@@ -725,7 +725,7 @@ def test_the_command(tmp_path):
         f"page: {Path('lowsparse-paper-quick', 'index.html')}",
     ]
     words = "lowsparse reproduce --quick --only video --video blocks --method amanpgc"
-    assert command_told(tmp_path / "lowsparse-paper-quick" / "index.html") == words.split()
+    assert repeated_command(tmp_path / "lowsparse-paper-quick" / "index.html") == words.split()
     once_more = command("reproduce", *SMALL, cwd=tmp_path)
     assert once_more.stdout.count("reused from an earlier run") == 2
 

@@ -168,7 +168,7 @@ def test_a_resumed_solve_is_the_same_to_the_bit(method, tmp_path):
         (Lp(p=0.0), r"\(0, 2\]"),
         (Lp(p=2.5), r"\(0, 2\]"),
         (Lp(form="pca"), "admm"),
-        (Lp(turns=0), "1 or more"),
+        (Lp(n_reweight=0), "1 or more"),
         (Lp(growth=0.9), r"\[1, 2\]"),
     ],
 )

@@ -194,9 +194,9 @@ def test_a_singular_vector_that_was_missed_is_noticed(seed):
 def test_no_matrix_of_the_size_of_the_whole_is_decomposed(monkeypatch):
     shapes, svd = [], np.linalg.svd
 
-    def spied(A, **how):
+    def spied(A, **options):
         shapes.append(A.shape)
-        return svd(A, **how)
+        return svd(A, **options)
 
     monkeypatch.setattr(np.linalg, "svd", spied)
     r = ls.solve(robust_problem(260, 240, rank=3, density=0.4, seed=1171).M, None, method="convex")

@@ -348,11 +348,11 @@ def test_a_resumed_solve_has_the_same_bits(tmp_path, name, dtype, k, tol):
     if name in PAPER:
         solver.set_params(step=3.0)  # with shortened steps
     at = tmp_path / "solve.npz"
-    how = {"method": solver, "max_iter": 60, "tol": tol}
-    whole = ls.solve(M, 3, **how)
-    first = ls.solve(M, 3, **how, callback=stop_at(k), checkpoint=at)
+    options = {"method": solver, "max_iter": 60, "tol": tol}
+    whole = ls.solve(M, 3, **options)
+    first = ls.solve(M, 3, **options, callback=stop_at(k), checkpoint=at)
     assert first.n_iter == k
-    assert_same_bits(ls.solve(M, 3, **how, resume=at), whole)
+    assert_same_bits(ls.solve(M, 3, **options, resume=at), whole)
 
 
 def test_a_resumed_solve_counts_the_seconds_before(tmp_path):

@@ -49,9 +49,9 @@ def compare(found, expected, tol=1e-10):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_finds_the_same_in_pieces(there, noisy, method):
-    how = {"method": method, "max_iter": 10}
-    found = ls.solve(noisy.M, 2, backend="cuda", memory=SMALL, **how)
-    compare(found, ls.solve(noisy.M, 2, backend="numpy", **how))
+    options = {"method": method, "max_iter": 10}
+    found = ls.solve(noisy.M, 2, backend="cuda", memory=SMALL, **options)
+    compare(found, ls.solve(noisy.M, 2, backend="numpy", **options))
     assert found.M is noisy.M
     assert isinstance(found.L.U, np.ndarray)
 
@@ -61,8 +61,8 @@ def test_wild_entries_and_the_rank_are_no_obstacle(there, noisy):
     x[::501] = 1e9
     M = noisy.M.with_values(x)
     for method in ("ladder", "amanpgc", "irls"):  # these start from clipped values, a formula
-        how = {"method": method, "max_iter": 5}
-        compare(ls.solve(M, 2, backend="cuda", memory=SMALL, **how), ls.solve(M, 2, backend="numpy", **how))
+        options = {"method": method, "max_iter": 5}
+        compare(ls.solve(M, 2, backend="cuda", memory=SMALL, **options), ls.solve(M, 2, backend="numpy", **options))
     assert ls.solve(noisy.M, "auto", backend="cuda", memory=SMALL).L.rank == 2
     assert ls.solve(noisy.M, "auto", method="irls", backend="cuda", memory=SMALL, max_iter=3).L.rank == 2
 
@@ -89,10 +89,10 @@ def test_an_array_on_disk_is_put_there_first(there, noisy, tmp_path):
 
 @pytest.mark.parametrize("method", ["ladder", "amanpgc", "lmafit"])
 def test_it_goes_on_from_a_checkpoint_to_the_same_bits(there, noisy, tmp_path, method):
-    how = {"method": method, "tol": 0, "max_iter": 9, "backend": "cuda", "memory": SMALL}
-    whole = ls.solve(noisy.M, 2, **how)
-    ls.solve(noisy.M, 2, callback=lambda p: p.iteration == 4, checkpoint=tmp_path / "at.npz", **how)
-    resumed = ls.solve(noisy.M, 2, resume=tmp_path / "at.npz", **how)
+    options = {"method": method, "tol": 0, "max_iter": 9, "backend": "cuda", "memory": SMALL}
+    whole = ls.solve(noisy.M, 2, **options)
+    ls.solve(noisy.M, 2, callback=lambda p: p.iteration == 4, checkpoint=tmp_path / "at.npz", **options)
+    resumed = ls.solve(noisy.M, 2, resume=tmp_path / "at.npz", **options)
     assert resumed.L.U.tobytes() == whole.L.U.tobytes()
     assert resumed.L.V.tobytes() == whole.L.V.tobytes()
 
@@ -101,7 +101,7 @@ def test_an_estimator_passes_the_memory_on(there, noisy, monkeypatch):
     pytest.importorskip("sklearn")
     X, seen, cut = noisy.M.to_dense(), [], StreamedMatrix._split
     monkeypatch.setattr(StreamedMatrix, "_split", lambda self: seen.append(self.memory) or cut(self))
-    found, expected = (ls.RobustPCA(2, **how).fit(X) for how in ({"backend": "cuda", "memory": SMALL}, {}))
+    found, expected = (ls.RobustPCA(2, **options).fit(X) for options in ({"backend": "cuda", "memory": SMALL}, {}))
     assert set(seen) == {SMALL}
     np.testing.assert_allclose(abs(found.components_), abs(expected.components_), atol=1e-8)
 
@@ -209,10 +209,10 @@ def test_too_little_memory_names_the_way_out(there, noisy, monkeypatch):
 @pytest.mark.gpu
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_finds_the_same_there(gpu, noisy, method):
-    how = {"method": method, "max_iter": 10}
-    found = ls.solve(noisy.M, 2, backend="cuda", memory=SMALL, **how)
-    compare(found, ls.solve(noisy.M, 2, **how), tol=1e-9)
-    again = ls.solve(noisy.M, 2, backend="cuda", memory=SMALL, **how)
+    options = {"method": method, "max_iter": 10}
+    found = ls.solve(noisy.M, 2, backend="cuda", memory=SMALL, **options)
+    compare(found, ls.solve(noisy.M, 2, **options), tol=1e-9)
+    again = ls.solve(noisy.M, 2, backend="cuda", memory=SMALL, **options)
     assert again.L.U.tobytes() == found.L.U.tobytes()
     assert again.L.V.tobytes() == found.L.V.tobytes()
 

@@ -119,7 +119,7 @@ def test_new_samples_are_placed():
     L = clean(34, n=600)[0]
     X = corrupt(L, 34)
     stream = feed(Stream(FEATURES, RANK), X[:, :500])
-    V = stream.placement.coefficients(ls.ObservedMatrix.from_dense(X[:, 500:]))
+    V = stream.regression.coefficients(ls.ObservedMatrix.from_dense(X[:, 500:]))
     assert_close(stream.U @ V.T, L[:, 500:], 1e-6)
 
 

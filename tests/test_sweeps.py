@@ -87,7 +87,7 @@ def test_every_backend_regresses_as_the_oracle_does(backend, r, dtype):
     V = np.random.default_rng(r).standard_normal((len(lengths), r))
     found, expected = opened(M, backend), opened(M)
     assert_close(found.residual(U, V), expected.residual(U, V), EXACT)
-    for start, how in (
+    for start, more in (
         (None, {}),
         (V, {}),
         (V, {"n_reweight": 3, "bound": 0.7}),
@@ -96,7 +96,7 @@ def test_every_backend_regresses_as_the_oracle_does(backend, r, dtype):
         (V, {"largest": 1e-3}),
         (V, {"ridge": 0.02, "n_reweight": 2}),
     ):
-        a, b = (s.regress(U, start, Robust(c=0.5, unit=2.0, **how)) for s in (found, expected))
+        a, b = (s.regress(U, start, Robust(c=0.5, unit=2.0, **more)) for s in (found, expected))
         enough = M.column_counts >= r + 2  # else nothing but the ridge of rounding determines them
         assert_close(a.V[enough], b.V[enough], 1e-8, max(1.0, np.max(np.abs(b.V[enough]))))
         np.testing.assert_array_equal(a.inside, b.inside)
@@ -142,8 +142,8 @@ def test_columns_of_any_length_are_regressed(backend, r):
     lengths = [*range(95, 165), *range(1000, 1033), 1537, 1553, 1569, 1601, 5000, 5016, 5031, 17, 60]
     M = columns_of(lengths, m=6000, seed=r)
     U = orthonormal(6000, r)
-    for how in ({"n_reweight": 1}, {"n_reweight": 3, "first_c": 4.0}):
-        a, b = (opened(M, name).regress(U, None, Robust(c=0.5, bound=0.3, **how)) for name in (backend, "numpy"))
+    for more in ({"n_reweight": 1}, {"n_reweight": 3, "first_c": 4.0}):
+        a, b = (opened(M, name).regress(U, None, Robust(c=0.5, bound=0.3, **more)) for name in (backend, "numpy"))
         assert_close(a.V, b.V, 1e-9)
         np.testing.assert_array_equal(a.inside, b.inside)
 
@@ -214,8 +214,8 @@ def test_columns_of_5_and_of_50000_agree_with_the_oracle(backend, r, dtype):
 def test_columns_of_5_and_of_50000_are_regressed(backend, r, dtype):
     M = columns_of([5, 50_000, 0, 5, 300, 20_011, 97], m=50_100, dtype=dtype, seed=r)
     U = orthonormal(50_100, r)
-    for how in ({"n_reweight": 1}, {"n_reweight": 3, "first_c": 4.0}):
-        a, b = (opened(M, name).regress(U, None, Robust(c=0.5, bound=0.3, **how)) for name in (backend, "numpy"))
+    for more in ({"n_reweight": 1}, {"n_reweight": 3, "first_c": 4.0}):
+        a, b = (opened(M, name).regress(U, None, Robust(c=0.5, bound=0.3, **more)) for name in (backend, "numpy"))
         enough = M.column_counts >= r + 2
         assert_close(a.V[enough], b.V[enough], EXACT, max(1.0, np.max(np.abs(b.V[enough]))))
         np.testing.assert_array_equal(a.inside, b.inside)

@@ -288,14 +288,14 @@ def test_the_share_can_be_had_from_the_default_method():
 def test_wild_outliers(method):
     problem = robust_problem(200, 220, density=0.4, outliers=0.1, outlier_size=1e4, seed=426)
     wrong = problem.S != 0
-    told = {"outliers": int(wrong.sum())} if method is RGNMR else {"alpha": share(problem.M, wrong)}
-    assert relative(ls.solve(problem.M, 3, method=method(**told)).L, problem.L) < 1e-6
+    needed = {"outliers": int(wrong.sum())} if method is RGNMR else {"alpha": share(problem.M, wrong)}
+    assert relative(ls.solve(problem.M, 3, method=method(**needed)).L, problem.L) < 1e-6
 
 
 @pytest.mark.parametrize("method", [*TRIMMED, RGNMR], ids=lambda method: method.name)
 def test_equal_entries_are_not_all_outliers(method):
-    told = {"outliers": 0.2} if method is RGNMR else {"alpha": 0.2}
-    r = ls.solve(np.full((20, 15), 7.0), 1, method=method(**told))
+    needed = {"outliers": 0.2} if method is RGNMR else {"alpha": 0.2}
+    r = ls.solve(np.full((20, 15), 7.0), 1, method=method(**needed))
     np.testing.assert_allclose(r.L.to_dense(), 7.0, rtol=1e-6)
     assert not r.S.nnz
 
@@ -304,8 +304,8 @@ def test_equal_entries_are_not_all_outliers(method):
 @pytest.mark.parametrize("method", [*TRIMMED, RGNMR], ids=lambda method: method.name)
 def test_units_do_not_matter(method, c):
     M, _, wrong = standard("B", 427, density=0.5, size=80, rank=2)
-    told = {"outliers": 0.12} if method is RGNMR else {"alpha": share(M, wrong)}
-    r, scaled = (ls.solve(A, 2, method=method(**told), max_iter=40) for A in (M, M.with_values(c * M.values)))
+    needed = {"outliers": 0.12} if method is RGNMR else {"alpha": share(M, wrong)}
+    r, scaled = (ls.solve(A, 2, method=method(**needed), max_iter=40) for A in (M, M.with_values(c * M.values)))
     assert scaled.n_iter == r.n_iter
     assert ls.LowRank(scaled.L.U, scaled.L.V / c).error(r.L, relative=True) < 1e-8
     assert scaled.objective == pytest.approx(c**2 * r.objective, rel=1e-4, abs=1e-15 * c**2 * np.sum(M.values**2))
@@ -340,8 +340,8 @@ def test_a_loose_tolerance_is_no_reason_to_doubt(method, tol):
 def test_noise_is_no_reason_to_doubt(method):
     problem = robust_problem(250, 250, rank=4, density=0.4, outliers=0.1, outlier_size=10.0, noise=0.02, seed=433)
     wrong = np.abs(problem.S) > 0.08
-    told = {"outliers": 0.12} if method is RGNMR else {"alpha": share(problem.M, wrong)}
-    r = ls.solve(problem.M, 4, method=method(**told))
+    needed = {"outliers": 0.12} if method is RGNMR else {"alpha": share(problem.M, wrong)}
+    r = ls.solve(problem.M, 4, method=method(**needed))
     assert r.converged, r.message
     assert r.L.error(problem.L) < 1.5 * ls.solve(problem.M, 4).L.error(problem.L)
     assert r.noise == pytest.approx(0.02, rel=0.1)

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import lowsparse as ls
-from lowsparse.entries.frames import Frames, NoVideoError, read_picture
+from conftest import read_picture
+from lowsparse.entries.frames import Frames, NoVideoError
 from lowsparse.entries.pictures import REC601, Picture
 from lowsparse.video import read_video, sample_pixels
 from lowsparse.video.film import Film, codec, write_picture
@@ -486,7 +487,7 @@ def test_pictures_are_written_without_loss(tmp_path):
         assert np.abs(found.rgb().astype(int) - picture.rgb()).max() <= (0 if picture.chroma is None else 3)
     (tmp_path / "bad.png").write_bytes(b"\x89PNG but no more")
     with pytest.raises(NoVideoError, match=r"bad\.png"):
-        read_picture(tmp_path / "bad.png")
+        read_video(tmp_path / "bad.png")
 
 
 # ---------------------------------------------------------------------- prefetching

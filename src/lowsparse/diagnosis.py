@@ -155,14 +155,12 @@ def _advice(d: Diagnosis) -> tuple[str, ...]:
 class Certainty:
     """Where the entries of M that are not `wrong` determine L, and how closely."""
 
-    def __init__(
-        self, M: ObservedMatrix, L: LowRank, wrong: NDArray[np.bool_], noise: float, backend: str = "auto"
-    ) -> None:
+    def __init__(self, M: ObservedMatrix, L: LowRank, wrong: NDArray[np.bool_], noise: float) -> None:
         self.M, self.noise = M, noise
         present = np.linalg.norm(L.V, axis=1) > 0
         self.U, self.V = L.U[:, present], np.ascontiguousarray(L.V[present].T)
         self.rows, self.columns = M.rows[~wrong], M.columns_of_entries()[~wrong]
-        self.joint = determination(M, self.U, self.V, ~wrong, noise, backend)
+        self.joint = determination(M, self.U, self.V, ~wrong, noise)
         least = min_support(self.U.shape[1])
         self.determined_row, self.determined_column = (
             np.bincount(line, minlength=counts.size) >= np.maximum(least, TRUSTED * counts)

@@ -58,21 +58,21 @@ def _move(files: Path, target: Path, out: Path, force: bool) -> None:
     """Move everything to the target, or nothing if something is in the way."""
     found = sorted(files.rglob("*"))
     for path in found:
-        place = out / path.relative_to(files)
+        destination = out / path.relative_to(files)
         if not path.is_dir():
-            _check_replaceable(place, force)
-        elif os.path.lexists(place) and not place.is_dir():
-            fail(f"{place} is not a folder: choose another --out")
+            _check_replaceable(destination, force)
+        elif os.path.lexists(destination) and not destination.is_dir():
+            fail(f"{destination} is not a folder: choose another --out")
     with defer_signals():
         if not target.exists():
             os.replace(files, target)
             return
         for path in found:
-            place = target / path.relative_to(files)
+            destination = target / path.relative_to(files)
             if path.is_dir():
-                place.mkdir(exist_ok=True)
+                destination.mkdir(exist_ok=True)
             else:
-                os.replace(path, place)
+                os.replace(path, destination)
 
 
 @contextmanager
@@ -101,9 +101,9 @@ def _explain_refusal(folder: Path) -> Iterator[None]:
         fail(f"cannot write to {_nearest_existing(folder)} ({error.strerror or error}): choose another --out")
 
 
-def _check_replaceable(place: Path, force: bool) -> None:
+def _check_replaceable(destination: Path, force: bool) -> None:
     """Fail if something exists there that must not be replaced by a file."""
-    if place.exists() and not place.is_file():
-        fail(f"{place} is {'a folder' if place.is_dir() else 'not a regular file'}: choose another --out")
-    if os.path.lexists(place) and not force:
-        fail(f"{place} exists: use --force to overwrite it, or choose another --out")
+    if destination.exists() and not destination.is_file():
+        fail(f"{destination} is {'a folder' if destination.is_dir() else 'not a regular file'}: choose another --out")
+    if os.path.lexists(destination) and not force:
+        fail(f"{destination} exists: use --force to overwrite it, or choose another --out")

@@ -177,14 +177,6 @@ class Frames:
         return picture.shrunken(self.shrink) if self.shrink > 1 else picture
 
 
-def read_picture(path: str | os.PathLike[str], *, colour: bool = True) -> Picture:
-    """Read a picture file."""
-    lazy = next(iter(_MediaReader(os.fspath(path), colour)), None)
-    if lazy is None:
-        raise NoVideoError(f"{path} is damaged")
-    return lazy.picture()
-
-
 def import_av() -> Any:
     """PyAV, or an error that names the extra."""
     return import_optional("av", "video", "video files and pictures")

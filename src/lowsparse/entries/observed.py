@@ -288,12 +288,12 @@ class ObservedMatrix(ResidentSummary):
         """
         if len(which) == self.shape[0]:
             return self
-        place = np.full(self.shape[0], -1, np.int32)
-        place[which] = np.arange(len(which))
-        inside = np.flatnonzero(place[self.rows] >= 0)
+        new_index = np.full(self.shape[0], -1, np.int32)
+        new_index[which] = np.arange(len(which))
+        inside = np.flatnonzero(new_index[self.rows] >= 0)
         starts = np.searchsorted(inside, self.indptr)
         shape = (len(which), self.shape[1])
-        return ObservedMatrix.trusted(starts, place[self.rows[inside]], self.values[inside], shape)
+        return ObservedMatrix.trusted(starts, new_index[self.rows[inside]], self.values[inside], shape)
 
     def columns_of_entries(self) -> NDArray[np.int32]:
         """The column of each entry, in the order of `rows` and `values`.

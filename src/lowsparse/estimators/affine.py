@@ -94,11 +94,11 @@ def fit_affine(
     return best.block.extend(best)
 
 
-def spatial_median(points: Float, max_iter: int = 50) -> Float:
+def spatial_median(points: Float) -> Float:
     """The point with the smallest sum of distances to the rows of `points`, by Weiszfeld's iteration."""
     centre = np.median(points, axis=0)
     unit = float(np.median(np.linalg.norm(points - centre, axis=1))) or 1.0
-    for _ in range(max_iter):
+    for _ in range(50):
         weight = 1.0 / np.maximum(np.linalg.norm(points - centre, axis=1), 1e-9 * unit)
         centre = weight @ points / weight.sum()
     return np.asarray(centre, dtype=np.float64)

@@ -131,8 +131,8 @@ class StreamingRobustPCA(SubspaceTransformer):
 
     @property
     def _unit(self) -> float:  # type: ignore[override]
-        return self.stream_.placement.unit
+        return self.stream_.regression.unit
 
     @property
     def _largest(self) -> float:  # type: ignore[override]
-        return self.stream_.placement.largest
+        return self.stream_.regression.largest

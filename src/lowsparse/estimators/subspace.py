@@ -129,10 +129,8 @@ class SubspaceTransformer(ClassNamePrefixFeaturesOutMixin, SampleTransformer):
         error = np.empty(M.nnz)
         for k in range(5):
             hidden = fold == k
-            kept = np.bincount(sample[~hidden], minlength=M.shape[1])
-            indptr = np.r_[0, np.cumsum(kept)]
-            rest = ObservedMatrix(indptr, M.rows[~hidden], M.values[~hidden], M.shape) if kept.any() else None
-            L = LowRank(self._scores(rest, M.shape[1]), self.components_)
+            rest = M.split(np.flatnonzero(hidden))[0]
+            L = LowRank(self._scores(rest if rest.nnz else None, M.shape[1]), self.components_)
             error[hidden] = L.at(sample[hidden], M.rows[hidden]) - M.values[hidden]
         bound = error_bound(M.values)
         usual = clip_errors(column_medians(M.T)[M.rows] - M.values, bound).sum()

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -254,13 +254,13 @@ def _strips(A: _Floats) -> list[_Floats]:
     return [A[k : k + _STRIP] for k in range(0, max(1, len(A)), _STRIP)]
 
 
-def _real_matrix(name: str, X: ArrayLike) -> NDArray[Any]:
-    X = cast(NDArray[Any], X) if on_device(X) else np.asarray(X)
-    if X.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold real numbers, not {X.dtype}")
-    if X.ndim != 2:
-        raise ValueError(f"{name} must have 2 dimensions, it has {X.ndim}")
-    return X
+def _real_matrix(name: str, X: Any) -> NDArray[Any]:
+    matrix: NDArray[Any] = X if on_device(X) else np.asarray(X)
+    if matrix.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, not {matrix.dtype}")
+    if matrix.ndim != 2:
+        raise ValueError(f"{name} must have 2 dimensions, it has {matrix.ndim}")
+    return matrix
 
 
 def _index(name: str, index: ArrayLike, size: int) -> NDArray[Any]:

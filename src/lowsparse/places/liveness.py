@@ -1,7 +1,7 @@
 """Calls to a Dask cluster that end: with their result, or with an error once a part of the cluster is silent too long.
 
 The scheduler is asked ten times in the time allowed when it last heard from each worker. Silence is counted in such
-looks, not by a clock, so a process that was suspended itself blames nobody. Tasks may take as long as they like: a
+requests, not by a clock, so a process that was suspended itself blames no other. Tasks may take as long as they like: a
 worker sends its heartbeats while it computes.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 TIMEOUT = "LOWSPARSE_CLUSTER_TIMEOUT"
 DEFAULT = 60.0  # seconds
-LOOKS = 10  # in a row without a sign of life, after which a part of the cluster counts as gone
+REQUESTS = 10  # in a row without a sign of life, after which a part of the cluster counts as gone
 RESUME = "run it again, from its checkpoint if there is one"
 
 
@@ -42,13 +42,12 @@ def call(client: Any, method: Callable[..., Any], *arguments: Any, **options: An
 
     seconds = timeout()
     check_open(client)
-    work = _start(
-        client, method, *arguments, **options
-    )  # not cancelled if this is interrupted: Dask would hang at its end
+    # not cancelled if this is interrupted: Dask would hang at its end
+    work = _start(client, method, *arguments, **options)
     watch = _Watch(client)
     try:
-        while not wait([work], timeout=seconds / LOOKS).done:
-            watch.look(seconds)
+        while not wait([work], timeout=seconds / REQUESTS).done:
+            watch.ask(seconds)
         return work.result()
     except (CancelledError, CommClosedError) as error:
         check_open(client)
@@ -78,20 +77,20 @@ def _start(client: Any, method: Callable[..., Any], *arguments: Any, **options: 
 
 
 class _Watch:
-    """Counts the looks at a cluster, in a row, in which a part of it gave no sign of life."""
+    """Counts the requests, in a row, after which a part of a cluster gave no sign of life."""
 
     def __init__(self, client: Any) -> None:
         self.client = client
-        self.last_seen: dict[str, float] = {}  # by worker, as the scheduler tells
-        self.silent: dict[str, int] = {}  # by what to say of a part: the looks
+        self.last_seen: dict[str, float] = {}  # by worker, as the scheduler says
+        self.silent: dict[str, int] = {}  # by what to say of a part: the requests
         self.answer: Future[Any] | None = None  # of the scheduler
 
-    def look(self, seconds: float) -> None:
-        """Raise if a part was silent for too many looks, which take this time together."""
+    def ask(self, seconds: float) -> None:
+        """Ask again; raise if a part was silent for too many requests, which take this time together."""
         check_open(self.client)
         self.silent = {part: self.silent.get(part, 0) + 1 for part in self._silent_parts()}
-        for part, looks in self.silent.items():
-            if looks >= LOOKS:
+        for part, requests in self.silent.items():
+            if requests >= REQUESTS:
                 raise ClusterError(f"{part} for {seconds:g} s ({TIMEOUT}): look after the cluster, and {RESUME}")
 
     def _silent_parts(self) -> list[str]:
@@ -103,7 +102,7 @@ class _Watch:
         if answer.exception() is not None:
             return ["the Dask scheduler did not answer"]
         seen = {worker: known["last_seen"] for worker, known in answer.result()["workers"].items()}
-        before, self.last_seen = self.last_seen, seen
+        previous, self.last_seen = self.last_seen, seen
         if not seen:
             return ["the cluster had no workers"]
-        return [f"worker {worker} gave no sign of life" for worker in seen if before.get(worker) == seen[worker]]
+        return [f"worker {worker} gave no sign of life" for worker in seen if previous.get(worker) == seen[worker]]

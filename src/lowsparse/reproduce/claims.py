@@ -93,8 +93,8 @@ def _verdict(count: int, total: int) -> str:
     return HOLDS if count == total else PARTLY if 2 * count >= total else FAILS
 
 
-def _run_on(place: Experiment, methods: Iterable[str]) -> list[str]:
-    return [method for method in methods if method in place.runs]
+def _run_on(experiment: Experiment, methods: Iterable[str]) -> list[str]:
+    return [method for method in methods if method in experiment.runs]
 
 
 def _span(numbers: Sequence[float], form: str = ".1e") -> str:
@@ -107,42 +107,46 @@ def _span(numbers: Sequence[float], form: str = ".1e") -> str:
 
 def _ahead(tested: Sequence[Experiment], cost: Cost) -> Judgement:
     """Whether both proposed methods are ahead of all others everywhere."""
-    others = {place: _run_on(place, settings.BASELINES) for place in tested if place.runs.keys() >= BOTH}
-    places = [place for place, methods in others.items() if methods]
-    if not places:
+    others = {
+        experiment: _run_on(experiment, settings.BASELINES) for experiment in tested if experiment.runs.keys() >= BOTH
+    }
+    experiments = [experiment for experiment, methods in others.items() if methods]
+    if not experiments:
         needs = "It needs both methods and at least one of those they are compared with."
         return UNTESTED, needs if tested else NOT_RUN
     found: dict[tuple[str, str, str], list[Experiment]] = defaultdict(list)  # by other method, proposed one, outcome
     poor: dict[str, list[str]] = defaultdict(list)  # by other method, the videos where its picture is not good
     ahead = 0
-    for place in places:
+    for experiment in experiments:
         all_ahead = True
-        for other in others[place]:
-            outcomes = [cost.compare(place.reached(own), place.reached(other)) for own in settings.PROPOSED]
-            if outcomes == [AHEAD] * len(outcomes) or not (quality := place.poor_quality(other)):
+        for other in others[experiment]:
+            outcomes = [cost.compare(experiment.reached(own), experiment.reached(other)) for own in settings.PROPOSED]
+            if outcomes == [AHEAD] * len(outcomes) or not (quality := experiment.poor_quality(other)):
                 for own, outcome in zip(settings.PROPOSED, outcomes, strict=True):
-                    found[other, own, outcome].append(place)
+                    found[other, own, outcome].append(experiment)
                     all_ahead &= outcome == AHEAD
             else:
                 poor[other].append(quality)
         ahead += all_ahead
-    names = join_words(label(method) for method in settings.BASELINES if any(method in one.runs for one in places))
-    where = f"on {ahead} of {pluralize(len(places), 'video')}"
-    if isinstance(places[0], Case):
-        where = f"in {ahead} of {pluralize(len(places), 'case')}, compared at a relative difference of {JUDGED}"
+    names = join_words(label(method) for method in settings.BASELINES if any(method in one.runs for one in experiments))
+    where = f"on {ahead} of {pluralize(len(experiments), 'video')}"
+    if isinstance(experiments[0], Case):
+        where = f"in {ahead} of {pluralize(len(experiments), 'case')}, compared at a relative difference of {JUDGED}"
     reason = [f"Both are ahead of {names} {where}.", cost.caveat]
-    reason += _not_ahead(found, cost, len(places))
+    reason += _not_ahead(found, cost, len(experiments))
     if cost is TIME:
         slow = {other for other, _, outcome in found if outcome in (LEVEL, BEHIND)}
-        reason += [_explain_time(places, other) for other in settings.BASELINES if other in slow]
-    reason += _not_reached(places)
+        reason += [_explain_time(experiments, other) for other in settings.BASELINES if other in slow]
+    reason += _not_reached(experiments)
     reason += [
         f"{label(other)} ends no later on {join_words(videos)}, but its picture is not good, so this does not count."
         for other, videos in poor.items()
     ]
-    notes = [(other, place.selected[other].get("note")) for place in places for other in others[place]]
+    notes = [
+        (other, experiment.selected[other].get("note")) for experiment in experiments for other in others[experiment]
+    ]
     reason += [f"{label(method)} ran with {note}." for method, note in dict.fromkeys(notes) if note]
-    return _verdict(ahead, len(places)), " ".join(filter(None, reason))
+    return _verdict(ahead, len(experiments)), " ".join(filter(None, reason))
 
 
 def _not_ahead(found: dict[tuple[str, str, str], list[Experiment]], cost: Cost, total: int) -> list[str]:
@@ -151,29 +155,29 @@ def _not_ahead(found: dict[tuple[str, str, str], list[Experiment]], cost: Cost, 
     for other in settings.BASELINES:
         for outcome, verb, joint in ((BEHIND, f"needs {cost.less} than", "than"), (LEVEL, cost.equal, "as")):
             parts = [
-                f"{label(own)} {_where(places, total)}"
+                f"{label(own)} {_where(experiments, total)}"
                 for own in settings.PROPOSED
-                if (places := found.get((other, own, outcome)))
+                if (experiments := found.get((other, own, outcome)))
             ]
             if parts:
                 sentences.append(f"{label(other)} {verb} {f' and {joint} '.join(parts)}.")
     return sentences
 
 
-def _where(places: Sequence[Experiment], total: int) -> str:
+def _where(experiments: Sequence[Experiment], total: int) -> str:
     """Some of the cases, or of the videos, in a sentence."""
-    cases = [place.number for place in places if isinstance(place, Case)]
-    videos = [place.clip.title for place in places if isinstance(place, Scene)]
+    cases = [experiment.number for experiment in experiments if isinstance(experiment, Case)]
+    videos = [experiment.clip.title for experiment in experiments if isinstance(experiment, Scene)]
     if total == 1:
         return "in the only case" if cases else "on the only one"
-    if len(places) == total:
+    if len(experiments) == total:
         return "in all of them" if cases else "on all of them"
     return f"in case{'s' if len(cases) > 1 else ''} {join_ranges(cases)}" if cases else f"on {join_words(videos)}"
 
 
-def _ratios(places: Sequence[Experiment], method: str, other: str) -> tuple[float, float] | None:
+def _ratios(experiments: Sequence[Experiment], method: str, other: str) -> tuple[float, float] | None:
     """Medians of the iterations of a method, and of the time of one, over those of another."""
-    both = [(place.reached(method), place.reached(other)) for place in places]
+    both = [(experiment.reached(method), experiment.reached(other)) for experiment in experiments]
     pairs = [(one, two) for one, two in both if one and two]
     if not pairs:
         return None
@@ -186,8 +190,8 @@ def _times(factor: float) -> str:
     return "about as much" if 0.95 < factor < 1.05 else f"{factor:.2g} times as much"
 
 
-def _explain_time(places: Sequence[Experiment], other: str) -> str:
-    ratios = _ratios(places, other, "amanpgc")
+def _explain_time(experiments: Sequence[Experiment], other: str) -> str:
+    ratios = _ratios(experiments, other, "amanpgc")
     if ratios is None:
         return ""
     iterations, price = ratios
@@ -198,14 +202,16 @@ def _explain_time(places: Sequence[Experiment], other: str) -> str:
     )
 
 
-def _not_reached(places: Sequence[Experiment]) -> list[str]:
+def _not_reached(experiments: Sequence[Experiment]) -> list[str]:
     reason = []
     for method in settings.COMPARED:
-        short = [place for place in places if method in place.runs and place.reached(method) is None]
+        short = [
+            experiment for experiment in experiments if method in experiment.runs and experiment.reached(method) is None
+        ]
         if short:
-            ends = [min(place.selected[method]["error"]) for place in short]
+            ends = [min(experiment.selected[method]["error"]) for experiment in short]
             reason.append(
-                f"{label(method)} does not reach {JUDGED} {_where(short, len(places))}, and ends at "
+                f"{label(method)} does not reach {JUDGED} {_where(short, len(experiments))}, and ends at "
                 f"{_span(ends)} there."
             )
     return reason
@@ -333,14 +339,14 @@ def _default_on_cases(cases: Sequence[Case]) -> list[str]:
     ]
 
 
-def _with_start(places: Sequence[Experiment]) -> list[list[Effort | None]]:
+def _with_start(experiments: Sequence[Experiment]) -> list[list[Effort | None]]:
     """What our default and AManPGC took, including the start."""
 
-    def total(place: Experiment, method: str) -> Effort | None:
-        there = place.reached(method)
-        return there and there._replace(seconds=there.seconds + place.selected[method]["start_seconds"])
+    def total(experiment: Experiment, method: str) -> Effort | None:
+        there = experiment.reached(method)
+        return there and there._replace(seconds=there.seconds + experiment.selected[method]["start_seconds"])
 
-    return [[total(place, method) for method in (settings.OURS, "amanpgc")] for place in places]
+    return [[total(experiment, method) for method in (settings.OURS, "amanpgc")] for experiment in experiments]
 
 
 def _default_on_videos(scenes: Sequence[Scene]) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ..entries.compressed import offsets
 from ..entries.observed import ObservedMatrix
 from ..sweeps import Float
 
@@ -48,7 +49,7 @@ class Ties:
     def matrix_without(self) -> ObservedMatrix:
         """The matrix without tied entries."""
         kept = ~self.tied
-        indptr = np.concatenate([[0], np.cumsum(kept)])[self.M.indptr]
+        indptr = offsets(kept)[self.M.indptr]
         return ObservedMatrix.trusted(indptr, self.M.rows[kept], self.M.values[kept], self.M.shape)
 
     def contain(self, rows: NDArray[np.int32], columns: NDArray[np.int32], values: Float) -> NDArray[np.bool_]:

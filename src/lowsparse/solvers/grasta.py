@@ -95,7 +95,7 @@ class GRASTA(Rules, FactorSolver[GRASTAState]):
 
     def check(self, problem: Problem) -> None:
         """Raise unless the upper limits fit the lower ones."""
-        require(self.turns_max >= self.turns_min, "turns_max", self.turns_max, f"turns_min = {self.turns_min} or more")
+        require(self.max_inner >= self.min_inner, "max_inner", self.max_inner, f"min_inner = {self.min_inner} or more")
         require(self.mu_max >= self.mu_min + 2, "mu_max", self.mu_max, "mu_min + 2 or more")
 
     def _tracks_rows(self, problem: Problem) -> bool:
@@ -188,9 +188,9 @@ class GRASTA(Rules, FactorSolver[GRASTAState]):
         return super().finish(problem, self._after(problem, state, tracker, C))
 
 
-def _coefficients(M: ObservedMatrix, tracker: Tracker, rho: float, turns: int) -> Float:
+def _coefficients(M: ObservedMatrix, tracker: Tracker, rho: float, max_iter: int) -> Float:
     """Coefficients of all columns on the tracker's subspace; zero where few entries give wild ones."""
-    C = tracker.fit(M, rho=rho, turns=turns)
+    C = tracker.fit(M, rho=rho, max_iter=max_iter)
     sizes, few = np.linalg.norm(C, axis=1), M.column_counts < min_support(C.shape[1])
     if few.any() and not few.all():
         C[few & (sizes > WILD * np.median(sizes[~few]))] = 0.0

@@ -5,13 +5,14 @@
 W.-J. Zeng, H. C. So: Outlier-Robust Matrix Completion via ℓp-Minimization, IEEE Transactions on Signal Processing
 66(5), 2018. The paper's constants were not available; those below were chosen by measurement.
 
-form="regression": each column is an ℓp regression on U, then each row one on V. A regression is `turns` times weighted
-least squares with the weights (1 + e²/ε²)^(p/2 - 1), so the end is a stationary point of the smooth Σ (e² + ε²)^(p/2).
+form="regression": each column is an ℓp regression on U, then each row one on V. A regression is `n_reweight` times
+weighted least squares with the weights (1 + e²/ε²)^(p/2 - 1), so the end is a stationary point of the smooth
+Σ (e² + ε²)^(p/2).
 
 - ε is 0.03 median|e| and at least 10⁻⁸ of the size of the data. On noise the sum is then within about 10⁻⁴ of its
   minimum; with a much smaller ε the alternation gets stuck at the corners of the norm, which no block can leave alone.
-- In the first turn ε is larger, from where it comes down: three times the median of |e|, or of 0.7 to the power of the
-  iteration (in units of the data) if that is less, so that in the end every turn is with ε itself.
+- In the first fit ε is larger, from where it comes down: three times the median of |e|, or of 0.7 to the power of the
+  iteration (in units of the data) if that is less, so that in the end every fit is with ε itself.
 - The start is "svd", not random as in the paper: as good, and an iteration or two less.
 
 form="admm": min Σ|z|^p subject to z = e, with the multiplier Y and the penalty μ,
@@ -44,7 +45,7 @@ from .irls import GIVEN_UP, SAME, SMALLEST, alternate, first_factors, skip_least
 from .parameters import parameter
 
 SMOOTH = 0.03  # ε, in medians of |e|
-FIRST = 3.0  # ε in the first turn, in medians of |e| or units
+FIRST = 3.0  # ε in the first fit, in medians of |e| or units
 PACE = 0.7  # of the latter, by iteration
 LARGEST_GROWTH = 1e8  # of μ: beyond it nothing moves any more
 NEWTON = 12  # steps to full accuracy
@@ -76,7 +77,7 @@ class Lp(FactorSolver[LpState]):
     p: float = parameter(1.0, "the exponent; 2 is plain least squares, and not robust", above=0, at_most=2)
     form: str = parameter("regression", "the algorithm", choices=("regression", "admm"))
     epsilon: float | None = parameter(None, "regression: ε, in units of the data; None: follows the residuals", above=0)
-    turns: int = parameter(10, "regression: reweighted least-squares fits in each regression", at_least=1)
+    n_reweight: int = parameter(10, "regression: reweighted least-squares fits in each regression", at_least=1)
     mu: float = parameter(5.0, "ADMM: μ, without unit", above=0)
     growth: float | None = parameter(
         None, "ADMM: growth of μ per iteration; None: 1.05 if p < 1, 1.02 if p = 1, else 1", at_least=1, at_most=2
@@ -109,7 +110,7 @@ class Lp(FactorSolver[LpState]):
             first_c=first,
             kind=Kind.POWER,
             p=p,
-            n_reweight=self.turns if p < 2 else 1,  # all weights are 1
+            n_reweight=self.n_reweight if p < 2 else 1,  # all weights are 1
             bound=max(OUTLIER * CONSISTENT * state.median, EXPLAINED * unit),
             unit=unit,
         )

@@ -165,6 +165,6 @@ def trimmed(M: ObservedMatrix, rng: np.random.Generator) -> NDArray[np.bool_]:
     for line, counts in ((M.rows, M.row_counts), (M.columns_of_entries(), M.column_counts)):
         most = max(1, math.floor(TRIM * M.nnz / counts.size))
         order = np.lexsort((keys, line))
-        place = np.arange(M.nnz) - np.repeat(np.cumsum(counts) - counts, counts)
-        kept[order[place >= most]] = False
+        position = np.arange(M.nnz) - np.repeat(np.cumsum(counts) - counts, counts)
+        kept[order[position >= most]] = False
     return kept

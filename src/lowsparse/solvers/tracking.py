@@ -44,10 +44,10 @@ class Rules:
     """How a `Tracker` regresses a column and chooses the length of a step: parameters of `GRASTA`."""
 
     rho: float = parameter(2.0, "growth of the ADMM penalty per iteration (the demonstration's)", above=1)
-    turns_min: int = parameter(
+    min_inner: int = parameter(
         25, "ADMM iterations of a column below level 4; 2, 4, 8 times as many from levels 4, 7, 10 on", at_least=1
     )
-    turns_max: int = parameter(
+    max_inner: int = parameter(
         40, "most ADMM iterations of a column, used from level 14 on (the demonstration: 20 and 20)", at_least=1
     )
     tolerance: float = parameter(1e-12, "of the ADMM, relative to the column", at_least=0, below=1)
@@ -57,10 +57,10 @@ class Rules:
     )
     levels: int = parameter(30, "steps become 2^-levels as long as the first (theirs: 20)", at_least=1, at_most=1000)
 
-    def turns(self, level: int) -> int:
+    def inner(self, level: int) -> int:
         """The number of ADMM iterations of a column on this level."""
         times = 1 if level < 4 else 2 if level < 7 else 4 if level < 10 else 8
-        return self.turns_max if level >= 14 else min(times * self.turns_min, self.turns_max)
+        return self.max_inner if level >= 14 else min(times * self.min_inner, self.max_inner)
 
 
 @dataclass(kw_only=True)
@@ -79,10 +79,10 @@ class Absolute(NamedTuple):
 
     w: Float
     y: Float  # multipliers: minus the sign of v - B w where that is not zero
-    turns: int  # ADMM iterations; 0 if the least-squares fit they begin with is exact
+    iterations: int  # of ADMM; 0 if the least-squares fit they begin with is exact
 
 
-def least_absolute(B: Float, v: Float, *, rho: float, turns: int, tolerance: float) -> Absolute:
+def least_absolute(B: Float, v: Float, *, rho: float, max_iter: int, tolerance: float) -> Absolute:
     """Minimise ‖v - B w‖₁ by ADMM on s = v - B w, s and y starting from zero.
 
     With σ = 1/τ, from ‖v‖/1.25 and shrunk by `rho` each time: w = (BᵀB)⁻¹ Bᵀ(v - s - σy), q = v - B w - σy,
@@ -94,18 +94,18 @@ def least_absolute(B: Float, v: Float, *, rho: float, turns: int, tolerance: flo
     if not size > 0.0:
         return Absolute(w, y, 0)
     P = cholesky_solve(cholesky((B.T @ B)[None]), np.eye(len(w))) @ B.T
-    sigma, turn = size / 1.25, 0
-    while turn < turns and sigma > 1e-16 * size:
+    sigma, iteration = size / 1.25, 0
+    while iteration < max_iter and sigma > 1e-16 * size:
         w = w + P @ d
         held = sigma * y
         new = -np.clip((v - B @ w - held) / sigma, -1.0, 1.0)
         h = sigma * float(np.linalg.norm(new - y))
         following = sigma / rho
         d = held - (sigma + following) * new
-        y, sigma, turn = new, following, turn + 1
+        y, sigma, iteration = new, following, iteration + 1
         if h <= tolerance * size:
-            return Absolute(w, y, 0 if turn == 1 else turn)
-    return Absolute(w, y, turn)
+            return Absolute(w, y, 0 if iteration == 1 else iteration)
+    return Absolute(w, y, iteration)
 
 
 class Tracker:
@@ -136,12 +136,12 @@ class Tracker:
         """Learn from the columns of M, in this order; return the coefficients of each on U as it was, a row each."""
         return self._pass(self.rules, M, order, learn=True)
 
-    def fit(self, M: ObservedMatrix, *, rho: float = 1.05, turns: int = 800) -> Float:
+    def fit(self, M: ObservedMatrix, *, rho: float = 1.05, max_iter: int = 800) -> Float:
         """Return the coefficients of the columns of M on U, a row each; U stays as it is.
 
         The closer ρ is to 1, the closer they are to the best in the ℓ1 sense, and the more iterations it takes.
         """
-        rules = replace(self.rules, rho=rho, turns_min=turns, turns_max=turns)
+        rules = replace(self.rules, rho=rho, min_inner=max_iter, max_inner=max_iter)
         return self._pass(rules, M, None, learn=False)
 
     def _pass(self, rules: Rules, M: ObservedMatrix, order: NDArray[np.int64] | None, *, learn: bool) -> Float:
@@ -157,8 +157,8 @@ class Tracker:
     def _column(self, rules: Rules, rows: NDArray[np.int32], v: Float, learn: bool) -> Float:
         U, steps = self.U, self.steps
         B = U[rows]
-        found = least_absolute(B, v, rho=rules.rho, turns=rules.turns(steps.level), tolerance=rules.tolerance)
-        if not learn or not found.turns or len(v) < U.shape[1]:
+        found = least_absolute(B, v, rho=rules.rho, max_iter=rules.inner(steps.level), tolerance=rules.tolerance)
+        if not learn or not found.iterations or len(v) < U.shape[1]:
             return found.w
         gamma = -U @ (B.T @ found.y)
         gamma[rows] += found.y

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..entries.compressed import offsets
 from ..entries.observed import ObservedMatrix
 from ..linalg.scale import LARGEST
 from ..robust.regression import SubspaceRegression
@@ -133,7 +134,7 @@ class Stream:
 
     def _process_complete_blocks(self) -> None:
         needed = self._block_entries()
-        ends = np.concatenate([[0], np.cumsum(self.counts)])
+        ends = offsets(self.counts)
         first = 0
         while ends[-1] - ends[first] >= needed:
             last = int(np.searchsorted(ends, ends[first] + needed))
@@ -148,7 +149,7 @@ class Stream:
         self, first: int, last: int, known: Estimate | None, *, since: int, until: int, complete: bool
     ) -> SampleBlock:
         """Some of the waiting samples, to update an estimate of the time `since` to the time `until`."""
-        ends = np.concatenate([[0], np.cumsum(self.counts)])[first : last + 1]
+        ends = offsets(self.counts)[first : last + 1]
         entries = slice(ends[0], ends[-1])
         M = ObservedMatrix(ends - ends[0], self.rows[entries], self.values[entries], (self.features, last - first))
         rate = 0.0 if self.half_life is None else math.log(2) / self.half_life
@@ -237,6 +238,6 @@ class Stream:
         return self.estimate.noise
 
     @property
-    def placement(self) -> SubspaceRegression:
-        """Robust regression on the subspace: ``stream.placement.coefficients(M)`` are the coefficients of samples."""
-        return self.estimate.placement
+    def regression(self) -> SubspaceRegression:
+        """Robust regression on the subspace: ``stream.regression.coefficients(M)`` are the coefficients of samples."""
+        return self.estimate.regression

@@ -95,7 +95,7 @@ class Estimate:
         return np.sqrt(self.sums.samples * variances)
 
     @property
-    def placement(self) -> SubspaceRegression:
+    def regression(self) -> SubspaceRegression:
         """Robust regression of new samples on the subspace."""
         usual = math.sqrt(float(np.trace(self.sums.spread)))
         return SubspaceRegression(self.U, EFFICIENT * self.noise, self.unit, WILD * usual or math.inf)

@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
+from ..entries.compressed import offsets
 from ..entries.frames import Frame
 from ..entries.observed import ObservedMatrix
 from ..entries.pictures import NEUTRAL, Picture, levels
@@ -110,7 +111,7 @@ class Background:
         """A frame and its picture as the camera would have taken it had it not moved."""
         return Aligned.of(frame, self.registration)
 
-    def place(self, pictures: list[Picture]) -> tuple[Float, Float]:
+    def coefficients_of(self, pictures: list[Picture]) -> tuple[Float, Float]:
         """v of each picture (n x r), and the share of the probed pixels that agree with it."""
         pixels, regression, to_v, usual = self._probe
         X = np.stack([picture.luma.ravel()[pixels] for picture in pictures], axis=1).astype(np.float32)
@@ -175,7 +176,7 @@ class Background:
         remaining = iter(frames)
         with ThreadPoolExecutor(num_threads()) as threads:
             while batch := [*threads.map(self.align, islice(remaining, BATCH))]:
-                yield from threads.map(separator, batch, *self.place([one.picture for one in batch]))
+                yield from threads.map(separator, batch, *self.coefficients_of([one.picture for one in batch]))
 
     def separator(
         self, threshold: float = THRESHOLD, clean: int = 1, stabilise: bool = False
@@ -208,7 +209,7 @@ class Background:
     def with_flicker(self, pictures: list[Picture]) -> Background:
         """This background, with the flicker of these pictures; what was known of it before fades."""
         flicker = FADING * self.flicker
-        for picture, v in zip(pictures, self.place(pictures)[0], strict=True):
+        for picture, v in zip(pictures, self.coefficients_of(pictures)[0], strict=True):
             far = self.distance(picture, self.picture(v))
             labels, areas = label_regions(far > THRESHOLD, corners=True)
             is_spot = areas < far.size / SPOT
@@ -373,7 +374,7 @@ def _learn_coefficients(
     new = np.ones(frames.shape, bool)
     new[:, 1:] = frames[:, 1:] > frames[:, :-1]  # a repeated sample does not count
     seen, rows = np.unique(frames[new], return_inverse=True)
-    indptr = np.concatenate([[0], np.cumsum(new.sum(axis=1))])
+    indptr = offsets(new.sum(axis=1))
     M = ObservedMatrix(indptr, rows.astype(np.int32), x[new], (seen.size, blocks.size))
     result = solve(M, rank, backend=backend)
     V = result.L.U * np.where(result.L.U.sum(axis=0) < 0, -1, 1)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..entries.compressed import offsets
 from ..entries.frames import Frames, NoVideoError
 from ..entries.observed import ObservedMatrix
 from ..entries.pictures import Grey
@@ -121,5 +122,5 @@ def sample_pixels(frames: ArrayLike, share: float, random_state: int | np.random
     pixels = pixels.reshape(len(pixels), -1)
     rows = [np.flatnonzero(rng.random(frame.size) < share).astype(np.int32) for frame in pixels]
     values = [frame[seen] / np.float32(255) for frame, seen in zip(pixels, rows, strict=True)]
-    indptr = np.concatenate([[0], np.cumsum([seen.size for seen in rows])])
+    indptr = offsets(np.array([seen.size for seen in rows]))
     return ObservedMatrix(indptr, np.concatenate(rows), np.concatenate(values), (pixels.shape[1], len(pixels)))

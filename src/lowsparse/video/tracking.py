@@ -38,7 +38,7 @@ SEEN, TILES = 0.25, 8  # is seen in this share of their tiles; so many tiles are
 MOSTLY = 0.8  # and of a tile in which it is seen this share agrees
 FORGETTING = 0.02  # factor of the exponential mean of the share that is explained
 
-Placed = tuple[Aligned, Float, float]  # a frame, its v, and the share of its pixels that are explained
+Fitted = tuple[Aligned, Float, float]  # a frame, its v, and the share of its pixels that are explained
 
 
 class Follower:
@@ -106,13 +106,13 @@ class Follower:
             return
         self._refresh()
         aligned = self.camera.align(frame)
-        placed = self._place([aligned])[0]
-        if placed[2] < UNEXPLAINED * self._usual and self._is_changed_everywhere(aligned.picture, placed[1]):
+        fitted = self._fit([aligned])[0]
+        if fitted[2] < UNEXPLAINED * self._usual and self._is_changed_everywhere(aligned.picture, fitted[1]):
             self._unexplained.append(aligned)
             if len(self._unexplained) == NEW_SCENE:
                 self._begin_scene([one.frame for one in self._unexplained])
             return
-        yield from self._separate([*self._place(self._unexplained), placed])
+        yield from self._separate([*self._fit(self._unexplained), fitted])
         self._unexplained = []
 
     def _is_changed_everywhere(self, picture: Picture, v: Float) -> bool:
@@ -131,7 +131,7 @@ class Follower:
         """The frames that are still held back."""
         if not self._v and (self._background is None or len(self._first) >= max(MIN_SAMPLES, 2 * self.rank)):
             yield from self._learn_scene()  # raises if they are too few
-        yield from self._separate(self._place([*self._first, *self._unexplained]))
+        yield from self._separate(self._fit([*self._first, *self._unexplained]))
         self._threads.shutdown()
 
     def follow(self, frames: Iterable[Frame]) -> Iterator[Separated]:
@@ -150,26 +150,26 @@ class Follower:
         self._use(fit_background(self._sampler, self.rank, self.backend).with_flicker(pictures))
         self.scenes.append(self._first[0].frame.number)
         self._sampler.share = self.observe
-        placed = self._place(self._first)
+        fitted = self._fit(self._first)
         self._first = []
-        self._v = [v for _, v, _ in placed]
-        self._usual = float(np.median([explained for *_, explained in placed]))
-        for one in placed:
+        self._v = [v for _, v, _ in fitted]
+        self._usual = float(np.median([explained for *_, explained in fitted]))
+        for one in fitted:
             yield self._separate_one(*one)
 
     def _use(self, background: Background) -> None:
         self._background = background
         self._separate_one = background.separator(self.threshold, self.clean, self.stabilise)
 
-    def _place(self, frames: list[Aligned]) -> list[Placed]:
+    def _fit(self, frames: list[Aligned]) -> list[Fitted]:
         if not frames:
             return []
-        placed = self.background.place([one.picture for one in frames])
-        return [(one, v, float(explained)) for one, v, explained in zip(frames, *placed, strict=True)]
+        fitted = self.background.coefficients_of([one.picture for one in frames])
+        return [(one, v, float(explained)) for one, v, explained in zip(frames, *fitted, strict=True)]
 
-    def _separate(self, placed: list[Placed]) -> Iterator[Separated]:
+    def _separate(self, fitted: list[Fitted]) -> Iterator[Separated]:
         """Separate frames, and sample them if they belong to a scene that is known."""
-        for one, v, explained in placed:
+        for one, v, explained in fitted:
             if self._v:
                 self._sampler.add(one.picture)
                 if len(self._v) % WITNESS_EVERY == 0:

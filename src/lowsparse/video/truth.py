@@ -38,24 +38,24 @@ def read_truth(path: str | os.PathLike[str], *, region: Region | None = None, sh
     clean background. An `.npz` file has masks in `gt`, and the numbers of their frames in `gt_frame_id`. `region` and
     `shrink` are those of the frames.
     """
-    place = Path(path)
-    if not place.exists():
-        raise FileNotFoundError(f"there is no {hide_passwords(str(place))} with the truth")
-    if place.suffix.lower() == ".npz":
-        return Truth(_read_archive(place, region, shrink))
-    first = next(iter(Frames(place)), None)
+    source = Path(path)
+    if not source.exists():
+        raise FileNotFoundError(f"there is no {hide_passwords(str(source))} with the truth")
+    if source.suffix.lower() == ".npz":
+        return Truth(_read_archive(source, region, shrink))
+    first = next(iter(Frames(source)), None)
     if first is None:
-        raise NoVideoError(f"{place} is damaged")
+        raise NoVideoError(f"{source} is damaged")
     if len(np.unique(first.picture.luma)) <= MASK_LEVELS:
-        pictures = Frames(place, colour=False, region=region, shrink=shrink)
-        single = place.suffix.lower() in PICTURES
-        masks = {frame_label(place, 0) if single else one.label: one.picture.luma for one in pictures}
+        pictures = Frames(source, colour=False, region=region, shrink=shrink)
+        single = source.suffix.lower() in PICTURES
+        masks = {frame_label(source, 0) if single else one.label: one.picture.luma for one in pictures}
         if pictures.skipped:
-            raise NoVideoError(f"{place} has damaged masks in it: {pictures.skipped}")
+            raise NoVideoError(f"{source} has damaged masks in it: {pictures.skipped}")
         return Truth(masks)
-    pictures = Frames(place, region=region, shrink=shrink)
-    if place.is_dir() and pictures.length != 1:
-        raise NoVideoError(f"{place} has {pictures.length} pictures that are no masks: one clean background is needed")
+    pictures = Frames(source, region=region, shrink=shrink)
+    if source.is_dir() and pictures.length != 1:
+        raise NoVideoError(f"{source} has {pictures.length} pictures that are no masks: one clean background is needed")
     return Truth(background=next(iter(pictures)).picture)
 
 

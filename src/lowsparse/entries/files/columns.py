@@ -46,7 +46,7 @@ class ColumnFile(ABC):
     def read(self, positions: Sequence[int]) -> list[Any]:
         """The columns at these positions as `pyarrow.ChunkedArray`."""
 
-    def place(self, row: int) -> str:
+    def locate(self, row: int) -> str:
         """Where in the file a row is, for error messages; `row` is counted from 0, the message counts from 1."""
         return f"row {row + 1}"
 
@@ -94,7 +94,9 @@ class ColumnFile(ABC):
         infinite = np.isinf(numbers)
         if infinite.any():
             k = int(infinite.argmax())
-            raise ValueError(f"{self.place(k)}: {numbers[k]} in column {name!r}; leave the cell empty if it is missing")
+            raise ValueError(
+                f"{self.locate(k)}: {numbers[k]} in column {name!r}; leave the cell empty if it is missing"
+            )
         return numbers
 
     def _parse(self, column: Any, name: str) -> Array:
@@ -102,7 +104,7 @@ class ColumnFile(ABC):
         if bad.any():
             k, cell = int(bad.argmax()), column[int(bad.argmax())].as_py()
             comma = " with a decimal comma" if self.layout.decimal == "," else ""
-            line = f"{self.place(k)}: {short_repr(cell)} in column {name!r} is not a number{comma}"
+            line = f"{self.locate(k)}: {short_repr(cell)} in column {name!r} is not a number{comma}"
             raise NoNumbersError(line, name, cell.strip(), typo=np.count_nonzero(~np.isnan(numbers)) > bad.sum())
         return numbers
 

@@ -29,7 +29,7 @@ class ExcelFile(TextFile):
         self.sheet = Sheet(source.bytes, name, top + rows_of_head, left)
         self.layout = replace(self.layout, sheet=self.sheet)
 
-    def place(self, row: int) -> str:
+    def locate(self, row: int) -> str:
         """The row of the sheet."""
         return f"row {self.sheet.row + row} of the sheet {self.sheet.name!r}"
 

@@ -64,13 +64,13 @@ def _indices(array: Any) -> Array:
     return np.asarray(indices.to_numpy(zero_copy_only=False))
 
 
-def place_of_record(k: int) -> str:
+def locate_record(k: int) -> str:
     """Where a record is, for error messages: counted from 1."""
     return f"record {k + 1}"
 
 
 def encode_labels(
-    column: Any, name: str, *, text: bool = False, place: Callable[[int], str] = place_of_record
+    column: Any, name: str, *, text: bool = False, locate: Callable[[int], str] = locate_record
 ) -> tuple[Codes, Array]:
     """Codes of a column of labels, and the distinct labels in ascending order; `text` parses integers."""
     compute = import_pyarrow("compute")
@@ -83,7 +83,7 @@ def encode_labels(
     if missing.any():
         k = int(missing.argmax())
         records = pluralize(int(missing.sum()), "record")
-        raise ValueError(f"{records} without a label in {name!r}, the first at {place(k)}")
+        raise ValueError(f"{records} without a label in {name!r}, the first at {locate(k)}")
     used = np.zeros(len(words), bool)
     used[codes] = True
     order = np.asarray(compute.array_sort_indices(words))

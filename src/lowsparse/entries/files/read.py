@@ -147,8 +147,8 @@ def _from_records(file: ColumnFile, positions: list[int], kept: list[int]) -> Ta
     if not len(columns[0]):
         raise ValueError(f"{file.path} has no record")
     with _naming(file.path):
-        rows = encode_labels(columns.pop(0), row, text=file.text, place=file.place)  # pop frees the memory
-        cols = encode_labels(columns.pop(0), col, text=file.text, place=file.place)
+        rows = encode_labels(columns.pop(0), row, text=file.text, locate=file.locate)  # pop frees the memory
+        cols = encode_labels(columns.pop(0), col, text=file.text, locate=file.locate)
         cells = columns.pop(0)
         values = file.numbers(cells, value)
         order = (positions[0], positions[1], positions[2])
@@ -156,7 +156,7 @@ def _from_records(file: ColumnFile, positions: list[int], kept: list[int]) -> Ta
         if len(positions) + len(kept) < len(file.names):
             layout = replace(layout, head=None)  # not all of its columns are written again
         others = tuple(zip(kept, [file.names[k] for k in kept], columns, strict=True))
-        table = Table.from_codes(rows, cols, values, layout, file.place)
+        table = Table.from_codes(rows, cols, values, layout, file.locate)
         return replace(table, kept=others, cells=(cells,) if file.text else None)
 
 
@@ -218,7 +218,7 @@ def _row_labels(file: ColumnFile, column: Any, name: str) -> Any:
     """The labels of the rows of a wide table, in their order; they may repeat."""
     codes, words = factorize(column)
     if (codes < 0).any():
-        raise ValueError(f"{file.place(int((codes < 0).argmax()))} has no label in the column {name!r}")
+        raise ValueError(f"{file.locate(int((codes < 0).argmax()))} has no label in the column {name!r}")
     return label_array((parse_integers(words) if file.text else words).take(import_pyarrow().array(codes)))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..containers import numbers_of
 from ..observed import ObservedMatrix
-from .labels import Array, Codes, encode_labels, label_array, place_of_record, short_repr, to_arrow
+from .labels import Array, Codes, encode_labels, label_array, locate_record, short_repr, to_arrow
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Table:
         columns: tuple[Codes, Array],
         values: Array,
         layout: Layout,
-        place: Callable[[int], str] = place_of_record,
+        locate: Callable[[int], str] = locate_record,
     ) -> Self:
         """The table of records whose labels are given as codes and the labels that they point to."""
         (i, row_labels), (j, column_labels) = rows, columns
@@ -154,7 +154,7 @@ class Table:
         infinite = np.isinf(values)
         if infinite.any():
             k = int(infinite.argmax())
-            raise ValueError(f"{place(k)}: the value of {record(k)} is {values[k]}; leave it empty if it is not known")
+            raise ValueError(f"{locate(k)}: the value of {record(k)} is {values[k]}; leave it empty if it is missing")
         seen = ~np.isnan(values)
         if not seen.any():
             raise ValueError(f"none of {seen.size} records has a value: there is nothing to recover the matrix from")
@@ -171,8 +171,9 @@ class Table:
                 raise
             k, other = int(order[repeated[0]]), int(order[repeated[0] + 1])
             raise ValueError(
-                f"{repeated.size} records repeat a pair of labels, the first {record(k)} ({place(k)} and {place(other)}"
-                f", with the values {values[k]} and {values[other]}): aggregate first (the mean, the last, ...)"
+                f"{repeated.size} records repeat a pair of labels, the first {record(k)} ({locate(k)} and "
+                f"{locate(other)}, with the values {values[k]} and {values[other]}): aggregate first (the mean, the "
+                "last, ...)"
             ) from None
         return cls(M, row_labels, column_labels, layout, (i, j), values.astype(M.dtype, copy=False))
 

@@ -75,9 +75,9 @@ class TextFile(ColumnFile):
 
     def _split(self, lines: list[str], separators: str) -> tuple[int, str, list[list[str]]]:
         """Where the first line is that is neither blank nor a comment, the separator, and the cells from there."""
-        told = [k for k, line in enumerate(lines) if line.strip() and not line.startswith(COMMENT)]
-        start = told[0] if told else next(k for k, line in enumerate(lines) if line.strip())
-        rest = [line for line in lines[start:] if not told or not line.startswith(COMMENT)]
+        content = [k for k, line in enumerate(lines) if line.strip() and not line.startswith(COMMENT)]
+        start = content[0] if content else next(k for k, line in enumerate(lines) if line.strip())
+        rest = [line for line in lines[start:] if not content or not line.startswith(COMMENT)]
         try:
             return start, *_split(rest, separators)
         except csv.Error as error:
@@ -131,12 +131,12 @@ class TextFile(ColumnFile):
                 return ValueError(f"{self.path}: line {line}: {counts}: {shown}")
         return ValueError(f"{self.path} cannot be read as text ({first_line(error)})")
 
-    def place(self, row: int) -> str:
+    def locate(self, row: int) -> str:
         """The line where a row of the data begins, counted from 1."""
         for k, (line, _) in enumerate(self._lines()):
             if k == row:
                 return f"line {line}"
-        return super().place(row)
+        return super().locate(row)
 
     def _lines(self) -> Iterator[tuple[int, list[str]]]:
         """The number of the first line of each row, and its cells; without blank lines and comments."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...entries.compressed import float_dtype
+from ...entries.compressed import float_dtype, offsets
 from ...entries.observed import ObservedMatrix
 from ...support.files import TemporaryFolder
 from .store import Side, Writer, read_ahead, split_columns, write_side
@@ -61,7 +61,7 @@ def sort_into(
 ) -> None:
     """Write the side of an m x n matrix, of which `counts` are the entries of each column, from chunks in any order."""
     kind = np.dtype([("column", np.int32), ("row", np.int32), ("value", np.dtype(dtype))])
-    indptr = np.concatenate([[0], np.cumsum(counts)])
+    indptr = offsets(counts)
     total = int(indptr[-1])
     ranges = split_columns(indptr, max(memory // (WORK * kind.itemsize), -(-total // MAX_BUCKETS), 1))
     with TemporaryFolder(f".{path.name}.buckets-", path.parent) as folder:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ...entries.compressed import to_float
+from ...entries.compressed import for_scipy, offsets, to_float
 from ...entries.observed import ObservedMatrix
 from ...entries.protocol import SAMPLE, HeldOut, Resident, ResidentSummary
 from ...linalg.arrays import host, offer_kernels, to_device_of
@@ -75,7 +75,7 @@ class Positions:
         import cupy
 
         order = cupy.argsort(self.index)  # a stable radix sort, so the lines ascend
-        starts = np.concatenate(([0], np.cumsum(self.counts_across)))
+        starts = offsets(self.counts_across)
         index = self.owners()[order]
         other = Positions(cupy.asarray(starts), index, starts, self.starts.size - 1)
         return other, order.astype(np.uint32 if order.size < 2**32 else np.int64)
@@ -158,7 +158,7 @@ class DeviceMatrix(ResidentSummary):
         which = host(which)
         if which.size == self.shape[1] and np.all(np.diff(which) == 1):
             return self
-        starts = np.concatenate(([0], np.cumsum(self.column_counts[which])))
+        starts = offsets(self.column_counts[which])
         if not starts[-1]:
             return None
         rows, values = cupy.empty(int(starts[-1]), np.int32), cupy.empty(int(starts[-1]), self.dtype)
@@ -180,7 +180,7 @@ class DeviceMatrix(ResidentSummary):
         args = self.indptr, self.rows, self.values, cupy.asarray(new_index)
         counts = cupy.empty(n, np.int32)
         run((n,), (256,), (*args, counts, NULL, NULL, NULL))
-        starts = np.concatenate(([0], np.cumsum(counts.get(), dtype=np.int64)))
+        starts = offsets(counts.get())
         start, index = cupy.asarray(starts), cupy.empty(int(starts[-1]), np.int32)
         values = cupy.empty(index.size, self.dtype)
         if index.size:
@@ -300,11 +300,8 @@ class DeviceOutliers:
         """A sparse array of SciPy, on the host."""
         import cupy
 
-        starts = host(cupy.searchsorted(self.positions, self.M.indptr))
-        rows = host(self.M.rows[self.positions])
-        kind: Any = np.int32 if self.nnz <= np.iinfo(np.int32).max else np.int64
-        parts: Any = host(self.data), rows.astype(kind), starts.astype(kind)
-        return sparse.csc_array(parts, shape=self.shape)
+        starts, rows = cupy.searchsorted(self.positions, self.M.indptr), self.M.rows[self.positions]
+        return sparse.csc_array(for_scipy((host(starts), host(rows), host(self.data))), shape=self.shape)
 
     def __repr__(self) -> str:
         return f"DeviceOutliers({self.shape[0]} x {self.shape[1]}, {self.nnz} outliers)"

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ...entries.compressed import offsets
 from ...entries.observed import ObservedMatrix
 from ...entries.protocol import MatrixSummary, PartialMatrix, Recovered
 from ...linalg.lowrank import LowRank
@@ -126,7 +127,7 @@ class MatrixInPieces(MatrixSummary, ABC):
         order = np.argsort(which, kind="stable")
         parts = self.map_pieces(partial(_take_columns, which[order]))
         counts, rows, values = (np.concatenate(part) for part in zip(*parts, strict=True))
-        M = ObservedMatrix(np.concatenate([[0], np.cumsum(counts)]), rows, values, (self.shape[0], which.size))
+        M = ObservedMatrix(offsets(counts), rows, values, (self.shape[0], which.size))
         return M if (np.diff(order) > 0).all() else M.take_columns(np.argsort(order))
 
     def sample(self, size: int) -> ObservedMatrix:
