@@ -26,6 +26,7 @@ from lowsparse.solvers import Problem
 PATH = os.pathsep.join(map(str, (Path(ls.__file__).resolve().parents[1], Path(__file__).parent)))
 PAPER = ["amanpg", "amanpgc", "manpg", "manpgc"]
 OWN = [*PAPER, "ladder"]  # all methods: test_methods.py
+ANYWHERE = [name for name in ls.solvers.names() if ls.solvers.from_name(name).runs_anywhere]
 
 
 # ---------------------------------------------------------------------- problems

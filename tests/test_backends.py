@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import lowsparse as ls
-from conftest import PATH, SMALL, slow_decay
+from conftest import ANYWHERE, PATH, SMALL, slow_decay
 from lowsparse.places import StoredMatrix
 from lowsparse.places.pieces.coefficients import is_mapped
 
-METHODS = ("auto", "amanpg", "amanpgc", "manpg", "manpgc", "subgm", "rmc", "lmafit", "irls")
+METHODS = ("auto", *sorted(set(ANYWHERE) - {"ladder"}))
 BACKENDS = ("numpy", "outofcore", "dask")
 QUICK = {"numpy": ("auto", "amanpg"), "outofcore": METHODS, "dask": ("auto", "amanpgc", "lmafit")}  # the others in CI
 EVERYWHERE = [
