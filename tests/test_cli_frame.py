@@ -36,6 +36,7 @@ from lowsparse.places.decide import available
 from lowsparse.places.gpu.launch import reason_unavailable
 from lowsparse.solvers.manpg import AManPG
 from lowsparse.solvers.parameters import parameter, parameters_of
+from lowsparse.support import sizes
 from lowsparse.support.format import duration
 from lowsparse.tables import read_table
 from test_cli import assert_fails, run
@@ -803,7 +804,7 @@ def test_doctor_on_memory(tmp_path, monkeypatch):
     if not Path("/proc/meminfo").exists():
         pytest.skip("not known here")
     (tmp_path / "memory.max").write_text(str(2**30))
-    monkeypatch.setattr(probes, "CGROUPS", tmp_path)
+    monkeypatch.setattr(sizes, "CGROUPS", [tmp_path / "memory.max"])
     found = probes.memory()
     assert found.facts["total"] == pytest.approx(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), rel=1e-3)
     assert 0 < found.facts["available"] <= found.facts["total"]

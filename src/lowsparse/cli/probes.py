@@ -29,6 +29,7 @@ from ..linalg.grassmann import qf
 from ..places.decide import BACKENDS, WORTH, available
 from ..support.cpus import cpu_limit
 from ..support.format import duration, pluralize
+from ..support.sizes import memory_of_container, memory_of_machine
 from ..sweeps import Proximal, Rule, native
 from .extras import extras, installed, origin
 from .text import one_line
@@ -47,7 +48,6 @@ BACKENDS_IN_WORDS = {
     "dask": "dask, a cluster",
 }
 COMPILERS = ("c++", "g++", "clang++", "cl")
-CGROUPS = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True)
@@ -189,13 +189,6 @@ def threads() -> Finding:
     return Finding("ok", f"{text} (the machine has {os.cpu_count()})", facts=facts)
 
 
-def _read(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""
-
-
 def instructions() -> Finding:
     """The instruction set of the compiled core."""
     if available()["native"] is not None:
@@ -213,13 +206,13 @@ def instructions() -> Finding:
 
 def memory() -> Finding:
     """Total and free memory."""
-    if "SC_PHYS_PAGES" not in getattr(os, "sysconf_names", {}):
+    total, limit = memory_of_machine(), memory_of_container()
+    if total is None:
         return Finding("note", "unknown on this system")
-    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    found = re.search(r"MemAvailable:\s*(\d+) kB", _read(Path("/proc/meminfo")))
+    meminfo = Path("/proc/meminfo")
+    found = re.search(r"MemAvailable:\s*(\d+) kB", meminfo.read_text() if meminfo.exists() else "")
     free = int(found[1]) * 1024 if found else None
-    limits = [_read(CGROUPS / "memory.max"), _read(CGROUPS / "memory" / "memory.limit_in_bytes")]
-    limit = min((int(text) for text in limits if text.isdecimal() and int(text) < total), default=None)
+    limit = None if limit is None or limit >= total else limit
     text = f"{total / 2**30:.1f} GiB" + ("" if free is None else f", {free / 2**30:.1f} GiB free")
     text += "" if limit is None else f"; this process is limited to {limit / 2**30:.1f} GiB"
     return Finding("ok", text, facts={"total": total, "available": free, "limit": limit})

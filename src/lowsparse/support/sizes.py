@@ -43,12 +43,23 @@ def read_limit() -> int:
             return bytes_of(asked)
         except ValueError as error:
             raise ValueError(f"{LIMIT}={asked!r} is no size: {error}") from None
+    total, limit = memory_of_machine() or UNKNOWN, memory_of_container()
+    return (total if limit is None else min(total, limit)) // 2
+
+
+def memory_of_machine() -> int | None:
+    """Bytes; None if the system does not say it."""
     known = "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {})
-    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if known else UNKNOWN
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if known else None
+
+
+def memory_of_container() -> int | None:
+    """Bytes that the container of this process may use; None if there is no limit."""
+    limits = []
     for path in CGROUPS:
         with suppress(OSError, ValueError):  # there is none, or it says "max"
-            total = min(total, int(path.read_text()))
-    return total // 2
+            limits.append(int(path.read_text()))
+    return min(limits, default=None)
 
 
 class TooLargeError(ValueError):
