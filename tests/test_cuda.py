@@ -109,8 +109,9 @@ def test_the_kernels_come_with_the_package():
 
 @pytest.fixture
 def on_numpy(monkeypatch):
-    """NumPy in the place of CuPy, for what needs no kernel."""
+    """NumPy instead of CuPy, for what needs no kernel."""
     monkeypatch.setitem(sys.modules, "cupy", np)
+    monkeypatch.setattr(launch, "reason_unavailable", lambda: None)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -162,7 +163,7 @@ def test_samples_are_those_of_the_matrix(on_numpy):
     np.testing.assert_array_equal(there.split(held)[0].to_host().to_dense(), left)
 
 
-# ---------------------------------------------------------------------- on a GPU that is fake_gpu
+# ---------------------------------------------------------------------- on a GPU that is not there (fake_gpu.py)
 
 
 class Launched:

@@ -105,8 +105,7 @@ def _numbers(size: int) -> np.dtype[Any]:
 
 def tall_gram(A: Any, columns: Any = NULL, extra: int = 0, out: Any = None) -> Any:
     """The packed upper triangle of AᵀA, then the sums of `extra` columns as long as A; r is at most `SMALL`."""
-    import cupy
-
+    cupy = need_cupy()
     rows, r = A.shape
     size = r * (r + 1) // 2 + extra
     if out is None:
@@ -120,16 +119,14 @@ def tall_gram(A: Any, columns: Any = NULL, extra: int = 0, out: Any = None) -> A
 @functools.cache
 def _tall_kernel(r: int, extra: int, stream: int) -> tuple[Any, Any, Any]:
     """The kernel, memory for the sums of its blocks, and a count of those that have finished."""
-    import cupy
-
+    cupy = need_cupy()
     partial = cupy.empty(TALL[1] * (r * (r + 1) // 2 + extra))
     return kernel(f"tall_gram<{r},{extra}>"), partial, cupy.zeros(1, np.int32)
 
 
 def tall_times(A: Any, B: NDArray[np.float64], H: Any = NULL, step: float = 0.0) -> Any:
     """(A + step H) B for tall matrices on the device and a small one B, all with at most `SMALL` columns."""
-    import cupy
-
+    cupy = need_cupy()
     rows, r = A.shape
     out = cupy.empty((rows, B.shape[1]))
     function = kernel(f"tall_times<{r},{B.shape[1]}>")
@@ -139,8 +136,7 @@ def tall_times(A: Any, B: NDArray[np.float64], H: Any = NULL, step: float = 0.0)
 
 def tall_retracted(A: Any, H: Any, step: float, gram: Any) -> Any:
     """(A + step H) R⁻¹ with RᵀR = I + step² HᵀH, all on the device; HᵀH is the packed `gram`, r is at most `SMALL`."""
-    import cupy
-
+    cupy = need_cupy()
     rows, r = A.shape
     out = cupy.empty((rows, r))
     kernel(f"retracted<{r}>")((-(-rows // 128),), (128,), (A, H, float(step), gram, np.int64(rows), out))
@@ -149,8 +145,7 @@ def tall_retracted(A: Any, H: Any, step: float, gram: Any) -> Any:
 
 def beyond(numbers: Any, bound: float) -> Any:
     """Where the magnitude of numbers on the device exceeds the bound, ascending."""
-    import cupy
-
+    cupy = need_cupy()
     blocks = max(-(-numbers.size // SEARCHED), 1)
     run = kernel(f"beyond<{c_type(numbers.dtype)}>")
     args = numbers, np.int64(numbers.size), float(bound), np.int32(SEARCHED)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .launch import NULL, c_type, kernel
+from .launch import NULL, c_type, kernel, need_cupy
 
 if TYPE_CHECKING:
     from .matrix import DeviceMatrix, Positions
@@ -59,8 +59,7 @@ def group_lines(positions: Positions, kept: int) -> list[LineGroup]:
 
 
 def _group_lines(positions: Positions, kept: int) -> list[LineGroup]:
-    import cupy
-
+    cupy = need_cupy()
     counts = positions.counts
     length = min(max(PIECE[0], int(counts.sum()) // PIECES), PIECE[1])
     most = int(counts.max(initial=0))
@@ -178,8 +177,7 @@ def _general_kernel(name: str, r: int, types: tuple[str, ...], group: LineGroup)
 def _scratch(group: LineGroup, sums: int) -> tuple[Any, Any]:
     if not group.cut:
         return NULL, NULL
-    import cupy
-
+    cupy = need_cupy()
     return cupy.empty(group.count * sums), cupy.zeros(group.count, np.int32)
 
 

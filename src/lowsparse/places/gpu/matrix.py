@@ -55,16 +55,14 @@ class Positions:
 
     def counted_across(self, index: Any) -> NDArray[np.int64]:
         """How often each line across is in `index`."""
-        import cupy
-
+        cupy = need_cupy()
         out = cupy.zeros(self.across, np.int32)
         kernel("count_indices<int>")((1024,), (256,), (index, np.int64(index.size), out))
         return host(out).astype(np.int64)
 
     def owners(self) -> Any:
         """The line of each entry."""
-        import cupy
-
+        cupy = need_cupy()
         out = cupy.empty(self.index.size, np.int32)
         kernel("owners<int>")((self.starts.size - 1,), (COPIES,), (self.start, out))
         return out
@@ -72,8 +70,7 @@ class Positions:
     @functools.cached_property
     def transposed(self) -> tuple[Positions, Any]:
         """The positions sorted by the lines across, and the permutation that sorts them."""
-        import cupy
-
+        cupy = need_cupy()
         order = cupy.argsort(self.index)  # a stable radix sort, so the lines ascend
         starts = offsets(self.counts_across)
         index = self.owners()[order]
@@ -98,8 +95,7 @@ class DeviceMatrix(ResidentSummary):
     @classmethod
     def from_parts(cls, indptr: Any, rows: Any, values: Any, shape: tuple[int, int]) -> DeviceMatrix:
         """From arrays that are sorted by column and have been checked; indptr may be on the host."""
-        import cupy
-
+        cupy = need_cupy()
         starts = host(indptr).astype(np.int64, copy=False)
         positions = Positions(cupy.asarray(indptr, np.int64), cupy.ascontiguousarray(rows, np.int32), starts, shape[0])
         return cls(positions, cupy.ascontiguousarray(values), shape)
@@ -153,8 +149,7 @@ class DeviceMatrix(ResidentSummary):
 
     def take_columns(self, which: NDArray[np.intp]) -> DeviceMatrix | None:
         """Some columns, in this order; None if they have no entry."""
-        import cupy
-
+        cupy = need_cupy()
         which = host(which)
         if which.size == self.shape[1] and np.all(np.diff(which) == 1):
             return self
@@ -170,8 +165,7 @@ class DeviceMatrix(ResidentSummary):
 
     def take_rows(self, rows: NDArray[np.intp]) -> DeviceMatrix:
         """Some rows, ascending."""
-        import cupy
-
+        cupy = need_cupy()
         if rows.size == self.shape[0]:
             return self
         new_index = np.full(self.shape[0], -1, np.int32)
@@ -189,8 +183,7 @@ class DeviceMatrix(ResidentSummary):
 
     def split(self, held: NDArray[np.intp]) -> tuple[DeviceMatrix, HeldOut]:
         """All entries but those at these ascending indices; and those, on the host."""
-        import cupy
-
+        cupy = need_cupy()
         at = cupy.asarray(held)
         kept = cupy.ones(self.nnz, bool)
         kept[at] = False
@@ -214,8 +207,7 @@ class DeviceMatrix(ResidentSummary):
 
     def magnitudes(self, clip: float) -> tuple[float, float]:
         """The largest magnitude, and the sum of the squares of all, each taken as at most `clip`."""
-        import cupy
-
+        cupy = need_cupy()
         found = cupy.empty((2, BLOCKS))
         run = kernel(f"magnitudes<{c_type(self.dtype)}>")
         run((BLOCKS,), (256,), (self.values, np.int64(self.nnz), float(clip), found))
@@ -224,8 +216,7 @@ class DeviceMatrix(ResidentSummary):
 
     def count_lines(self, flagged: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """How many of the entries at these indices are in each row, and in each column."""
-        import cupy
-
+        cupy = need_cupy()
         by_column = np.diff(host(cupy.searchsorted(flagged, self.indptr)))
         return self.positions.counted_across(self.rows[flagged]), by_column
 
@@ -298,8 +289,7 @@ class DeviceOutliers:
 
     def to_scipy(self) -> sparse.csc_array:
         """A sparse array of SciPy, on the host."""
-        import cupy
-
+        cupy = need_cupy()
         starts, rows = cupy.searchsorted(self.positions, self.M.indptr), self.M.rows[self.positions]
         return sparse.csc_array(for_scipy((host(starts), host(rows), host(self.data))), shape=self.shape)
 
@@ -324,8 +314,7 @@ def as_device_matrix(X: Any) -> DeviceMatrix:
     if library == "cupyx":
         return _from_sparse(X)
     if library == "torch":
-        import cupy
-
+        cupy = need_cupy()
         if X.layout.__str__() != "torch.strided":
             raise TypeError("sparse tensors cannot be used as they are: make a cupyx.scipy.sparse matrix of it")
         X = cupy.from_dlpack(X.detach())
@@ -333,8 +322,7 @@ def as_device_matrix(X: Any) -> DeviceMatrix:
 
 
 def _from_dense(X: Any) -> DeviceMatrix:
-    import cupy
-
+    cupy = need_cupy()
     if X.ndim != 2 or not all(X.shape):
         raise ValueError(f"a matrix needs 2 dimensions and an entry, X is {X.shape}")
     X = to_float(X)
@@ -346,8 +334,7 @@ def _from_dense(X: Any) -> DeviceMatrix:
 
 def _from_sparse(A: Any) -> DeviceMatrix:
     """All stored entries, zeros too; duplicates are an error."""
-    import cupy
-
+    cupy = need_cupy()
     m, n = A.shape
     A = A if A.format in ("csr", "coo") else A.tocsc()
     if A.format == "coo":
@@ -369,8 +356,7 @@ def _from_sparse(A: Any) -> DeviceMatrix:
 
 
 def _checked(starts: Any, rows: Any, values: Any, shape: tuple[int, int]) -> DeviceMatrix:
-    import cupy
-
+    cupy = need_cupy()
     if not values.size:
         raise ValueError("no entry is observed: there is nothing to recover the matrix from")
     bad = ~cupy.isfinite(values)
