@@ -194,6 +194,27 @@ with output_folder(Path("deep/er/out"), [], force=False) as folder:
 
 
 @POSIX
+def test_a_signal_while_the_temporary_folder_is_made_leaves_nothing(tmp_path):
+    body = """
+from lowsparse.support import files
+
+def make_and_signal(*words, make=files._make_locked):
+    made = make(*words)
+    signal.raise_signal(signal.SIGINT)
+    return made
+
+files._make_locked = make_and_signal
+with output_folder(Path("out"), [], force=False):
+    print("not reached")
+"""
+    words, _, _ = framed(body, cwd=tmp_path)
+    child = interruptible(words, tmp_path)
+    said, errors = child.communicate(timeout=60)
+    assert (child.returncode, said, errors) == (130, "", "lowsparse work: stopped; nothing was written\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+@POSIX
 def test_ctrl_c_tells_how_to_go_on_if_more_is_known(tmp_path):
     body = """
 with output_folder(Path("out"), [], force=False) as folder, advise(stopped="go on with --resume"):

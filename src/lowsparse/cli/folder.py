@@ -41,17 +41,19 @@ def output_folder(out: Path, names: Sequence[str], *, force: bool, stopped: str 
         _check_replaceable(out / name, force)
     target = out.resolve()
     remove_leftovers(target.parent)
+    temporary = None
     with _parents(target), advise(stopped=stopped):
-        with _explain_refusal(target):
-            temporary = TemporaryFolder(f".{target.name}.part-", target if target.is_dir() else target.parent)
         try:
+            with _explain_refusal(target), defer_signals():  # a signal must not come between the folder and its name
+                temporary = TemporaryFolder(f".{target.name}.part-", target if target.is_dir() else target.parent)
             files = temporary.path / "files"
             files.mkdir()
             yield files
             _move(files, target, out, force)
         finally:
-            with defer_signals():
-                temporary.remove()
+            if temporary is not None:
+                with defer_signals():
+                    temporary.remove()
 
 
 def _move(files: Path, target: Path, out: Path, force: bool) -> None:
