@@ -161,7 +161,7 @@ class FromHost:
     """The sweep on a GPU, for arrays of NumPy: what it is given is copied there, and what it gives is copied back."""
 
     def __init__(self, M):
-        self.sweep_there = DeviceMatrix.from_host(M).open_sweep()
+        self.sweep_there, self.host = DeviceMatrix.from_host(M).open_sweep(), "auto"
 
     def __getattr__(self, name):
         import cupy

@@ -426,6 +426,14 @@ def test_items_are_kept_at_equal_distances_whatever_their_number():
         assert count - spaced.kept[-1] <= count / 4 + 1
 
 
+def test_frames_are_compared_in_memory_where_a_gpu_has_solved():
+    _, arrays = scene(seed=4)
+    frames = as_frames(arrays)
+    found = learn(frames, observe=0.5)
+    there = replace(found, result=replace(found.result, backend="cuda"))
+    assert np.array_equal(there.coefficients_of([frames[3].picture])[0], found.coefficients_of([frames[3].picture])[0])
+
+
 def test_a_frame_that_is_something_else_keeps_the_usual_brightness():
     _, frames = scene(seed=4)
     found = learn(as_frames(frames), observe=0.5)

@@ -178,6 +178,8 @@ def test_single_precision(noisy):
 
 
 def test_backends_agree(noisy, backend):
+    if backend == "cuda":
+        pytest.skip("a stream is learnt in memory, and says so if a GPU is asked for")
     X, _, stream = noisy
     other = feed(Stream(FEATURES, RANK, half_life=150, backend=backend), X)
     assert angle(other.U, stream.U) < 1e-4

@@ -39,7 +39,7 @@ from ..result import Result
 from ..robust.regression import EFFICIENT, WILD, SubspaceRegression
 from ..solve import solve
 from ..support.checks import check_count, check_positive
-from ..sweeps import Float
+from ..sweeps import Float, host_backend
 from ..sweeps.native import num_threads
 from .foreground import Bounds, Separated, foreground_mask, label_regions, max_of_block, of_blocks
 from .pixel_regression import estimate_noise, initial_estimate, regress
@@ -115,7 +115,7 @@ class Background:
         """v of each picture (n x r), and the share of the probed pixels that agree with it."""
         pixels, regression, to_v, usual = self._probe
         X = np.stack([picture.luma.ravel()[pixels] for picture in pictures], axis=1).astype(np.float32)
-        M, backend = ObservedMatrix.from_dense(X), self.result.backend
+        M, backend = ObservedMatrix.from_dense(X), host_backend(self.result.backend)
         found, near = regression.coefficients(M, backend), regression.coefficients_near(usual, M, backend)
         explained, near_explained = (
             (np.abs(regression.B @ C.T - X) <= regression.c).mean(axis=0) for C in (found, near)
