@@ -395,7 +395,7 @@ class _MediaReader(Reader):
 
     def _upright(self, frame: Any, size: tuple[int, int]) -> Picture:
         """A frame as it is to be shown: a phone that was held upright stores it lying, and by how much to rotate it."""
-        picture, quarters = self._picture(frame, size), round(getattr(frame, "rotation", 0) / 90) % 4
+        picture, quarters = self._picture(frame, size), round(frame.rotation / 90) % 4
         return picture.rotated(quarters) if quarters else picture
 
     def _picture(self, frame: Any, size: tuple[int, int]) -> Picture:
