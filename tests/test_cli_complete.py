@@ -738,3 +738,25 @@ def test_matrix_market_files_that_are_cut_or_changed_are_errors(data, tmp_path):
     path.write_bytes(content)
     with suppress(ValueError):
         read_table(path)
+
+
+def test_counts_are_kept_and_too_many_replacements_are_refused(tmp_path):
+    rng = np.random.default_rng(31)
+    counts = rng.poisson(0.65, (400, 12)).astype(float)
+    X = np.where(rng.random(counts.shape) < 0.1, nan, counts)
+    np.save(tmp_path / "counts.npy", X)
+    facts = completed(tmp_path / "counts.npy", "--clean", "--out", tmp_path / "a.npy")
+    found = np.load(tmp_path / "a.npy")
+    seen = ~np.isnan(X)
+    assert facts["flagged"] < 0.01 * seen.sum()
+    assert np.count_nonzero((found != X)[seen]) == facts["replaced"] == facts["flagged"]
+    assert np.abs(found[~seen] - 0.65).max() < 0.3  # the mean: nothing predicts them
+    L = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 30))
+    np.save(tmp_path / "spoilt.npy", L + 20.0 * (rng.random(L.shape) < 0.25))
+    line = fails(tmp_path / "spoilt.npy", "--clean", "--out", tmp_path / "b.npy")
+    assert "more than 20 %" in line
+    assert "--max-replaced" in line
+    assert not (tmp_path / "b.npy").exists()
+    assert completed(tmp_path / "spoilt.npy", "--clean", "--max-replaced", "0.4", "--out", tmp_path / "b.npy")[
+        "replaced"
+    ]

@@ -247,3 +247,59 @@ def test_placing_rows_is_as_good_as_fitting_them(noise):
     placed = model.prediction.rows(M.T, len(X))
     errors = [np.linalg.norm((found - truth) / truth.std(axis=0)) for found in (fitted, placed)]
     assert errors[1] < 1.1 * errors[0]
+
+
+def tied_table(kind, seed=3, n=400, d=12):
+    """Entries that are all right, and most often the same number in each column."""
+    rng = np.random.default_rng([29, seed])
+    if kind == "counts":
+        return rng.poisson(np.exp(0.4 * rng.standard_normal((n, 1)) @ rng.standard_normal((1, d)) - 0.6)).astype(float)
+    if kind == "ratings":
+        return np.clip(np.round(4.7 + 0.4 * rng.standard_normal((n, d))), 1, 5)
+    if kind == "rare":
+        return (rng.random((n, d)) < 0.05).astype(float)
+    if kind == "one-hot":
+        return np.eye(d)[rng.integers(d, size=n)]
+    z = 2 * rng.standard_normal((n, 1)) @ rng.standard_normal((1, d)) - 1
+    return (rng.random((n, d)) < 1 / (1 + np.exp(-2 * z))).astype(float)
+
+
+@pytest.mark.parametrize("kind", ["counts", "ratings", "rare", "one-hot", "binary"])
+def test_numbers_off_the_most_frequent_one_are_no_errors(kind):
+    truth = tied_table(kind)
+    rng = np.random.default_rng(30)
+    X = np.where(rng.random(truth.shape) < 0.1, np.nan, truth)
+    wrong = rng.choice(np.flatnonzero(~np.isnan(X)), 20, replace=False)
+    X.flat[wrong] = 500.0
+    imputer = RobustImputer(clean=True)
+    filled = imputer.fit_transform(X)
+    replaced = (filled != X) & ~np.isnan(X)
+    assert replaced.flat[wrong].all()
+    assert np.count_nonzero(replaced) - wrong.size <= 0.01 * X.size
+    holes = np.isnan(X)
+    levels = np.tile(np.nanmean(np.where(X == 500, np.nan, X), axis=0), (len(X), 1))
+    error, usual = (np.linalg.norm((found - truth)[holes]) for found in (filled, levels))
+    assert error < (0.9 if kind == "binary" else 1.05) * usual  # the mean is best where columns are independent
+    again = RobustImputer(clean=True).fit_transform(X)
+    assert np.array_equal(filled, again)
+
+
+def test_errors_in_a_constant_column_are_errors():
+    X, truth, _ = table(20)
+    X[:, 3] = truth[:, 3] = 5.0
+    X[[4, 50, 90], 3] = 120.0, -33.0, 78.0
+    X[[7, 11], 3] = np.nan
+    filled = RobustImputer(clean=True).fit_transform(X)
+    assert_close(filled[:, 3], truth[:, 3], 1e-3)
+
+
+def test_no_more_than_a_fifth_is_replaced_unless_asked_for():
+    X, truth, _ = table(21, wrong=0.3, missing=0.0)
+    with pytest.raises(ValueError, match=r"would replace .* max_replaced = 0.2: low rank does not fit"):
+        RobustImputer(clean=True).fit(X)
+    filled = RobustImputer(clean=True, max_replaced=0.5).fit_transform(X)
+    assert np.max(np.abs(filled - truth) / truth.std(axis=0)) < 1e-6
+    assert RobustImputer().fit(X).model_.flagged_share == pytest.approx(0.3, abs=0.05)
+    for bad in (-0.1, 1.5, "all", True):
+        with pytest.raises(ValueError, match="max_replaced must be a number from 0 to 1"):
+            RobustImputer(max_replaced=bad).fit(X)

@@ -22,7 +22,7 @@ from ..entries.files.columns import NoNumbersError
 from ..entries.files.labels import short_repr
 from ..entries.files.numbers import is_number
 from ..entries.files.source import ARRAYS, EXCEL, TEXT, Source, ending_inside, ending_of
-from ..imputation.model import Imputation
+from ..imputation.model import MAX_REPLACED, Imputation
 from ..linalg.lowrank import LowRank
 from ..linalg.scale import LARGEST
 from ..report.page import Run
@@ -87,6 +87,9 @@ Out = Annotated[
     typer.Option(help="Completed table, in the format of its suffix; - for stdout. [default: FILE-completed]"),
 ]
 Clean = Annotated[bool, typer.Option("--clean", help="Also replace gross errors by their expected values.")]
+MaxReplaced = Annotated[
+    float, typer.Option(min=0.0, max=1.0, help="Share of the values that --clean may replace; it fails if it is more.")
+]
 All = Annotated[bool, typer.Option("--all", help="Records: write all pairs of labels, not only those in the file.")]
 Memory = Annotated[
     str | None,
@@ -113,6 +116,7 @@ def complete(
     rank: Rank = "auto",
     out: Out = None,
     clean: Clean = False,
+    max_replaced: MaxReplaced = MAX_REPLACED,
     every: All = False,
     memory: Memory = None,
     cluster: Cluster = None,
@@ -147,7 +151,7 @@ def complete(
     """
     names = (row, col, value)
     markers = tuple(marker for given in missing or () for marker in given.split(","))
-    options = (tuple(label or ()), header, markers, rank, out, clean, every, memory, cluster, store, seed)
+    options = (tuple(label or ()), header, markers, rank, out, clean, max_replaced, every, memory, cluster, store, seed)
     job = Job(file, names, *options)
     require(not (job.to_stdout and json), "--json prints to stdout, where the table goes: give --out FILE")
     job.check()
@@ -169,6 +173,7 @@ class Job:
     rank: str
     out: Path | None
     clean: bool
+    max_replaced: float
     every: bool
     memory: str | None
     cluster: str | None
@@ -304,6 +309,7 @@ def _run(job: Job, output: Output, out: Path, *, force: bool) -> None:
         with stage("solving", "iterations") as meter:
             rank = job.rank if job.rank == "auto" else int(job.rank)
             model = Imputation.fit(table.M, rank, random_state=job.seed, callback=meter.watch)
+            _check_replaced(job, model)
             fit = model.lowrank()
         with stage("writing"):
             empty = source.write(folder / names[0], folder / names[1], model, fit, job.clean)
@@ -315,6 +321,16 @@ def _run(job: Job, output: Output, out: Path, *, force: bool) -> None:
     if not job.to_stdout:
         facts |= {key: str(out.with_name(name)) for key, name in zip(WRITTEN, names, strict=True)}
     output.result(facts, text=_summary(facts, _notes(facts, job, table)), brief="" if job.to_stdout else str(out))
+
+
+def _check_replaced(job: Job, model: Imputation) -> None:
+    """Fail if --clean would replace too many values."""
+    if job.clean and model.flagged_share > job.max_replaced:
+        share, limit = percent(model.flagged_share), percent(job.max_replaced)
+        fail(
+            f"--clean would replace {share} of the values, more than {limit}: "
+            "low rank does not fit them; leave --clean out, or give --max-replaced"
+        )
 
 
 def _run_to_stdout(job: Job, output: Output) -> None:

@@ -14,8 +14,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.impute import MissingIndicator
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from ..imputation.model import Imputation
-from ..support.checks import check_choice
+from ..imputation.model import MAX_REPLACED, Imputation
+from ..support.checks import check_choice, check_share
+from ..support.format import percent
 from .samples import Samples, SampleTransformer, is_dask, is_large, map_chunks, to_observed, to_seed
 
 
@@ -34,6 +35,9 @@ class RobustImputer(SampleTransformer):
         held-out entries.
     clean : bool
         Also replace observed entries that are gross errors.
+    max_replaced : float
+        The largest share of the entries that `clean` may replace in `fit`. If more are taken for errors, `fit` fails:
+        a low-rank model hardly fits such a table.
     missing_values : number or NaN
         The placeholder of missing entries. None and pandas' NA are missing in any case.
     add_indicator : bool
@@ -76,6 +80,7 @@ class RobustImputer(SampleTransformer):
         rank: int | str = "auto",
         *,
         clean: bool = False,
+        max_replaced: float = MAX_REPLACED,
         missing_values: float = np.nan,
         add_indicator: bool = False,
         keep_empty_features: bool = False,
@@ -87,6 +92,7 @@ class RobustImputer(SampleTransformer):
     ) -> None:
         self.rank = rank
         self.clean = clean
+        self.max_replaced = max_replaced
         self.missing_values = missing_values
         self.add_indicator = add_indicator
         self.keep_empty_features = keep_empty_features
@@ -154,6 +160,7 @@ class RobustImputer(SampleTransformer):
         """Fit, and return the samples as they were read; None if they are not in memory."""
         for name in ("clean", "add_indicator", "keep_empty_features"):
             check_choice(name, getattr(self, name), (True, False))
+        check_share("max_replaced", self.max_replaced, ends=True)
         samples, M = self._observe(X, reset=True)
         if self.add_indicator:
             if samples is None:  # two samples in which the same features are missing
@@ -175,6 +182,11 @@ class RobustImputer(SampleTransformer):
             backend="auto" if M.in_pieces else self.backend,
             random_state=to_seed(self.random_state),
         )
+        if self.clean and (share := self.model_.flagged_share) > self.max_replaced:
+            raise ValueError(
+                f"clean=True would replace {percent(share)} of the entries, more than max_replaced = "
+                f"{self.max_replaced:g}: low rank does not fit them; use clean=False, or raise max_replaced"
+            )
         self._prediction = self.model_.prediction
         self.rank_ = self.model_.rank
         result = self.model_.result

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -27,12 +27,14 @@ from ..result import Result, Status
 from ..robust.regression import EFFICIENT, EXPLAINED, SubspaceRegression
 from ..solve import solve
 from ..support.checks import check_count
-from ..sweeps import Float, Robust, host_backend
+from ..sweeps import Float, Robust, Sweep, host_backend
 from .offsets import NEGLIGIBLE, Preparation
+from .ties import spread_ties
 
 HELPS = 0.5  # error of held-out entries relative to the scale of y, below which a stalled fit is reliable
 N_REWEIGHT = 2  # in the last regression of the rows that were fitted
 FEW = 20  # entries; the noise of a column with fewer is the usual one
+MAX_REPLACED = 0.2  # share of entries that are replaced as gross errors, unless more is asked for
 THIN = 50  # entries of the median column, below which rows get offsets
 LONGEST = 3.0  # coefficients of a row that few entries determine, relative to the usual length
 
@@ -67,7 +69,8 @@ class Imputation:
     ) -> Self:
         """Fit M, in memory or in pieces; `rank` is the largest rank of y, `callback` that of `solve`."""
         max_rank = None if rank == "auto" else min(check_count("rank", rank, also="'auto'"), *M.shape)
-        M = _without_negligible(M)
+        given = _without_negligible(M)
+        M = spread_ties(given)
         # Where columns have few entries, a low-rank fit cannot find the offsets of the rows by itself.
         preparation = Preparation.fit(M, rows=bool(np.median(M.column_counts) < THIN), backend=backend)
         solve_auto = partial(
@@ -92,8 +95,10 @@ class Imputation:
                 preparation = unlevelled
             else:
                 result = levelled
-        result, noise = _flag_by_column(result, backend)
-        return cls(preparation, result, EFFICIENT * robust_scale(result.M.values.astype(np.float64)), noise)
+        width, noise = EFFICIENT * robust_scale(result.M.values.astype(np.float64)), _noise_by_column(result, backend)
+        if M is not given:
+            result = replace(result, M=preparation.apply(given))
+        return cls(preparation, _flag_by_column(result, noise, backend), width, noise)
 
     @property
     def rank(self) -> int:
@@ -106,6 +111,11 @@ class Imputation:
         held_out = self.result.held_out
         predicts = held_out is not None and held_out < HELPS * self.width / EFFICIENT
         return self.result.converged or (self.result.status is Status.STALLED and predicts)
+
+    @property
+    def flagged_share(self) -> float:
+        """The share of the entries that are gross errors."""
+        return int(self.result.flagged.size) / self.result.M.nnz
 
     def lowrank(self, backend: str = "auto") -> LowRank:
         """All entries of the rows that were fitted: s_j (b_j + a_i + y_ij) = [A, a, 1] [s Bᵀ; s; s b], with y = A Bᵀ.
@@ -146,10 +156,10 @@ class Imputation:
         """c of the regression of rows on B."""
         return max(EFFICIENT * self.result.noise, EXPLAINED * self._unit)
 
-    @cached_property
+    @property
     def _unit(self) -> float:
         """The robust scale of y."""
-        return robust_scale(self.result.M.values[:: max(1, self.result.M.nnz // 100_000)].astype(np.float64)) or 1.0
+        return self.width / EFFICIENT or 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,20 +198,27 @@ def _usual_error(result: Result) -> float:
     return max(result.noise, result.held_out or 0.0)
 
 
-def _flag_by_column(result: Result, backend: str) -> tuple[Result, Float]:
-    """The result with outliers by the noise of each column, at least that of all together; and this noise.
+def _noise_by_column(result: Result, backend: str) -> Float:
+    """The noise of each column, at least that of all together: relative to their spread, columns differ in it."""
+    counts = result.M.column_counts
+    sweep, e = _residuals(result, backend)
+    own = CONSISTENT * sweep.kth_largest(np.abs(e), (counts + 1) // 2)
+    return np.maximum(_usual_error(result), np.where(counts >= FEW, own, 0.0))
 
-    Columns are features, and relative to their spread some are noisier than others.
-    """
-    M, L = result.M, result.L
-    sweep = M.open_sweep(host_backend(backend))
-    e = sweep.residual(L.U, np.ascontiguousarray(L.V.T))
-    own = CONSISTENT * sweep.kth_largest(np.abs(e), (M.column_counts + 1) // 2)
-    noise = np.maximum(_usual_error(result), np.where(M.column_counts >= FEW, own, 0.0))
+
+def _flag_by_column(result: Result, noise: Float, backend: str) -> Result:
+    """The result with outliers by the noise of each column."""
+    M, (_, e) = result.M, _residuals(result, backend)
     bound = np.maximum(OUTLIER * noise, EXPLAINED)
     flagged = outlying(e / M.spread_over_columns(bound), 1.0)
     S = M.outliers(flagged, -e[flagged].astype(M.dtype, copy=False))
-    return replace(result, flagged=flagged, S=S), noise
+    return replace(result, flagged=flagged, S=S)
+
+
+def _residuals(result: Result, backend: str) -> tuple[Sweep, Any]:
+    """The sweep over the data, and L minus the data."""
+    sweep = result.M.open_sweep(host_backend(backend))
+    return sweep, sweep.residual(result.L.U, np.ascontiguousarray(result.L.V.T))
 
 
 def _without_negligible(M: PartialMatrix) -> PartialMatrix:

@@ -31,11 +31,11 @@ def check_positive(name: str, value: object, *, also: str = "") -> float:
     raise ValueError(f"{name} must be a positive number{f', or {also}' if also else ''}, not {value!r}")
 
 
-def check_share(name: str, value: object) -> float:
-    """A number between 0 and 1, neither of them included."""
-    if 0 < (number := _number(value)) < 1:
+def check_share(name: str, value: object, *, ends: bool = False) -> float:
+    """A number between 0 and 1, which are valid themselves if `ends`."""
+    if 0 < (number := _number(value)) < 1 or (ends and number in (0, 1)):
         return number
-    raise ValueError(f"{name} must be a number between 0 and 1, not {value!r}")
+    raise ValueError(f"{name} must be a number {'from 0 to' if ends else 'between 0 and'} 1, not {value!r}")
 
 
 def check_choice(name: str, value: T, choices: tuple[object, ...]) -> T:
