@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
+from ..entries.observed import ObservedMatrix
 from ..entries.protocol import PartialMatrix
 from ..entries.statistics import by_columns, column_medians, column_sums
 from ..linalg.lowrank import LowRank
@@ -21,20 +22,23 @@ from ..solvers import Solver, from_name
 from ..support.checks import check_choice
 from ..sweeps import host_backend
 from .affine import AffineFit, fit_affine
+from .detector import RowDetector
+from .rows import CentredFit, FitOfSome, axes_of, fit_good_rows
 from .samples import check_n_components, to_seed
-from .subspace import SubspaceTransformer, principal_axes
+from .subspace import principal_axes
 
 BETTER = 0.5  # noise of a fit with another centre relative to that of the first, below which it is taken
 FAR_BETTER = 0.2  # noise of the solve relative to that of the affine fit, below which another centre is tried
 
 
-class RobustPCA(SubspaceTransformer):
+class RobustPCA(RowDetector):
     """Principal components of samples with missing entries and gross errors: X = scores · components + mean + outliers.
 
     Rows are samples. The model is that of `lowsparse.solve`, L of low rank plus S sparse on the observed entries, and
     the axes are those of L. New samples may have missing entries and outliers too: `transform` regresses each of them
-    robustly on the components. The noise is assumed to have the same scale in all features: if their units differ,
-    scale them first, for instance by scikit-learn's `RobustScaler`, which accepts NaN.
+    robustly on the components. Samples may be wrong as a whole, too: `row_outliers_` and `predict` say which. The noise
+    is assumed to have the same scale in all features: if their units differ, scale them first, for instance by
+    scikit-learn's `RobustScaler`, which accepts NaN.
 
     Parameters
     ----------
@@ -44,6 +48,10 @@ class RobustPCA(SubspaceTransformer):
         What is subtracted first: a centre that is fitted together with the components, by the library's own method
         whatever `method` is; the medians of the features, whose error adds a component; or nothing. Never the mean, by
         which an outlier would spread over its whole feature.
+    rows : "robust" or None
+        Whether samples that are wrong as a whole lose their say in the mean and the components. They are those that do
+        not fit the subspace of the others, up to 45 % of all. Where there are none, it changes nothing. Samples that
+        are not in memory all have a say.
     method : str or a solver of `lowsparse.solvers`
     max_iter, tol, backend, memory
         As in `lowsparse.solve`; `memory` is for samples that are not in memory, or for the GPU. Backend "dask" uses the
@@ -72,6 +80,12 @@ class RobustPCA(SubspaceTransformer):
         The standard deviation of the inliers about the low-rank part.
     outliers_ : csr_array, n_samples x n_features
         The gross errors of the training data, on observed entries; a `StoredOutliers` if the samples are not in memory.
+    row_outliers_ : RowOutliers
+        Of the training data, in memory: `score_distance` (within the subspace, in robust standard deviations) and
+        `orthogonal_distance` (from it, in units of the noise) of each sample, their cut-offs, `cell_share`, the share
+        of gross errors, and `indices`, the samples that are wrong as a whole. For new samples: `row_distances`.
+    cell_outliers_ : csr_array, n_samples x n_features
+        `outliers_` in units of the noise; the sign says whether an entry is too high or too low.
     result_ : lowsparse.Result
         Of the centred data, with ``status``, ``message``, ``trace`` and ``diagnostics``.
     n_iter_ : int
@@ -91,6 +105,10 @@ class RobustPCA(SubspaceTransformer):
     >>> new = pca.inverse_transform(pca.transform(X[50:]))  # rows it has not seen
     >>> bool(np.allclose(new, truth[50:], atol=1e-6))
     True
+    >>> X[:10] = 100 + 3 * rng.standard_normal((10, 12))  # samples of another kind
+    >>> pca = RobustPCA(n_components=2).fit(X)
+    >>> pca.row_outliers_.indices.tolist()
+    [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
     """
 
     def __init__(
@@ -98,6 +116,7 @@ class RobustPCA(SubspaceTransformer):
         n_components: int | str = 2,
         *,
         center: str | None = "robust",
+        rows: str | None = "robust",
         method: str | Solver = "auto",
         max_iter: int = 500,
         tol: float = 1e-8,
@@ -110,6 +129,7 @@ class RobustPCA(SubspaceTransformer):
     ) -> None:
         self.n_components = n_components
         self.center = center
+        self.rows = rows
         self.method = method
         self.max_iter = max_iter
         self.tol = tol
@@ -132,6 +152,7 @@ class RobustPCA(SubspaceTransformer):
             Not used.
         """
         check_choice("center", self.center, (None, "median", "robust"))
+        check_choice("rows", self.rows, (None, "robust"))
         warm = self.warm_start and hasattr(self, "components_")
         _, M = self._observe(X, reset=not warm)
         rank = self.n_components
@@ -142,15 +163,33 @@ class RobustPCA(SubspaceTransformer):
             scores = np.asarray(self.transform(M if M.in_pieces else X), dtype=np.float64)
             mean = np.zeros(self.n_features_in_) if self.mean_ is None else self.mean_
             last = AffineFit(mean, scores, self.components_, self.noise_)
-        if self.center == "robust":
-            self._fit_affine(M, rank, last)
+        found = self._fit_cells(M, rank, last)
+        if not isinstance(M, ObservedMatrix) or found.result.M.in_pieces:
+            scores, self.singular_values_, self.components_ = principal_axes(found.result.L)
+            self._set_attributes(found, scores)
+        elif self.rows is None:
+            self._set_row_attributes(FitOfSome.of_all(found))
         else:
-            self.mean_ = by_columns(M, column_medians) if self.center else None
-            centred = M if self.mean_ is None else _centred(M, self.mean_)
-            self._set_attributes(self._solve(centred, rank, self._start(last, rank)))
+            fit = partial(self._fit_cells, rank=rank, last=None)
+            self._set_row_attributes(fit_good_rows(M, found, fit, self.backend))
+        result = self.result_
+        if not result.converged and result.next_noise is None:  # to ask for few components is no failure
+            warnings.warn(f"RobustPCA: {result.status.value}: {result.message}", ConvergenceWarning, stacklevel=2)
         return self
 
-    def _fit_affine(self, M: PartialMatrix, rank: int | str, last: AffineFit | None) -> None:
+    def fit_predict(self, X: Any, y: Any = None) -> NDArray[np.int64]:
+        """Learn the components, and `predict` which of the samples are outliers: -1, the others 1."""
+        return self.fit(X).predict(X)
+
+    def _fit_cells(self, M: PartialMatrix, rank: int | str, last: AffineFit | None) -> CentredFit:
+        """The mean and the components, in which all rows have a say."""
+        if self.center == "robust":
+            return self._fit_affine(M, rank, last)
+        mean = by_columns(M, column_medians) if self.center else None
+        result = self._solve(M if mean is None else _centred(M, mean), rank, self._start(last, rank))
+        return CentredFit(mean, result, result.n_iter)
+
+    def _fit_affine(self, M: PartialMatrix, rank: int | str, last: AffineFit | None) -> CentredFit:
         """Fit the centre, and the components about it."""
         fit = partial(
             fit_affine,
@@ -175,9 +214,7 @@ class RobustPCA(SubspaceTransformer):
                 found = other
                 result = self._solve(_centred(M, found.mean), rank, self._start(found, rank))
                 passes += result.n_iter
-        self.mean_ = found.mean
-        self._set_attributes(result)
-        self.n_iter_ = passes
+        return CentredFit(found.mean, result, passes)
 
     def _solve(self, M: PartialMatrix, rank: int | str, start: str | LowRank) -> Result:
         return solve(
@@ -202,12 +239,18 @@ class RobustPCA(SubspaceTransformer):
             return "svd"
         return LowRank(fit.scores, fit.components)
 
-    def _set_attributes(self, result: Result) -> None:
-        if not result.converged and result.next_noise is None:  # to ask for few components is no failure
-            warnings.warn(f"RobustPCA: {result.status.value}: {result.message}", ConvergenceWarning, stacklevel=3)
+    def _set_row_attributes(self, found: FitOfSome) -> None:
+        """Those of a fit in which some rows may have no say; the axes are those of the rows that have one."""
+        scores, self.singular_values_, self.components_ = axes_of(found.fit.result.L, found.kept)
+        self._set_attributes(found.fit, scores[found.kept])
+        self.row_outliers_, self._row_model = found.cases, found.model
+        outliers: Any = self.outliers_
+        self.cell_outliers_ = outliers / (self.noise_ or 1e-7 * self._unit)
+
+    def _set_attributes(self, found: CentredFit, scores: NDArray[np.float64]) -> None:
+        result = found.result
         M, S = result.M, result.S
-        scores, self.singular_values_, self.components_ = principal_axes(result.L)
-        self.result_, self.n_iter_, self.noise_ = result, result.n_iter, result.noise
+        self.mean_, self.result_, self.n_iter_, self.noise_ = found.mean, result, found.n_iter, result.noise
         self.n_components_ = len(self.components_)
         self.outliers_ = sparse.csr_array(S) if isinstance(S, sparse.csc_array) else S
         self._unit = M.median_magnitude() or 1.0

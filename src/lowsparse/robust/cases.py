@@ -1,0 +1,166 @@
+"""Distances of samples, some of which are wrong as a whole: within a subspace, and from it.
+
+Within it, the distance is that of Mahalanobis with a robust centre and covariance of the scores. They start from the
+half of the samples with the smallest outlyingness of Stahel and Donoho, the largest distance from the centre in units
+of the scale over many directions, and concentrate as in the minimum covariance determinant (Rousseeuw and Van Driessen,
+Technometrics 1999): the half closest to the centre gives the next centre and covariance, until it stays the same. The
+directions are those through pairs of samples, of which many join a good and a bad one; centre and scale in a direction
+are those of the shortest half (Hubert, Rousseeuw and Vanden Branden, Technometrics 2005, use similar ones).
+
+From it, the distance is the root mean square of the residuals that are not gross errors, in units of the noise.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import chi2
+
+from ..linalg.scale import CONSISTENT
+from ..sweeps import Float
+
+DIRECTIONS = 500
+SAMPLE = 5000  # samples by which centre and covariance are found
+MAX_STEPS = 50  # of concentration
+HALF_WIDTH = 0.6745  # of the central half of a standard normal distribution
+USUAL = 0.999  # quantile of the distances of good samples that is the cut-off
+SUSPECT = 1.5  # distance within the subspace, relative to its cut-off, of samples that may have turned the subspace
+APART = 0.1  # number of samples between the cut-off and suspects, relative to that of suspects, if they are a group
+STRICT = 3.5  # the cut-off of the distance from the subspace, in robust standard deviations above the median
+
+
+def score_cutoff(k: int) -> float:
+    """The distance within a subspace of dimension k that one good sample in a thousand exceeds, if scores are normal.
+
+    >>> round(score_cutoff(2), 2)
+    3.72
+    """
+    return math.sqrt(float(chi2.ppf(USUAL, k))) if k else math.inf
+
+
+def apart(distance: Float, cutoff: float) -> NDArray[np.bool_]:
+    """Which samples are far out within the subspace as a group of their own: hardly any is between them and the others.
+
+    Without a gap, the scores merely have long tails, and those far out are samples like the others.
+
+    >>> usual, group, tail = np.linspace(0, 3.5, 80), np.linspace(20, 22, 20), 3.5 / np.sqrt(np.linspace(1, 0.05, 20))
+    >>> [int(apart(np.concatenate([usual, others]), 3.7).sum()) for others in (group, tail)]
+    [20, 0]
+    """
+    far = distance > SUSPECT * cutoff
+    between = np.count_nonzero((distance > cutoff) & ~far)
+    expected = 1 + 2 * (1 - USUAL) * distance.size
+    return far if between <= APART * np.count_nonzero(far) + expected else np.zeros_like(far)
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreDistribution:
+    """The centre and the covariance of scores, most of which are good.
+
+    >>> rng = np.random.default_rng(1)
+    >>> Z = rng.standard_normal((200, 3)) * [5.0, 2.0, 1.0]
+    >>> Z[:60] += [0.0, 0.0, 12.0]
+    >>> far = ScoreDistribution.fit(Z, 0.01).distances(Z) > score_cutoff(3)
+    >>> bool(far[:60].all()), int(far[60:].sum())
+    (True, 0)
+    """
+
+    centre: Float
+    covariance: Float
+
+    @classmethod
+    def fit(cls, scores: Float, noise: float) -> ScoreDistribution:
+        """Robust estimates; `noise` is the standard error of a score, or less, and no score has a smaller variance."""
+        n, k = scores.shape
+        Z = scores[:: -(-n // SAMPLE)]
+        floor = (noise**2 + 1e-16 * float(np.median(np.sum(Z * Z, axis=1)))) * np.eye(k)
+        half = (len(Z) + k + 1) // 2
+        if k == 0 or n <= k + 1:
+            return cls(np.zeros(k), np.diag(np.full(k, np.inf)))
+        chosen = np.sort(np.argsort(_outlyingness(Z), kind="stable")[:half])
+        found = cls._of(Z[chosen], floor)
+        for _ in range(MAX_STEPS):
+            last, chosen = chosen, np.sort(np.argsort(found.distances(Z), kind="stable")[:half])
+            found = cls._of(Z[chosen], floor)
+            if np.array_equal(last, chosen):
+                break
+        for _ in range(2):  # then by all that are not far
+            usual = float(np.median(found.distances(Z) ** 2)) / float(chi2.ppf(0.5, k))
+            near = found.distances(Z) ** 2 <= usual * chi2.ppf(0.975, k)
+            found = cls._of(Z[near], floor) if np.count_nonzero(near) >= half else found
+        return found
+
+    @classmethod
+    def _of(cls, Z: Float, floor: Float) -> ScoreDistribution:
+        centre = Z.mean(axis=0)
+        return cls(centre, (Z - centre).T @ (Z - centre) / max(len(Z) - 1, 1) + floor)
+
+    def distances(self, scores: Float) -> Float:
+        """The distances of Mahalanobis from the centre."""
+        if not np.isfinite(self.covariance).all():  # there are too few samples to know it
+            return np.zeros(len(scores))
+        sizes, axes = np.linalg.eigh(self.covariance)
+        sizes = np.maximum(sizes, np.finfo(float).tiny)
+        return np.asarray(np.sqrt(np.sum(((scores - self.centre) @ axes) ** 2 / sizes, axis=1)))
+
+
+def _outlyingness(Z: Float) -> Float:
+    """The largest distance of each sample from the shortest half, in units of its scale, over many directions."""
+    rng = np.random.default_rng(0x646972)
+    i, j = rng.integers(len(Z), size=(2, DIRECTIONS))
+    directions = np.vstack([Z[i] - Z[j], np.eye(Z.shape[1])])
+    lengths = np.linalg.norm(directions, axis=1)
+    directions = directions[lengths > 0] / lengths[lengths > 0, None]
+    found = np.zeros(len(Z))
+    half = len(Z) // 2 + 1
+    for part in np.array_split(directions, max(1, len(Z) * len(directions) // 2**20)):
+        x = Z @ part.T
+        ordered = np.sort(x, axis=0)
+        widths = ordered[half - 1 :] - ordered[: len(Z) - half + 1]
+        first = np.argmin(widths, axis=0)
+        width = np.take_along_axis(widths, first[None], axis=0)[0]
+        middle = np.take_along_axis(ordered, first[None], axis=0)[0] + width / 2
+        scale = np.where(width > 0, width / (2 * HALF_WIDTH), np.inf)
+        np.maximum(found, np.max(np.abs(x - middle) / scale, axis=1), out=found)
+    return found
+
+
+@dataclass(frozen=True)
+class OrthogonalLimit:
+    """The largest usual distance from a subspace, of samples with any number of residuals.
+
+    A distance is in units of the noise, and rests on `freedom` residuals more than scores. By Wilson and Hilferty the
+    cube root of its square is about normal, with mean 1 - 2/(9 freedom) and variance 2/(9 freedom). How far these are
+    from usual is measured by the median and the spread of the usual samples, as residuals may be correlated.
+    """
+
+    deviations: float  # of the cube root
+
+    @classmethod
+    def fit(cls, distance: Float, freedom: NDArray[np.int64]) -> OrthogonalLimit:
+        """From usual samples."""
+        known = freedom > 0
+        if not known.any():
+            return cls(math.inf)
+        variance = _variance(freedom[known])
+        z = (np.cbrt(distance[known] ** 2) - 1 + variance) / np.sqrt(variance)
+        median = float(np.median(z))
+        return cls(max(median, 0.0) + STRICT * max(CONSISTENT * float(np.median(np.abs(z - median))), 1.0))
+
+    def cutoff(self, freedom: NDArray[np.int64]) -> Float:
+        """The largest usual distance; infinite if it rests on nothing.
+
+        >>> OrthogonalLimit(3.5).cutoff(np.array([0, 10, 1000])).round(2).tolist()
+        [inf, 1.84, 1.08]
+        """
+        variance = _variance(freedom)
+        with np.errstate(invalid="ignore"):
+            found = np.maximum(1 - variance + self.deviations * np.sqrt(variance), 0.0) ** 1.5
+        return np.where(freedom > 0, found, np.inf)
+
+
+def _variance(freedom: NDArray[np.int64]) -> Float:
+    return np.asarray(2 / (9 * np.maximum(freedom, 1)))

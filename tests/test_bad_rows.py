@@ -1,0 +1,154 @@
+"""Rows that are wrong as a whole: they are found, and have no say in the subspace of the others."""
+
+import numpy as np
+import pytest
+from scipy.linalg import subspace_angles
+
+pytest.importorskip("sklearn")
+
+from sklearn.decomposition import PCA
+
+from lowsparse import RobustPCA
+from lowsparse.robust.cases import ScoreDistribution, score_cutoff
+
+
+def spoilt(seed, n=100, d=80, k=4, rows=0.2, cells=0.0, missing=0.0, distance=20.0, noise=0.2, kind="cluster"):
+    """(X, the low-rank part with the mean, which rows are bad): samples, some replaced by others off the subspace."""
+    rng = np.random.default_rng([41, seed])
+    axes = np.linalg.qr(rng.standard_normal((d, k + 1)))[0]
+    mean = 3 * rng.standard_normal(d)
+    truth = mean + rng.standard_normal((n, k)) * np.linspace(6, 3, k) @ axes[:, :k].T
+    X = truth + noise * rng.standard_normal((n, d))
+    bad = rng.permutation(n) < rows * n
+    away = rng.standard_normal((n, d)) if kind == "spread" else np.tile(axes[:, k], (n, 1))
+    X[bad] += distance * (away / np.linalg.norm(away, axis=1, keepdims=True))[bad]
+    X[(rng.random((n, d)) < cells) & ~bad[:, None]] += 8.0
+    X[rng.random((n, d)) < missing] = np.nan
+    return X, truth, bad
+
+
+def error(pca, truth, bad):
+    fitted = pca.mean_ + pca.result_.L.to_dense()
+    return np.mean((fitted - truth)[~bad] ** 2)
+
+
+@pytest.mark.parametrize("kind", ["cluster", "spread"])
+@pytest.mark.parametrize(
+    "how",
+    [{}, {"missing": 0.2}, {"rows": 0.4}, {"rows": 0.4, "missing": 0.2}, {"cells": 0.1, "rows": 0.1}],
+    ids=["a fifth", "and holes", "two fifths", "two fifths and holes", "and cells"],
+)
+def test_bad_rows_are_found_and_have_no_say(kind, how):
+    X, truth, bad = spoilt(1, kind=kind, **how)
+    pca = RobustPCA(4).fit(X)
+    assert np.array_equal(pca.row_outliers_.indices, np.flatnonzero(bad))
+    assert f"{bad.sum()} rows do not fit" in pca.result_.notes[-1]
+    alone = RobustPCA(4, rows=None).fit(X[~bad])
+    assert error(pca, truth, bad) < 1.05 * error(alone, truth[~bad], np.zeros(len(alone.result_.L.U), bool))
+    assert subspace_angles(pca.components_.T, alone.components_.T).max() < 0.02
+    np.testing.assert_allclose(pca.singular_values_, alone.singular_values_, rtol=0.01)
+    np.testing.assert_allclose(pca.explained_variance_ratio_, alone.explained_variance_ratio_, rtol=0.05)
+    spoiled = RobustPCA(4, rows=None).fit(X)
+    assert error(spoiled, truth, bad) > (3 if kind == "cluster" else 1.1) * error(pca, truth, bad)
+
+
+def test_without_bad_rows_nothing_changes():
+    X, _, _ = spoilt(2, rows=0.0, cells=0.1, missing=0.1)
+    robust, plain = RobustPCA(4).fit(X), RobustPCA(4, rows=None).fit(X)
+    assert np.array_equal(robust.components_, plain.components_)
+    assert np.array_equal(robust.mean_, plain.mean_)
+    assert robust.n_iter_ == plain.n_iter_
+    assert not robust.row_outliers_.indices.size
+    assert not robust.result_.notes
+
+
+def test_a_clean_table_is_fitted_like_plain_pca():
+    X, truth, none = spoilt(3, rows=0.0)
+    pca = PCA(4).fit(X)
+    plain = np.mean((pca.inverse_transform(pca.transform(X)) - truth) ** 2)
+    assert error(RobustPCA(4).fit(X), truth, none) < 1.1 * plain
+
+
+def test_rows_far_out_within_the_subspace_keep_their_say():
+    rng = np.random.default_rng(5)
+    axes = rng.standard_normal((3, 60))
+    scores = rng.standard_normal((200, 3))
+    scores[:20] += [25.0, 0.0, 0.0]  # a group of its own
+    X = scores @ axes + 0.2 * rng.standard_normal((200, 60))
+    pca = RobustPCA(3).fit(X)
+    assert not pca.row_outliers_.off.any()
+    assert np.array_equal(np.flatnonzero(pca.row_outliers_.far), np.arange(20))
+    assert np.array_equal(pca.components_, RobustPCA(3, rows=None).fit(X).components_)
+
+
+def test_long_tails_are_no_outliers():
+    rng = np.random.default_rng(6)
+    X = rng.standard_t(3, (400, 4)) @ rng.standard_normal((4, 60)) + 0.2 * rng.standard_normal((400, 60))
+    pca = RobustPCA(4).fit(X)
+    assert pca.row_outliers_.indices.size <= 2
+    assert pca.n_iter_ == RobustPCA(4, rows=None).fit(X).n_iter_
+
+
+def test_new_rows_are_judged_each_by_itself():
+    X, _, bad = spoilt(7, n=300, missing=0.1)
+    pca = RobustPCA(4).fit(X[:200])
+    found = pca.predict(X[200:])
+    assert np.array_equal(found == -1, bad[200:] | pca.row_distances(X[200:]).far)
+    assert np.array_equal(pca.row_distances(X[200:]).off, bad[200:])
+    assert np.array_equal(found, np.concatenate([pca.predict(x[None]) for x in X[200:]]))
+    decision = pca.decision_function(X[200:])
+    assert np.array_equal(decision < 0, found == -1)
+    np.testing.assert_allclose(pca.score_samples(X[200:]), decision - 1)
+    assert np.array_equal(RobustPCA(4).fit_predict(X[:200]), pca.predict(X[:200]))
+    assert pca.decision_function(np.full((1, 80), np.nan)) == 1.0  # nothing speaks against it
+
+
+def test_residuals_have_a_sign_and_the_unit_of_the_noise():
+    X, _, _ = spoilt(8, rows=0.0, missing=0.1)
+    X[3, 5] += 9.0
+    X[4, 6] -= 9.0
+    pca = RobustPCA(4).fit(X)
+    e = pca.standardized_residuals(X)
+    assert np.array_equal(np.isnan(e), np.isnan(X))
+    assert 0.9 < np.nanstd(np.where(np.abs(e) > 4, np.nan, e)) < 1.1
+    shown = pca.cell_outliers_.toarray()
+    for i, j, sign in ((3, 5, 1), (4, 6, -1)):
+        assert sign * e[i, j] > 20
+        assert shown[i, j] == pytest.approx(e[i, j], rel=0.01)
+
+
+def test_the_same_bits_again_and_the_order_does_not_matter():
+    X, _, _ = spoilt(9, missing=0.1)
+    one, other = RobustPCA(4).fit(X), RobustPCA(4).fit(X)
+    assert np.array_equal(one.components_, other.components_)
+    assert np.array_equal(one.row_outliers_.score_distance, other.row_outliers_.score_distance)
+    turned = RobustPCA(4).fit(X[::-1])
+    assert np.array_equal(turned.row_outliers_.off[::-1], one.row_outliers_.off)
+
+
+def test_a_count_of_components_is_found_without_the_bad_rows():
+    X, _, _ = spoilt(10, n=150)
+    pca = RobustPCA("auto").fit(X)
+    assert pca.n_components_ == 4 + (not pca.row_outliers_.off.any())  # the bad ones may be one component more
+
+
+def test_other_centres_and_methods_leave_bad_rows_out_too():
+    X, _, bad = spoilt(11)
+    for options in ({"center": "median"}, {"method": "irls"}):
+        pca = RobustPCA(4, **options).fit(X)
+        assert np.array_equal(pca.row_outliers_.off, bad)
+    with pytest.raises(ValueError, match="rows must be one of None, 'robust'"):
+        RobustPCA(4, rows="yes").fit(X)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.4])
+def test_the_distribution_of_scores_is_that_of_most(share):
+    rng = np.random.default_rng(12)
+    Z = rng.standard_normal((300, 5)) * [9.0, 5.0, 3.0, 2.0, 1.0]
+    n_bad = int(share * 300)
+    Z[:n_bad, 4] += 12.0
+    found = ScoreDistribution.fit(Z, 1e-3)
+    np.testing.assert_allclose(np.sqrt(np.diag(found.covariance)), [9, 5, 3, 2, 1], rtol=0.25)
+    far = found.distances(Z) > score_cutoff(5)
+    assert far[:n_bad].all()
+    assert far[n_bad:].sum() <= 3
