@@ -43,7 +43,7 @@ def test_bad_rows_are_found_and_have_no_say(kind, how):
     pca = RobustPCA(4).fit(X)
     assert np.array_equal(pca.row_outliers_.indices, np.flatnonzero(bad))
     assert f"{bad.sum()} rows do not fit" in pca.result_.notes[-1]
-    alone = RobustPCA(4, rows=None).fit(X[~bad])
+    alone = RobustPCA(4).fit(X[~bad])
     assert error(pca, truth, bad) < 1.05 * error(alone, truth[~bad], np.zeros(len(alone.result_.L.U), bool))
     assert subspace_angles(pca.components_.T, alone.components_.T).max() < 0.02
     np.testing.assert_allclose(pca.singular_values_, alone.singular_values_, rtol=0.01)
@@ -52,21 +52,22 @@ def test_bad_rows_are_found_and_have_no_say(kind, how):
     assert error(spoiled, truth, bad) > (3 if kind == "cluster" else 1.1) * error(pca, truth, bad)
 
 
-def test_without_bad_rows_nothing_changes():
-    X, _, _ = spoilt(2, rows=0.0, cells=0.1, missing=0.1)
-    robust, plain = RobustPCA(4).fit(X), RobustPCA(4, rows=None).fit(X)
-    assert np.array_equal(robust.components_, plain.components_)
-    assert np.array_equal(robust.mean_, plain.mean_)
-    assert robust.n_iter_ == plain.n_iter_
+def test_without_bad_rows_least_squares_on_the_good_cells_costs_nothing():
+    X, truth, none = spoilt(2, rows=0.0, cells=0.1, missing=0.1)
+    robust, cells = RobustPCA(4).fit(X), RobustPCA(4, rows=None).fit(X)
     assert not robust.row_outliers_.indices.size
     assert not robust.result_.notes
+    assert error(robust, truth, none) < 1.01 * error(cells, truth, none)
+    assert robust.result_.status is cells.result_.status
 
 
 def test_a_clean_table_is_fitted_like_plain_pca():
-    X, truth, none = spoilt(3, rows=0.0)
+    X, _, none = spoilt(3, rows=0.0, n=300)
     pca = PCA(4).fit(X)
-    plain = np.mean((pca.inverse_transform(pca.transform(X)) - truth) ** 2)
-    assert error(RobustPCA(4).fit(X), truth, none) < 1.1 * plain
+    plain = pca.inverse_transform(pca.transform(X))
+    ours, cells = RobustPCA(4).fit(X), RobustPCA(4, rows=None).fit(X)
+    assert subspace_angles(ours.components_.T, pca.components_.T).max() < 0.003
+    assert error(ours, plain, none) < 0.1 * error(cells, plain, none)
 
 
 def test_rows_far_out_within_the_subspace_keep_their_say():
@@ -77,8 +78,11 @@ def test_rows_far_out_within_the_subspace_keep_their_say():
     X = scores @ axes + 0.2 * rng.standard_normal((200, 60))
     pca = RobustPCA(3).fit(X)
     assert not pca.row_outliers_.off.any()
-    assert np.array_equal(np.flatnonzero(pca.row_outliers_.far), np.arange(20))
-    assert np.array_equal(pca.components_, RobustPCA(3, rows=None).fit(X).components_)
+    assert pca.row_outliers_.far[:20].all()
+    assert pca.row_outliers_.far[20:].sum() <= 2
+    angles = subspace_angles(pca.components_.T, axes.T)
+    assert angles.max() < 0.03
+    assert angles.min() < 0.003  # without the group no axis is known as well: noise / (size √n) = 0.2 / √180
 
 
 def test_long_tails_are_no_outliers():
@@ -86,7 +90,8 @@ def test_long_tails_are_no_outliers():
     X = rng.standard_t(3, (400, 4)) @ rng.standard_normal((4, 60)) + 0.2 * rng.standard_normal((400, 60))
     pca = RobustPCA(4).fit(X)
     assert pca.row_outliers_.indices.size <= 2
-    assert pca.n_iter_ == RobustPCA(4, rows=None).fit(X).n_iter_
+    assert pca.row_outliers_.far.sum() > 10  # they keep their say
+    assert not pca.result_.notes
 
 
 def test_new_rows_are_judged_each_by_itself():

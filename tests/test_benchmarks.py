@@ -265,3 +265,39 @@ def test_structure_counts_and_draws(tmp_path):
     assert {row["method"] for row in rows} == {"ladder", "irls"}
     assert {row["outcome"] for row in rows} <= {"found", "missed", "other"}
     assert (tmp_path / "structure.png").stat().st_size > 20_000
+
+
+def test_outliers(tmp_path, module):
+    options = [
+        "--sizes",
+        "60x40",
+        "--covariances",
+        "alyz",
+        "--kinds",
+        "clean",
+        "rows",
+        "--missing",
+        "0",
+        "--seeds",
+        "2",
+    ]
+    methods = ["lowsparse", "cells alone", "plain PCA", "PCP", "oracle"]
+    done = run("outliers", *options, "--methods", *methods, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "lowsparse over the best of the others" in done.stdout
+    rows = rows_of(tmp_path / "outliers.csv")
+    assert len(rows) == 3 * len(methods)
+    for design in {row["design"] for row in rows}:
+        errors = {row["method"]: float(row["error"]) for row in rows if row["design"] == design}
+        assert errors["oracle"] < 1.05 * errors["lowsparse"]
+        if "rows" in design:
+            assert errors["lowsparse"] < 0.5 * min(errors["plain PCA"], errors["cells alone"])
+            own = next(row for row in rows if row["design"] == design and row["method"] == "lowsparse")
+            assert float(own["row_recall"]) == 1.0
+    outliers = module("outliers")
+    sample = outliers.Sample.draw(outliers.Design("a09", (50, 30), "both", 20.0, 0.1), 1)
+    assert sample.bad_rows.sum() == 5
+    assert not sample.bad_cells[sample.bad_rows].any()
+    known = ~np.isnan(sample.X) & ~sample.bad_cells & ~sample.bad_rows[:, None]
+    assert np.abs(sample.X - sample.truth)[known].max() < 5.0
+    assert np.abs(sample.X - sample.truth)[sample.bad_cells].min() > 10.0

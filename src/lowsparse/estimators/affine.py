@@ -31,11 +31,12 @@ from ..entries.protocol import PartialMatrix, PerEntry
 from ..entries.statistics import by_columns, column_medians
 from ..linalg.grassmann import basis
 from ..linalg.scale import CONSISTENT, robust_scale
-from ..robust.regression import EFFICIENT, SMALLEST, LineRegression, poorly_explained
+from ..robust.regression import EFFICIENT, SHRINK, SMALLEST, LineRegression, poorly_explained
 from ..robust.sketch import Sketch, draw
 from ..solve import solve
 from ..solvers import Ladder
-from ..sweeps import Float, host_backend, min_support
+from ..sweeps import Float, Robust, host_backend, min_support
+from ..sweeps.losses import Kind
 from .subspace import principal_axes
 
 BLOCK_FACTOR = 4.0  # size of the block relative to what determines the affine subspace
@@ -51,6 +52,7 @@ REFITS, PATIENCE = 3, 30  # refits of poorly explained lines, when passes have c
 SETTLED = 0.02  # change of the affine subspace, relative to the error due to noise, in the last pass
 ROUNDING = 1e-9  # of a mean, in units
 NEGLIGIBLE = 1e-7  # size of a component, relative to the largest, that is left out
+LEAST_SQUARES, CLOSE_ENOUGH = 60, 1e-3  # passes of least squares at most, and the turn of the axes in the last
 WORSE = 2.0  # largest noise of a fit from a given start, relative to that of the start
 
 
@@ -92,6 +94,33 @@ def fit_affine(
     levels = by_columns(M, _shorths if thorough else column_medians)
     best = _AffineBlock(M, levels, bound, options).search(rank, thorough=thorough)
     return best.block.extend(best)
+
+
+def least_squares(M: ObservedMatrix, fit: AffineFit, *, centre: bool, backend: str = "auto") -> AffineFit:
+    """The least squares fit to the entries of M, alternating from a fit that is close; with its mean, if `centre`.
+
+    For entries without gross errors this is principal component analysis with missing entries: where nothing is wrong,
+    it loses nothing, as a robust loss does, and where noise has directions of its own, it finds the largest.
+    """
+    unit = M.median_magnitude() or 1.0
+    options = Robust(c=unit, kind=Kind.SQUARED, shrink=SHRINK, unit=unit)
+    levels, mean, scores, axes = fit.mean, np.zeros_like(fit.mean), fit.scores, fit.components.T
+    A = M.with_values((M.values - levels[M.columns_of_entries()]).astype(M.dtype))
+    transposed, features = A.T, A.open_sweep(host_backend(backend))
+    n_iter = fit.n_iter
+    for _ in range(LEAST_SQUARES):
+        ones = np.ones((len(scores), 1)) if centre else np.zeros((len(scores), 0))
+        B = np.linalg.qr(np.hstack([ones, scores]))[0]
+        C = features.regress(B, None, options).V
+        if centre:
+            mean = C[:, 0] * B[0, 0]
+        n_iter += 1
+        previous, axes = axes, basis(C[:, int(centre) :])[0]
+        samples = _subtract(transposed, transposed.spread_over_rows(mean))
+        scores = samples.open_sweep(host_backend(backend)).regress(axes, None, options).V
+        if float(np.linalg.norm(axes - previous @ (previous.T @ axes))) < CLOSE_ENOUGH:
+            break
+    return AffineFit(levels + mean, scores, axes.T, fit.noise, n_iter)
 
 
 def spatial_median(points: Float) -> Float:

@@ -28,6 +28,7 @@ from .samples import check_n_components, to_seed
 from .subspace import principal_axes
 
 BETTER = 0.5  # noise of a fit with another centre relative to that of the first, below which it is taken
+NOISELESS = 1e-5  # noise relative to the size of the entries, below which any loss gives the same
 FAR_BETTER = 0.2  # noise of the solve relative to that of the affine fit, below which another centre is tried
 
 
@@ -49,9 +50,10 @@ class RobustPCA(RowDetector):
         whatever `method` is; the medians of the features, whose error adds a component; or nothing. Never the mean, by
         which an outlier would spread over its whole feature.
     rows : "robust" or None
-        Whether samples that are wrong as a whole lose their say in the mean and the components. They are those that do
-        not fit the subspace of the others, up to 45 % of all. Where there are none, it changes nothing. Samples that
-        are not in memory all have a say.
+        With "robust", samples that are wrong as a whole lose their say in the mean and the components: those that do
+        not fit the subspace of the others, up to 45 % of all. The default method then ends with least squares on all
+        entries that are not flagged, which for a table without outliers is principal component analysis. None is for
+        wrong entries alone, as in `lowsparse.solve`, and is what samples get that are not in memory.
     method : str or a solver of `lowsparse.solvers`
     max_iter, tol, backend, memory
         As in `lowsparse.solve`; `memory` is for samples that are not in memory, or for the GPU. Backend "dask" uses the
@@ -184,10 +186,21 @@ class RobustPCA(RowDetector):
     def _fit_cells(self, M: PartialMatrix, rank: int | str, last: AffineFit | None) -> CentredFit:
         """The mean and the components, in which all rows have a say."""
         if self.center == "robust":
-            return self._fit_affine(M, rank, last)
-        mean = by_columns(M, column_medians) if self.center else None
-        result = self._solve(M if mean is None else _centred(M, mean), rank, self._start(last, rank))
-        return CentredFit(mean, result, result.n_iter)
+            found = self._fit_affine(M, rank, last)
+        else:
+            mean = by_columns(M, column_medians) if self.center else None
+            result = self._solve(M if mean is None else _centred(M, mean), rank, self._start(last, rank))
+            found = CentredFit(mean, result, result.n_iter)
+        if not self._refines or rank == "auto" or not isinstance(M, ObservedMatrix) or found.result.M.in_pieces:
+            return found
+        if found.result.noise <= NOISELESS * found.result.M.median_magnitude() or not found.result.L.V.any():
+            return found
+        return found.refine(M, self.backend, move=self.center == "robust")
+
+    @property
+    def _refines(self) -> bool:
+        """Whether least squares on what is not flagged follows: for the default method only."""
+        return self.rows == "robust" and self.method in ("auto", "ladder")
 
     def _fit_affine(self, M: PartialMatrix, rank: int | str, last: AffineFit | None) -> CentredFit:
         """Fit the centre, and the components about it."""

@@ -23,12 +23,14 @@ from ..result import Result
 from ..robust.cases import OrthogonalLimit, ScoreDistribution, apart, score_cutoff
 from ..robust.regression import EFFICIENT, EXPLAINED, WILD, SubspaceRegression
 from ..sweeps import Float, host_backend, min_support
+from .affine import AffineFit, least_squares, spatial_median
 from .subspace import principal_axes
 
 MOSTLY = 0.5  # share of gross errors in a sample that is wrong as a whole
 ROUNDS = 3  # fits without suspects
 MANY = 0.45  # share of suspects above which nobody can say who is wrong
 FEW = 0.02  # share of samples with or without which a fit is as good
+REFINEMENTS = 3  # least squares fits, each to the entries that the last does not flag
 LISTED = 8  # samples named in a note
 
 Flags: TypeAlias = NDArray[np.bool_]
@@ -149,24 +151,54 @@ class CentredFit:
 
     def extend(self, M: ObservedMatrix, kept: Flags, backend: str) -> CentredFit:
         """The fit of some samples, extended to all those of M: the others are regressed on its subspace."""
-        result = self.result.to_host()
-        some, _, components = principal_axes(result.L)
+        some, _, components = principal_axes(self.result.to_host().L)
         centred = M if self.mean is None else centre(M, self.mean)
-        unit = centred.median_magnitude() or 1.0
         largest = WILD * float(np.median(np.linalg.norm(some, axis=1))) or np.inf
         others = centred.T.take_columns(np.flatnonzero(~kept))
         scores = np.zeros((M.shape[0], len(components)))
         scores[kept] = some
         if others is not None:
-            B = np.ascontiguousarray(components.T)
-            regression = SubspaceRegression(B, EFFICIENT * result.noise, unit, largest)
+            B, c = np.ascontiguousarray(components.T), EFFICIENT * self.result.noise
+            regression = SubspaceRegression(B, c, centred.median_magnitude() or 1.0, largest)
             scores[~kept] = regression.coefficients(others, host_backend(backend))
+        return self._with(centred, scores, components)
+
+    def refine(self, M: ObservedMatrix, backend: str, *, move: bool) -> CentredFit:
+        """The least squares fit to the entries that are no gross errors; the mean moves along, if it may.
+
+        Entries that fit better by then are not flagged any more, and it is repeated.
+        """
+        found = self
+        for _ in range(REFINEMENTS):
+            last, found = found, found._least_squares(M, backend, move=move)
+            if np.array_equal(last.result.to_host().flagged, found.result.flagged):
+                break
+        return found
+
+    def _least_squares(self, M: ObservedMatrix, backend: str, *, move: bool) -> CentredFit:
+        result = self.result.to_host()
+        scores, _, components = principal_axes(result.L)
+        good, _ = M.split(np.sort(result.flagged))
+        mean = np.zeros(M.shape[1]) if self.mean is None else self.mean
+        start = AffineFit(mean, scores, components, result.noise, self.n_iter)
+        found = least_squares(good, start, centre=move, backend=backend)
+        scores, mean = found.scores, found.mean
+        if move:
+            known = good.row_counts >= min_support(len(components))
+            middle = spatial_median(scores[known] if known.any() else scores)
+            scores, mean = scores - middle, mean + middle @ found.components
+        centred = M if self.mean is None else centre(M, mean)
+        moved = replace(self, mean=None if self.mean is None else mean, n_iter=found.n_iter)
+        return moved._with(centred, scores, found.components)
+
+    def _with(self, M: ObservedMatrix, scores: Float, components: Float) -> CentredFit:
+        """With these scores and components of the centred samples M."""
+        result = self.result.to_host()
         Q, R = basis(scores)
-        L = LowRank(Q, R @ components)
-        e, wrong = RowModel(components, result.noise, unit).errors(centred, scores)
+        e, wrong = RowModel(components, result.noise, M.median_magnitude() or 1.0).errors(M, scores)
         flagged = np.flatnonzero(wrong)
-        S = centred.outliers(flagged, e[flagged].astype(M.dtype))
-        return replace(self, result=replace(result, L=L, M=centred, flagged=flagged, S=S))
+        S = M.outliers(flagged, e[flagged].astype(M.dtype))
+        return replace(self, result=replace(result, L=LowRank(Q, R @ components), M=M, flagged=flagged, S=S))
 
 
 def axes_of(L: LowRank, kept: Flags) -> tuple[Float, Float, Float]:
