@@ -11,6 +11,7 @@ from scipy import sparse
 import lowsparse as ls
 from conftest import robust_problem
 from lowsparse import plots
+from lowsparse.estimators.rows import RowOutliers
 from lowsparse.notebook import STATUS_TEXT, result_card
 
 
@@ -208,3 +209,38 @@ def test_the_card_of_a_diagnosis(result):
 
 def test_a_card_of_the_smallest_result():
     assert "1 x 1 matrix of rank 1" in parsed(result_card(ls.solve([[0.0]], rank=1)))
+
+
+def test_the_outlier_map_shows_every_sample_once_and_names_the_worst():
+    rows = RowOutliers(
+        score_distance=np.array([1.0, 9.0, 1.0, 2.0]),
+        orthogonal_distance=np.array([1.0, 1.0, 5.0, 0.0]),
+        cell_share=np.zeros(4),
+        score_cutoff=3.0,
+        orthogonal_cutoff=np.array([1.25, 1.25, 2.0, np.inf]),
+    )
+    ax = plots.outlier_map(rows, labels=["a", "b", "c", "d"])
+    usual, far, off = (points.get_offsets().tolist() for points in ax.collections)
+    assert far == [[3.0, 0.8]]
+    assert off == [[1 / 3, 2.5]]
+    assert len(usual) == 2
+    assert [text.get_text() for text in ax.texts] == ["b", "c"]
+    with pytest.raises(ValueError, match="labels has 2 names, but there are 4 samples"):
+        plots.outlier_map(rows, labels=["a", "b"])
+
+
+def test_the_cell_map_is_made_of_blocks_where_there_is_no_room():
+    residuals = np.zeros((300, 50))
+    residuals[:100, :25] = 6.0
+    residuals[200:, 25:] = np.nan
+    ax = plots.cell_map(residuals, rows=3, columns=2)
+    assert ax.images[0].get_array().filled(-1).tolist() == [[6.0, 0.0], [0.0, 0.0], [0.0, -1.0]]
+    red, blue, pale, white = (ax.images[0].cmap(x) for x in (1.0, 0.0, 0.5, np.nan))
+    assert red[0] > 0.6 > red[2]
+    assert blue[2] > 0.6 > blue[0]
+    assert min(pale[:3]) > 0.7
+    assert white[:3] == (1.0, 1.0, 1.0)
+    with pytest.raises(ValueError, match="must be a table"):
+        plots.cell_map(np.zeros(3))
+    with pytest.raises(ValueError, match="2 labels for 300 rows"):
+        plots.cell_map(residuals, row_labels=["a", "b"])
