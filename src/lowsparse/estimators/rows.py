@@ -18,7 +18,7 @@ from ..entries.observed import ObservedMatrix
 from ..entries.statistics import row_sums
 from ..linalg.grassmann import basis
 from ..linalg.lowrank import LowRank
-from ..linalg.scale import OUTLIER
+from ..linalg.scale import CUT, OUTLIER
 from ..result import Result
 from ..robust.cases import OrthogonalLimit, ScoreDistribution, apart, score_cutoff
 from ..robust.regression import EFFICIENT, EXPLAINED, WILD, SubspaceRegression
@@ -31,6 +31,7 @@ ROUNDS = 3  # fits without suspects
 MANY = 0.45  # share of suspects above which nobody can say who is wrong
 FEW = 0.02  # share of samples with or without which a fit is as good
 REFINEMENTS = 3  # least squares fits, each to the entries that the last does not flag
+ALMOST = 0.05  # share of residuals between 2.5 and 4 standard deviations; 0.012 if they are normal
 LISTED = 8  # samples named in a note
 
 Flags: TypeAlias = NDArray[np.bool_]
@@ -166,9 +167,15 @@ class CentredFit:
     def refine(self, M: ObservedMatrix, backend: str, *, move: bool) -> CentredFit:
         """The least squares fit to the entries that are no gross errors; the mean moves along, if it may.
 
-        Entries that fit better by then are not flagged any more, and it is repeated.
+        Entries that fit better by then are not flagged any more, and it is repeated. The fit stays as it is if many
+        residuals are almost flagged: among them are gross errors, by which least squares would be misled.
         """
-        found = self
+        found, result = self, self.result.to_host()
+        scores, _, components = principal_axes(result.L)
+        centred = result.M.to_host()
+        sizes = np.abs(RowModel(components, result.noise, 1.0).errors(centred, scores)[0])
+        if np.mean((sizes > CUT * result.noise) & (sizes <= OUTLIER * result.noise)) > ALMOST:
+            return self
         for _ in range(REFINEMENTS):
             last, found = found, found._least_squares(M, backend, move=move)
             if np.array_equal(last.result.to_host().flagged, found.result.flagged):
