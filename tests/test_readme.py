@@ -37,9 +37,12 @@ def test_the_block_of_triples_fills_in():
 @pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="a source distribution has no docs")
 def test_the_estimators_do_as_their_page_says():
     page = ROOT / "docs" / "which-estimator.md"
-    filled, new_rows, streamed, _ = (printed_by(block.code, page.name).split()[0] for block in code_blocks(page))
+    filled, new_rows, bad_rows, streamed, _ = (
+        printed_by(block.code, page.name).split()[0] for block in code_blocks(page)
+    )
     assert float(filled) < 1e-3
     assert float(new_rows) < 1e-6
+    assert bad_rows == "RowOutliers(20"
     assert float(streamed) < 1e-2
 
 
