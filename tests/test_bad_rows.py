@@ -40,10 +40,10 @@ def error(pca, truth, bad):
 )
 def test_bad_rows_are_found_and_have_no_say(kind, how):
     X, truth, bad = spoilt(1, kind=kind, **how)
-    pca = RobustPCA(4).fit(X)
+    pca = RobustPCA(4, rows="robust").fit(X)
     assert np.array_equal(pca.row_outliers_.indices, np.flatnonzero(bad))
     assert f"{bad.sum()} rows do not fit" in pca.result_.notes[-1]
-    alone = RobustPCA(4).fit(X[~bad])
+    alone = RobustPCA(4, rows="robust").fit(X[~bad])
     assert error(pca, truth, bad) < 1.05 * error(alone, truth[~bad], np.zeros(len(alone.result_.L.U), bool))
     assert subspace_angles(pca.components_.T, alone.components_.T).max() < 0.02
     np.testing.assert_allclose(pca.singular_values_, alone.singular_values_, rtol=0.01)
@@ -54,7 +54,7 @@ def test_bad_rows_are_found_and_have_no_say(kind, how):
 
 def test_without_bad_rows_least_squares_on_the_good_cells_costs_nothing():
     X, truth, none = spoilt(2, rows=0.0, cells=0.1, missing=0.1)
-    robust, cells = RobustPCA(4).fit(X), RobustPCA(4, rows=None).fit(X)
+    robust, cells = RobustPCA(4, rows="robust").fit(X), RobustPCA(4, rows=None).fit(X)
     assert not robust.row_outliers_.indices.size
     assert not robust.result_.notes
     assert error(robust, truth, none) < 1.01 * error(cells, truth, none)
@@ -65,7 +65,7 @@ def test_a_clean_table_is_fitted_like_plain_pca():
     X, _, none = spoilt(3, rows=0.0, n=300)
     pca = PCA(4).fit(X)
     plain = pca.inverse_transform(pca.transform(X))
-    ours, cells = RobustPCA(4).fit(X), RobustPCA(4, rows=None).fit(X)
+    ours, cells = RobustPCA(4, rows="robust").fit(X), RobustPCA(4, rows=None).fit(X)
     assert subspace_angles(ours.components_.T, pca.components_.T).max() < 0.003
     assert error(ours, plain, none) < 0.1 * error(cells, plain, none)
 
@@ -76,7 +76,7 @@ def test_rows_far_out_within_the_subspace_keep_their_say():
     scores = rng.standard_normal((200, 3))
     scores[:20] += [25.0, 0.0, 0.0]  # a group of its own
     X = scores @ axes + 0.2 * rng.standard_normal((200, 60))
-    pca = RobustPCA(3).fit(X)
+    pca = RobustPCA(3, rows="robust").fit(X)
     assert not pca.row_outliers_.off.any()
     assert pca.row_outliers_.far[:20].all()
     assert pca.row_outliers_.far[20:].sum() <= 2
@@ -88,7 +88,7 @@ def test_rows_far_out_within_the_subspace_keep_their_say():
 def test_long_tails_are_no_outliers():
     rng = np.random.default_rng(6)
     X = rng.standard_t(3, (400, 4)) @ rng.standard_normal((4, 60)) + 0.2 * rng.standard_normal((400, 60))
-    pca = RobustPCA(4).fit(X)
+    pca = RobustPCA(4, rows="robust").fit(X)
     assert pca.row_outliers_.indices.size <= 2
     assert pca.row_outliers_.far.sum() > 10  # they keep their say
     assert not pca.result_.notes
@@ -96,7 +96,7 @@ def test_long_tails_are_no_outliers():
 
 def test_new_rows_are_judged_each_by_itself():
     X, _, bad = spoilt(7, n=300, missing=0.1)
-    pca = RobustPCA(4).fit(X[:200])
+    pca = RobustPCA(4, rows="robust").fit(X[:200])
     found = pca.predict(X[200:])
     assert np.array_equal(found == -1, bad[200:] | pca.row_distances(X[200:]).far)
     assert np.array_equal(pca.row_distances(X[200:]).off, bad[200:])
@@ -104,7 +104,7 @@ def test_new_rows_are_judged_each_by_itself():
     decision = pca.decision_function(X[200:])
     assert np.array_equal(decision < 0, found == -1)
     np.testing.assert_allclose(pca.score_samples(X[200:]), decision - 1)
-    assert np.array_equal(RobustPCA(4).fit_predict(X[:200]), pca.predict(X[:200]))
+    assert np.array_equal(RobustPCA(4, rows="robust").fit_predict(X[:200]), pca.predict(X[:200]))
     assert pca.decision_function(np.full((1, 80), np.nan)) == 1.0  # nothing speaks against it
 
 
@@ -112,7 +112,7 @@ def test_residuals_have_a_sign_and_the_unit_of_the_noise():
     X, _, _ = spoilt(8, rows=0.0, missing=0.1)
     X[3, 5] += 9.0
     X[4, 6] -= 9.0
-    pca = RobustPCA(4).fit(X)
+    pca = RobustPCA(4, rows="robust").fit(X)
     e = pca.standardized_residuals(X)
     assert np.array_equal(np.isnan(e), np.isnan(X))
     assert 0.9 < np.nanstd(np.where(np.abs(e) > 4, np.nan, e)) < 1.1
@@ -124,23 +124,23 @@ def test_residuals_have_a_sign_and_the_unit_of_the_noise():
 
 def test_the_same_bits_again_and_the_order_does_not_matter():
     X, _, _ = spoilt(9, missing=0.1)
-    one, other = RobustPCA(4).fit(X), RobustPCA(4).fit(X)
+    one, other = RobustPCA(4, rows="robust").fit(X), RobustPCA(4, rows="robust").fit(X)
     assert np.array_equal(one.components_, other.components_)
     assert np.array_equal(one.row_outliers_.score_distance, other.row_outliers_.score_distance)
-    turned = RobustPCA(4).fit(X[::-1])
+    turned = RobustPCA(4, rows="robust").fit(X[::-1])
     assert np.array_equal(turned.row_outliers_.off[::-1], one.row_outliers_.off)
 
 
 def test_a_count_of_components_is_found_without_the_bad_rows():
     X, _, _ = spoilt(10, n=150)
-    pca = RobustPCA("auto").fit(X)
+    pca = RobustPCA("auto", rows="robust").fit(X)
     assert pca.n_components_ == 4 + (not pca.row_outliers_.off.any())  # the bad ones may be one component more
 
 
 def test_other_centres_and_methods_leave_bad_rows_out_too():
     X, _, bad = spoilt(11)
     for options in ({"center": "median"}, {"method": "irls"}):
-        pca = RobustPCA(4, **options).fit(X)
+        pca = RobustPCA(4, rows="robust", **options).fit(X)
         assert np.array_equal(pca.row_outliers_.off, bad)
     with pytest.raises(ValueError, match="rows must be one of None, 'robust'"):
         RobustPCA(4, rows="yes").fit(X)
@@ -157,3 +157,9 @@ def test_the_distribution_of_scores_is_that_of_most(share):
     far = found.distances(Z) > score_cutoff(5)
     assert far[:n_bad].all()
     assert far[n_bad:].sum() <= 3
+
+
+def test_bad_rows_are_looked_for_in_memory_only():
+    X, _, _ = spoilt(14)
+    with pytest.raises(ValueError, match="rows='robust' needs samples in memory"):
+        RobustPCA(4, rows="robust", backend="outofcore").fit(X)

@@ -39,7 +39,7 @@ def lazily(result, X):
 
 @pytest.mark.parametrize("center", [None, "median", "robust"])
 def test_components_of_a_dask_array_are_those_of_an_array(samples, chunked, center):
-    inside = ls.RobustPCA(2, center=center, rows=None).fit(samples)
+    inside = ls.RobustPCA(2, center=center).fit(samples)
     outside = ls.RobustPCA(2, center=center, memory=SMALL).fit(chunked)
     assert outside.result_.backend == "outofcore"
     assert outside.n_iter_ == inside.n_iter_
@@ -77,7 +77,7 @@ def test_a_fit_and_its_transform_run_on_the_current_cluster(samples, chunked, cl
         assert pca.result_.backend == "dask"
         scores = pca.transform(chunked).compute()
     with pytest.warns(UserWarning, match="max_iter"):
-        inside = ls.RobustPCA(2, max_iter=3, rows=None).fit(samples)
+        inside = ls.RobustPCA(2, max_iter=3).fit(samples)
     np.testing.assert_allclose(scores, inside.transform(samples), atol=1e-7)
 
 
@@ -118,9 +118,9 @@ def test_a_stream_takes_a_dask_array_chunk_by_chunk(samples, chunked):
 
 @pytest.mark.parametrize("backend", ["auto", "outofcore"])
 def test_samples_in_memory_may_be_solved_from_disk(samples, backend):
-    pca = ls.RobustPCA(2, rows=None, backend=backend, memory=SMALL).fit(samples)
+    pca = ls.RobustPCA(2, backend=backend, memory=SMALL).fit(samples)
     assert (pca.result_.backend == "outofcore") == (backend == "outofcore")
-    np.testing.assert_allclose(pca.components_, ls.RobustPCA(2, rows=None).fit(samples).components_, atol=1e-9)
+    np.testing.assert_allclose(pca.components_, ls.RobustPCA(2).fit(samples).components_, atol=1e-9)
     filled = ls.RobustImputer(backend=backend, memory=SMALL).fit_transform(samples)
     np.testing.assert_allclose(filled, ls.RobustImputer().fit_transform(samples), rtol=1e-8, atol=1e-8)
 

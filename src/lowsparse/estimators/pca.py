@@ -49,11 +49,11 @@ class RobustPCA(RowDetector):
         What is subtracted first: a centre that is fitted together with the components, by the library's own method
         whatever `method` is; the medians of the features, whose error adds a component; or nothing. Never the mean, by
         which an outlier would spread over its whole feature.
-    rows : "robust" or None
-        With "robust", samples that are wrong as a whole lose their say in the mean and the components: those that do
-        not fit the subspace of the others, up to 45 % of all. The default method then ends with least squares on all
-        entries that are not flagged, which for a table without outliers is principal component analysis. None is for
-        wrong entries alone, as in `lowsparse.solve`, and is what samples get that are not in memory.
+    rows : None or "robust"
+        None is for wrong entries alone, as in `lowsparse.solve`. With "robust", samples that are wrong as a whole lose
+        their say in the mean and the components: those that do not fit the subspace of the others, up to 45 % of all.
+        The default method then ends with least squares on all entries that are not flagged, which for a table without
+        outliers is principal component analysis. The samples must be in memory.
     method : str or a solver of `lowsparse.solvers`
     max_iter, tol, backend, memory
         As in `lowsparse.solve`; `memory` is for samples that are not in memory, or for the GPU. Backend "dask" uses the
@@ -108,7 +108,7 @@ class RobustPCA(RowDetector):
     >>> bool(np.allclose(new, truth[50:], atol=1e-6))
     True
     >>> X[:10] = 100 + 3 * rng.standard_normal((10, 12))  # samples of another kind
-    >>> pca = RobustPCA(n_components=2).fit(X)
+    >>> pca = RobustPCA(n_components=2, rows="robust").fit(X)
     >>> pca.row_outliers_.indices.tolist()
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
     """
@@ -118,7 +118,7 @@ class RobustPCA(RowDetector):
         n_components: int | str = 2,
         *,
         center: str | None = "robust",
-        rows: str | None = "robust",
+        rows: str | None = None,
         method: str | Solver = "auto",
         max_iter: int = 500,
         tol: float = 1e-8,
@@ -165,6 +165,8 @@ class RobustPCA(RowDetector):
             scores = np.asarray(self.transform(M if M.in_pieces else X), dtype=np.float64)
             mean = np.zeros(self.n_features_in_) if self.mean_ is None else self.mean_
             last = AffineFit(mean, scores, self.components_, self.noise_)
+        if self.rows == "robust" and (not isinstance(M, ObservedMatrix) or self.backend in ("outofcore", "dask")):
+            raise ValueError("rows='robust' needs samples in memory: use rows=None, or fit a part of the samples")
         found = self._fit_cells(M, rank, last)
         if not isinstance(M, ObservedMatrix) or found.result.M.in_pieces:
             scores, self.singular_values_, self.components_ = principal_axes(found.result.L)
