@@ -14,7 +14,7 @@ FLOORS = (
     ("robust",),
     ("places",),
     ("checkpoint", "datasets", "diagnosis", "loop", "notebook", "result", "solve", "solvers", "validation"),
-    ("estimators", "imputation", "streaming", "tables", "video"),
+    ("estimators", "imputation", "series", "streaming", "tables", "video"),
     ("cli", "plots", "report", "reproduce"),
 )
 ABOVE_ALL = ("", "__main__")  # the package itself, which offers everything

@@ -27,7 +27,7 @@ from .validation import Candidate, Holdout, Validation, cross_validate, holdout
 
 if TYPE_CHECKING:
     from . import plots
-    from .estimators import RobustImputer, RobustPCA, StreamingRobustPCA
+    from .estimators import RobustImputer, RobustPCA, RobustSeriesImputer, StreamingRobustPCA
 
 __all__ = [
     "Candidate",
@@ -39,6 +39,7 @@ __all__ = [
     "Result",
     "RobustImputer",
     "RobustPCA",
+    "RobustSeriesImputer",
     "Stationarity",
     "Status",
     "StoredMatrix",
@@ -55,7 +56,7 @@ __all__ = [
     "solvers",
 ]
 
-_ESTIMATORS = ("RobustImputer", "RobustPCA", "StreamingRobustPCA")
+_ESTIMATORS = ("RobustImputer", "RobustPCA", "RobustSeriesImputer", "StreamingRobustPCA")
 
 
 def __getattr__(name: str) -> Any:

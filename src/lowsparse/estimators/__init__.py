@@ -9,6 +9,7 @@ import_optional("sklearn", "sklearn", "the estimators")
 
 from .imputer import RobustImputer  # noqa: E402
 from .pca import RobustPCA  # noqa: E402
+from .series import RobustSeriesImputer  # noqa: E402
 from .streaming import StreamingRobustPCA  # noqa: E402
 
-__all__ = ["RobustImputer", "RobustPCA", "StreamingRobustPCA"]
+__all__ = ["RobustImputer", "RobustPCA", "RobustSeriesImputer", "StreamingRobustPCA"]

@@ -17,7 +17,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 from ..imputation.model import MAX_REPLACED, Imputation
 from ..support.checks import check_choice, check_share
 from ..support.format import percent
-from .samples import Samples, SampleTransformer, is_dask, is_large, map_chunks, to_observed, to_seed
+from .samples import Samples, SampleTransformer, is_dask, is_large, map_chunks, to_dense, to_observed, to_seed
 
 
 class RobustImputer(SampleTransformer):
@@ -143,7 +143,7 @@ class RobustImputer(SampleTransformer):
         """
         check_is_fitted(self)
         samples = self._read(X, reset=False)
-        given, fitted = _dense(samples), self._predict(samples)
+        given, fitted = to_dense(samples), self._predict(samples)
         wrong = self._outlying(given, fitted)
         return sparse.csr_array(np.where(wrong, given - fitted, 0.0).astype(samples.dtype))
 
@@ -166,7 +166,7 @@ class RobustImputer(SampleTransformer):
             if samples is None:  # two samples in which the same features are missing
                 pattern = np.where([M.column_counts < M.shape[0], np.zeros(M.shape[1], bool)], np.nan, 0.0)
             else:
-                pattern = _dense(samples)
+                pattern = to_dense(samples)
             self.indicator_ = MissingIndicator(error_on_new=False).fit(pattern)
         self._kept = M.column_counts > 0
         if not self._kept.all() and not self.keep_empty_features:
@@ -210,7 +210,7 @@ class RobustImputer(SampleTransformer):
     def _fill(self, X: Any, samples: Samples, predicted: NDArray[np.float64]) -> Any:
         """The samples, with predictions for missing entries, and 0 in features without any entry in `fit`."""
         predicted[:, ~self._kept] = 0.0
-        filled = _dense(samples).copy()
+        filled = to_dense(samples).copy()
         replaced = np.isnan(filled)
         if self.clean:
             replaced |= self._outlying(filled, predicted)
@@ -218,7 +218,7 @@ class RobustImputer(SampleTransformer):
         if not self.keep_empty_features and not self._kept.all():
             filled = filled[:, self._kept]
         if self.add_indicator:
-            filled = np.hstack([filled, self.indicator_.transform(_dense(samples)).astype(filled.dtype)])
+            filled = np.hstack([filled, self.indicator_.transform(to_dense(samples)).astype(filled.dtype)])
         same_features = filled.shape[1] == samples.shape[1] and not self.add_indicator
         return self._rewrap(filled, X, None if same_features else self.get_feature_names_out())
 
@@ -230,13 +230,3 @@ class RobustImputer(SampleTransformer):
         """Which observed entries are gross errors."""
         with np.errstate(invalid="ignore"):
             return np.asarray((np.abs(given - fitted) > self._prediction.tolerance) & self._kept)
-
-
-def _dense(samples: Samples) -> NDArray[Any]:
-    """The samples as an array, NaN where an entry is missing."""
-    if isinstance(samples, np.ndarray):
-        return samples
-    dense = np.full(samples.shape, np.nan, samples.dtype)
-    entries = samples.tocoo()
-    dense[entries.row, entries.col] = entries.data
-    return dense

@@ -131,6 +131,16 @@ def to_observed(samples: Samples) -> ObservedMatrix | None:
     return None if np.isnan(samples).all() else ObservedMatrix.from_dense(samples)
 
 
+def to_dense(samples: Samples) -> NDArray[Any]:
+    """The samples as an array, NaN where an entry is missing."""
+    if isinstance(samples, np.ndarray):
+        return samples
+    dense = np.full(samples.shape, np.nan, samples.dtype)
+    entries = samples.tocoo()
+    dense[entries.row, entries.col] = entries.data
+    return dense
+
+
 def to_seed(random_state: Any) -> int | np.random.Generator | None:
     """`random_state` as `solve` takes it: a number drawn from a RandomState, which scikit-learn allows."""
     if isinstance(random_state, np.random.RandomState):

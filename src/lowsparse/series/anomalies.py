@@ -1,0 +1,105 @@
+"""Anomalies: bad runs of readings, by kind, with what was expected and how sure that is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..sweeps import Float
+from .judging import CHANCE, stuck_runs
+from .model import Filled, SeriesModel
+from .runs import Bool, Index, Runs
+
+SURE = 0.9  # share of the errors kept aside that a reading's distance must exceed
+SPIKE = 2  # moments of a spike, at most
+UNIT = 0.1  # distance of the decimal logarithm of a ratio from a whole number
+
+KINDS = ("spike", "zero or negative", "stuck", "wrong unit", "shift")
+
+
+@dataclass(frozen=True)
+class Anomalies:
+    """Runs of bad readings: moments from `begin` to `end`, the last one included."""
+
+    series: Index
+    begin: Index
+    end: Index
+    kind: NDArray[np.str_]
+    observed: Float  # median of the run
+    expected: Float  # median of the run
+    sure: Float  # share of the errors of readings kept aside that are smaller than the distance of these
+
+    def __len__(self) -> int:
+        return len(self.series)
+
+    def columns(self, names: Any, times: Any = None) -> dict[str, NDArray[Any]]:
+        """The anomalies as columns, with names of the series and, if given, times of the moments."""
+        begin, end = (self.begin, self.end) if times is None else (times[self.begin], times[self.end])
+        return {
+            "series": np.asarray(names, dtype=object)[self.series],
+            "begin": begin,
+            "end": end,
+            "kind": self.kind,
+            "observed": self.observed,
+            "expected": self.expected,
+            "sure": self.sure,
+        }
+
+
+def find_anomalies(model: SeriesModel, X: Float, filled: Filled) -> tuple[Anomalies, Bool]:
+    """The anomalies of X, given how it was filled, and the mask of their readings.
+
+    A run of bad readings is listed if it is stuck, or if its distance from the expected values is larger than most
+    errors of the model: SURE of those kept aside.
+    """
+    stuck = stuck_runs(X) & filled.bad
+    shares = _shares(model, X, filled)
+    found = [_join(filled.bad & ~stuck, X), _join(stuck, X)]
+    runs = Runs(*(np.concatenate([getattr(part, name) for part in found]) for name in ("series", "begin", "end")))
+    is_stuck = np.repeat([False, True], [len(part) for part in found])
+    observed, expected = runs.medians(np.where(filled.bad, X, np.nan)), runs.medians(filled.values)
+    sure = np.where(is_stuck, np.maximum(runs.medians(shares), 1 - CHANCE), runs.medians(shares))
+    kinds = _kinds(model, X, filled, runs, is_stuck)
+    kept = np.flatnonzero((sure >= SURE) & ~np.isnan(observed))
+    kept = kept[np.lexsort((runs.begin[kept], runs.series[kept]))]
+    chosen = runs.take(kept)
+    listed = Anomalies(
+        chosen.series, chosen.begin, chosen.end - 1, kinds[kept], observed[kept], expected[kept], sure[kept]
+    )
+    return listed, chosen.mask((X.shape[0], X.shape[1])) & filled.bad
+
+
+def _join(bad: Bool, X: Float) -> Runs:
+    """Runs of bad readings; a gap between two of them does not divide a run, a good reading does."""
+    missing = np.isnan(X)
+    runs = Runs.of(bad | missing)
+    readings = np.array([bad[a:b, j].any() for j, a, b in zip(runs.series, runs.begin, runs.end, strict=True)], bool)
+    runs = runs.take(readings)
+    begin = [a + int(np.argmax(bad[a:b, j])) for j, a, b in zip(runs.series, runs.begin, runs.end, strict=True)]
+    end = [b - int(np.argmax(bad[a:b, j][::-1])) for j, a, b in zip(runs.series, runs.begin, runs.end, strict=True)]
+    return Runs(runs.series, np.array(begin, np.intp), np.array(end, np.intp))
+
+
+def _shares(model: SeriesModel, X: Float, filled: Filled) -> Float:
+    shares = np.full(X.shape, np.nan)
+    t, j = np.nonzero(filled.bad)
+    errors = (X[t, j] - filled.values[t, j]) / np.where(model.scale > 0, model.scale, 1.0)[j]
+    shares[t, j] = model.calibration.share_smaller(errors, j, filled.classes[t, j].astype(np.intp))
+    return shares
+
+
+def _kinds(model: SeriesModel, X: Float, filled: Filled, runs: Runs, stuck: Bool) -> NDArray[np.str_]:
+    """The kind of each run: stuck, zero or negative in a series that is positive, another unit, a spike, or shifted."""
+    good = ~filled.bad & ~np.isnan(X)
+    positive = np.min(np.where(good, X, np.inf), axis=0) > 0
+    observed, expected = runs.medians(np.where(filled.bad, X, np.nan)), runs.medians(filled.values)
+    with np.errstate(all="ignore"):
+        power = np.log10(runs.medians(np.where(filled.bad, X, np.nan) / filled.values))
+        unit = (np.abs(power - np.round(power)) < UNIT) & (np.round(power) != 0) & (observed * expected > 0)
+    kinds = np.where(runs.lengths <= SPIKE, "spike", "shift")
+    kinds = np.where(unit & (runs.lengths > 1), "wrong unit", kinds)
+    kinds = np.where(positive[runs.series] & (observed <= 0), "zero or negative", kinds)
+    return np.asarray(np.where(stuck & ~(observed == 0), "stuck", kinds), dtype=np.str_)

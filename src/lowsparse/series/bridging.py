@@ -1,0 +1,136 @@
+"""Gaps bridged from both ends: the best linear prediction from a series' own readings near by, in time and in phase.
+
+A series is g(t), a process with mean 0 and correlations r. A moment is predicted from its neighbours N, the nearest
+readings before and after it and the nearest ones at the same phase of each period:
+
+    ĝ(t) = bᵀ C⁻¹ g(N),   C = r between the neighbours (plus noise), b = r between t and them.
+
+In a short gap that follows the readings at its ends; in a long one, where b is small, it tends to 0. The cost is linear
+in the number of moments to be predicted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..sweeps import Float
+from .correlation import autocorrelation, column_spreads, largest_lag
+from .runs import Bool, Index
+
+NEAREST = 3  # readings on each side; of the same phase, one on each side for each period
+NOISE = 1e-2  # of a reading: variance relative to that of the series
+CLIP = 8.0  # spreads of the series, at which a reading counts
+BATCH = 20_000  # moments whose systems are solved together
+
+
+@dataclass(frozen=True)
+class Bridge:
+    """Correlations of some series, by which their gaps are bridged.
+
+    >>> x = np.sin(np.arange(400) / 20)[:, None]
+    >>> gappy = np.where(np.arange(400)[:, None] % 3 == 1, np.nan, x)
+    >>> bridge = Bridge.fit(gappy, ())
+    >>> bool(abs(bridge.predict(gappy, np.array([100]), np.array([0])) - x[100]).max() < 0.05)
+    True
+    """
+
+    correlations: Float  # lags x series
+    periods: tuple[int, ...]
+
+    @classmethod
+    def fit(cls, R: Float, periods: tuple[int, ...]) -> Bridge:
+        """Estimate the correlations of the columns of R; NaN is missing."""
+        return cls(autocorrelation(R, largest_lag(len(R), periods)), periods)
+
+    def predict(self, R: Float, moments: Index, series: Index) -> Float:
+        """Predict R at these entries from the other ones of the same series; NaN is missing."""
+        read = ~np.isnan(R)
+        bound = CLIP * column_spreads(R)
+        values = np.where(read, np.clip(R, -bound, bound), 0.0)
+        finder = _Neighbours(read, self.periods)
+        predicted = np.zeros(len(moments))
+        for first in range(0, len(moments), BATCH):
+            batch = slice(first, first + BATCH)
+            t, j = moments[batch], series[batch]
+            found = finder.of(t, j)
+            weights = self._weights(t, j, found)
+            predicted[batch] = np.sum(weights * values[np.maximum(found, 0), j[:, None]], axis=1)
+        return predicted
+
+    def fill(self, R: Float, wanted: Bool) -> Float:
+        """R with predictions where wanted, and 0 where else it is missing."""
+        filled = np.nan_to_num(R)
+        t, j = np.nonzero(wanted)
+        filled[t, j] = self.predict(R, t, j)
+        return filled
+
+    def _weights(self, t: Index, j: Index, found: Index) -> Float:
+        """C⁻¹ b for each moment; the weight of a neighbour that is not there (-1) is 0."""
+        r, last = self.correlations, len(self.correlations) - 1
+        there = found >= 0
+        lag = np.abs(found[:, :, None] - found[:, None, :])
+        C = np.where(lag <= last, r[np.minimum(lag, last), j[:, None, None]], 0.0)
+        C *= there[:, :, None] & there[:, None, :]
+        diagonal = np.arange(found.shape[1])
+        C[:, diagonal, diagonal] = 1.0 + NOISE
+        lag = np.abs(found - t[:, None])
+        b = np.where(there & (lag <= last), r[np.minimum(lag, last), j[:, None]], 0.0)
+        return np.asarray(np.linalg.solve(C, b[:, :, None])[:, :, 0])
+
+
+class _Neighbours:
+    """Finds the readings nearest to a moment, in time and in phase."""
+
+    def __init__(self, read: Bool, periods: tuple[int, ...]) -> None:
+        self.read = read
+        self.up_to = np.cumsum(read, axis=0, dtype=np.intp)  # readings up to a moment, itself included
+        self.moments = np.nonzero(read.T)[1].astype(np.int32)  # of all readings, by series
+        self.first = np.concatenate([[0], np.cumsum(self.up_to[-1], dtype=np.int64)])
+        self.phases = [(period, *_same_phase(read, period)) for period in periods if period < len(read)]
+
+    def of(self, t: Index, j: Index) -> Index:
+        """The moments of the neighbours of each (t, j), in columns; -1 where there is none, or it stands before."""
+        found = []
+        itself = self.read[t, j]
+        for k in range(1, NEAREST + 1):
+            found.append(self._reading(j, self.up_to[t, j] - itself - k))
+            found.append(self._reading(j, self.up_to[t, j] + k - 1))
+        for _period, before, after in self.phases:
+            found += [before[t, j], after[t, j]]
+        neighbours = np.stack(found, axis=1).astype(np.intp)
+        return _without_repeats(neighbours)
+
+    def _reading(self, j: Index, k: Index) -> Index:
+        """The moment of the k-th reading of series j, -1 if there is none."""
+        start = self.first[j]
+        there = (k >= 0) & (k < self.first[j + 1] - start)
+        if not self.moments.size:
+            return np.full(len(j), -1)
+        return np.where(there, self.moments[np.where(there, start + k, 0)], -1)
+
+
+def _same_phase(read: Bool, period: int) -> tuple[Index, Index]:
+    """For each entry, the moment of the nearest reading a whole number of periods before it, and after it; or -1."""
+    T, n = read.shape
+    cycles = -(-T // period)
+    folded = np.zeros((cycles * period, n), bool)
+    folded[:T] = read
+    moment = np.arange(cycles * period, dtype=np.int32)[:, None]
+    before = np.where(folded, moment, -1).reshape(cycles, period, n)
+    after = np.where(folded, moment, 2 * moment[-1] + 2).reshape(cycles, period, n)
+    edge = np.full((1, period, n), -1, np.int32)
+    before = np.concatenate([edge, np.maximum.accumulate(before, axis=0)[:-1]])
+    after = np.concatenate([np.minimum.accumulate(after[::-1], axis=0)[::-1][1:], 2 * moment[-1] + 2 + 0 * edge])
+    after = np.where(after <= moment[-1], after, -1)
+    return before.reshape(-1, n)[:T], after.reshape(-1, n)[:T]
+
+
+def _without_repeats(found: Index) -> Index:
+    """-1 in place of a neighbour that stands in an earlier column too."""
+    order = np.argsort(found, axis=1, kind="stable")
+    ordered = np.take_along_axis(found, order, axis=1)
+    repeated = np.zeros(found.shape, bool)
+    np.put_along_axis(repeated, order[:, 1:], ordered[:, 1:] == ordered[:, :-1], axis=1)
+    return np.where(repeated, -1, found)

@@ -1,0 +1,86 @@
+"""The autocorrelation of series with gaps: robust, and a correlation function (its spectrum is not negative)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..linalg.scale import CONSISTENT
+from ..sweeps import Float
+
+TAIL, NORMAL_TAIL = 0.9, 1.645  # share of the numbers, and the bound of so many normal ones
+CLIP = 3.0  # spreads, at which a number counts
+FEW = 2.0  # pairs of readings; an autocorrelation of fewer tends to 0
+LEAST_LAG, PERIODS = 200, 4  # lags up to this number, and this many of the longest period
+NOISE = 1e-3  # share of the variance that is independent from moment to moment, at least
+
+
+def column_scales(R: Float) -> Float:
+    """The robust scale of each column about 0: that of half of it, or of all of it if half of it is 0; 1 if all is.
+
+    >>> column_scales(np.array([[1.0, 0.0], [-1.0, 0.0], [np.nan, 0.0]])).round(2).tolist()
+    [1.48, 1.0]
+    """
+    sizes = np.abs(R)
+    known = ~np.isnan(sizes)
+    count = known.sum(axis=0)
+    ordered = np.sort(sizes, axis=0)  # NaN last
+    half = CONSISTENT * ordered[np.maximum(count - 1, 0) // 2, np.arange(R.shape[1])]
+    with np.errstate(over="ignore"):
+        mean = np.where(known, sizes, 0.0).sum(axis=0) / np.maximum(count, 1)
+    scale = np.where(half > 0, half, mean)
+    return np.where((count > 0) & (scale > 0), scale, 1.0)
+
+
+def column_spreads(R: Float) -> Float:
+    """As `column_scales`, but at least that of nine tenths of the column: what is usual in series with heavy tails.
+
+    >>> column_spreads(np.arange(-100.0, 101.0)[:, None] ** 3).round(-4).tolist()
+    [440000.0]
+    """
+    sizes = np.abs(R)
+    count = (~np.isnan(sizes)).sum(axis=0)
+    ordered = np.sort(sizes, axis=0)  # NaN last
+    tail = ordered[(TAIL * np.maximum(count - 1, 0)).astype(np.intp), np.arange(R.shape[1])] / NORMAL_TAIL
+    return np.asarray(np.fmax(column_scales(R), tail))
+
+
+def largest_lag(moments: int, periods: tuple[int, ...]) -> int:
+    """The largest lag at which correlations are estimated."""
+    return max(1, min(moments - 1, max(LEAST_LAG, PERIODS * max(periods, default=0))))
+
+
+def autocorrelation(R: Float, lags: int) -> Float:
+    """Correlations at lags 0, ..., `lags` of each column of R, whose numbers are about 0; NaN is missing.
+
+    r(h) = (Σ x_t x_{t+h} / pairs) / (Σ x_t² / readings), of x clipped at three spreads. The sums over all lags
+    are products of Fourier transforms. What makes the spectrum negative is cut off.
+
+    >>> x = np.sin(np.arange(400) / 4)[:, None]
+    >>> bool(autocorrelation(x, 50)[25, 0] > 0.9)  # the period is 8π = 25.1
+    True
+    """
+    T = len(R)
+    known = ~np.isnan(R)
+    bound = CLIP * column_spreads(R)
+    x = np.where(known, np.clip(R, -bound, bound), 0.0)
+    size = 1 << int(T + lags).bit_length()
+    pairs = np.maximum(_sums(known.astype(np.float64), size, lags), 0.0)
+    r = _sums(x, size, lags) / np.maximum(pairs, 1.0)
+    r = r * pairs / (pairs + FEW)
+    variance = np.where(r[0] > 0, r[0], 1.0)
+    return _with_spectrum(r / variance)
+
+
+def _sums(x: Float, size: int, lags: int) -> Float:
+    """Σ_t x_t x_{t+h} of each column for all lags h."""
+    return np.asarray(np.fft.irfft(np.abs(np.fft.rfft(x, size, axis=0)) ** 2, size, axis=0)[: lags + 1])
+
+
+def _with_spectrum(r: Float) -> Float:
+    """The correlations without the negative part of their spectrum, with some independent noise."""
+    even = np.concatenate([r, r[-2:0:-1]])
+    spectrum = np.maximum(np.fft.rfft(even, axis=0).real, 0.0)
+    r = np.fft.irfft(spectrum, len(even), axis=0)[: len(r)]
+    r = r / np.where(r[0] > 0, r[0], 1.0)
+    r[1:] *= 1.0 - NOISE
+    return np.asarray(r)

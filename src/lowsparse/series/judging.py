@@ -1,0 +1,89 @@
+"""Bad readings, judged in runs: a stretch that is far from what is expected, and that begins and ends with a jump.
+
+A single reading may be far off because the series has a heavy tail: a peak rises and falls. Errors (a spike, zeros,
+another unit, a shifted stretch) begin and end from one moment to the next. So the residual e of a series is cut into
+maximal runs of readings with |e| > FAR spreads, and a run is bad if e jumps, by more than JUMP times the usual step,
+where it begins and where it ends; the first and last reading of a series count as jumps. The same with 2, 4, ...
+times FAR: an error may stand on a peak. A run that stays for long is not bad: the level has shifted. Numbers that are
+repeated exactly, in a series that hardly repeats any, are stuck.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..sweeps import Float
+from .correlation import column_spreads
+from .runs import Bool, Index, Runs
+
+FAR = 5.0  # spreads of the residual
+JUMP = 6.0  # spreads of its steps from reading to reading
+LEAST = 0.02  # spread of the residual, in units of the series: what is closer is no error
+STAYS = 0.2  # share of the readings of a series that are no bad run
+STUCK = 4  # equal readings in a row, at least
+CHANCE = 1e-3  # expected number of stuck runs by chance in a series
+
+
+def bad_runs(Z: Float, expected: Float, caution: float = 1.0) -> Bool:
+    """Which readings of Z are in bad runs, given the expected values; FAR and JUMP are multiplied by the caution."""
+    return jumping_runs(Z - expected, caution) | stuck_runs(Z)
+
+
+def jumping_runs(E: Float, caution: float = 1.0) -> Bool:
+    """Readings in runs of residuals that are far from 0, and begin and end with a jump; NaN is missing.
+
+    >>> E = np.tile([0.1, -0.1, 0.2, -0.2], 10)
+    >>> E[30:33] += 9
+    >>> np.flatnonzero(jumping_runs(E[:, None])).tolist()
+    [30, 31, 32]
+    """
+    bad = np.zeros(E.shape, bool)
+    scales = np.maximum(column_spreads(E), LEAST)
+    for j, scale in enumerate(scales):
+        readings = np.flatnonzero(~np.isnan(E[:, j]))
+        if len(readings) < STUCK:
+            continue
+        e = E[readings, j]
+        steps = np.abs(np.diff(e))
+        usual = caution * JUMP * max(float(column_spreads(np.diff(e)[:, None])[0]), 0.1 * scale)
+        far = caution * FAR * scale
+        while (outside := np.abs(e) > far).any():
+            bad[readings[_between_jumps(np.where(outside, np.sign(e), 0.0), steps > usual)], j] = True
+            far *= 2
+    return bad
+
+
+def _between_jumps(sign: Float, jumps: Bool) -> Index:
+    """The positions in runs of one sign that have a jump before them and one after them, and do not stay."""
+    edges = np.flatnonzero(np.concatenate([[True], np.diff(sign) != 0, [True]]))
+    begin, end = edges[:-1], edges[1:]
+    jumps = np.concatenate([[True], jumps, [True]])
+    wrong = (sign[begin] != 0) & jumps[begin] & jumps[end] & (end - begin < STAYS * len(sign))
+    inside = np.zeros(len(sign), bool)
+    for a, b in zip(begin[wrong], end[wrong], strict=True):
+        inside[a:b] = True
+    return np.flatnonzero(inside)
+
+
+def stuck_runs(Z: Float) -> Bool:
+    """Readings in runs of one number that are too long to be by chance, given how often the series repeats a number.
+
+    >>> x = np.arange(40.0)
+    >>> x[10:16] = 10.0
+    >>> np.flatnonzero(stuck_runs(x[:, None])).tolist()
+    [10, 11, 12, 13, 14, 15]
+    """
+    same = np.zeros(Z.shape, bool)
+    same[1:] = Z[1:] == Z[:-1]
+    runs = Runs.of(same)
+    if not len(runs):
+        return same
+    readings = np.sum(~np.isnan(Z), axis=0)
+    # how often a number is repeated, of the starts of runs: long runs do not count for more
+    begins = np.bincount(runs.series, minlength=Z.shape[1])
+    repeated = (begins + 1.0) / (readings + 2.0)
+    again = np.bincount(runs.series, np.minimum(runs.lengths - 1, 1), minlength=Z.shape[1])
+    share = np.maximum(repeated, (again + 1.0) / (begins + 2.0) * (begins >= STUCK))
+    expected = readings[runs.series] * share[runs.series] ** runs.lengths
+    stuck = runs.take((runs.lengths + 1 >= STUCK) & (expected < CHANCE))
+    return Runs(stuck.series, stuck.begin - 1, stuck.end).mask((Z.shape[0], Z.shape[1]))

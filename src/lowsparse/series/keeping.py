@@ -1,0 +1,65 @@
+"""Readings kept aside in the pattern of those that are missing: runs as long, moments and days that all series miss.
+
+The mask of what is missing is moved in time and laid over the readings, in windows of time, until a share of them is
+kept aside. Where little is missing, runs of random lengths are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .runs import Bool
+
+SHARE = 0.1  # of the readings
+MOST = 60_000  # readings
+LEAST = 0.002  # share of the entries that are missing, below which runs are drawn
+WINDOWS = 40  # in which the moved mask is used or not
+MOVES = 8  # of the mask
+LENGTHS = (1, 2, 4, 8, 16, 32)  # moments of drawn runs
+
+
+def keep_aside(read: Bool, period: int, rng: np.random.Generator) -> Bool:
+    """A mask of readings to be kept aside; at least one reading of every series stays.
+
+    The mask of what is missing is moved by whole periods: days stay days.
+
+    >>> read = np.ones((200, 3), bool)
+    >>> read[50:60] = False
+    >>> aside = keep_aside(read, 24, np.random.default_rng(1))
+    >>> bool(aside.any()), bool((aside & ~read).any())
+    (True, False)
+    """
+    wanted = min(SHARE * np.count_nonzero(read), MOST)
+    aside = np.zeros(read.shape, bool)
+    if np.count_nonzero(~read) > LEAST * read.size:
+        _copy_pattern(read, aside, wanted, period, rng)
+    _draw_runs(read, aside, wanted, rng)
+    kept = read & ~aside
+    for j in np.flatnonzero(~kept.any(axis=0) & read.any(axis=0)):
+        aside[np.argmax(read[:, j]), j] = False
+    return aside
+
+
+def _copy_pattern(read: Bool, aside: Bool, wanted: float, period: int, rng: np.random.Generator) -> None:
+    T = len(read)
+    width = max(1, T // WINDOWS)
+    for _ in range(MOVES):
+        moved = np.roll(~read, period * int(rng.integers(1, max(2, T // period))), axis=0) & read
+        for first in rng.permutation(np.arange(0, T, width)):
+            if np.count_nonzero(aside) >= wanted:
+                return
+            window = slice(first, first + width)
+            aside[window] |= moved[window]
+
+
+def _draw_runs(read: Bool, aside: Bool, wanted: float, rng: np.random.Generator) -> None:
+    """Runs of random lengths until a quarter of the wanted number is kept aside."""
+    T, n = read.shape
+    count = np.count_nonzero(aside)
+    for _ in range(int(wanted)):
+        if count >= wanted / 4:
+            return
+        j, first, length = rng.integers(n), rng.integers(T), rng.choice(LENGTHS)
+        run = read[first : first + min(length, max(1, T // 8)), j]
+        aside[first : first + len(run), j] |= run
+        count += len(run)

@@ -1,0 +1,72 @@
+"""The mixture of several predictions: weights that sum to 1, by how far the next reading is, from what was kept aside.
+
+With predictions F (entries x predictions) and truths y, the weights w minimise Σ |y - F w| plus a ridge that draws them
+to prior weights: those of a class of entries to those of all, and these to equal ones. The sum of magnitudes is
+minimised by reweighted least squares, with the magnitudes smoothed below half a robust scale.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..linalg.scale import robust_scale
+from ..sweeps import Float
+
+DAMPING = 30.0  # the ridge, in entries
+ITERATIONS = 12
+FAR = 6.0  # robust scales, beyond which an error may be of the reading
+FEW = 10  # entries of a class that has the weights of all
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Weights of predictions for each class of entries.
+
+    >>> F = np.array([[1.0, 3.0], [2.0, 0.0], [5.0, 9.0]] * 20)
+    >>> mixture = Mixture.fit(F, F[:, 0], np.zeros(60, int))
+    >>> mixture.weights[0].round(1).tolist()
+    [1.0, 0.0]
+    """
+
+    usual: Float  # of all classes
+    weights: dict[int, Float]  # by class
+
+    @classmethod
+    def fit(cls, F: Float, y: Float, classes: NDArray[np.intp]) -> Mixture:
+        """Fit the weights of each class."""
+        usual = _fit_weights(F, y, np.full(F.shape[1], 1.0 / F.shape[1]))
+        found = {}
+        for k in np.unique(classes):
+            inside = classes == k
+            found[int(k)] = _fit_weights(F[inside], y[inside], usual) if inside.sum() >= FEW else usual
+        return cls(usual, found)
+
+    def predict(self, F: Float, classes: NDArray[np.intp]) -> Float:
+        """The mixed prediction; a class that was not fitted has the weights of the nearest smaller one."""
+        mixed = F @ self.usual
+        for k in np.unique(classes):
+            weights = self.weights.get(int(k), self.usual)
+            mixed[classes == k] = F[classes == k] @ weights
+        return mixed
+
+
+def _fit_weights(F: Float, y: Float, prior: Float) -> Float:
+    """w with Σ w = 1: prior + B d for a basis B of the vectors that sum to 0."""
+    m = F.shape[1]
+    if m == 1 or not len(y):
+        return prior
+    B = np.linalg.qr(np.eye(m) - 1.0 / m)[0][:, : m - 1]
+    G, rest = F @ B, y - F @ prior
+    step = np.zeros(m - 1)
+    for _ in range(ITERATIONS):
+        e = np.abs(rest - G @ step)
+        scale = robust_scale(e)
+        if scale == 0:
+            break
+        weight = scale / np.maximum(e, 0.5 * scale) * (e < FAR * scale)
+        ridge = DAMPING * float(np.mean(weight @ G**2)) / max(float(weight.sum()), 1.0)
+        step = np.linalg.solve((G.T * weight) @ G + (ridge + 1e-12) * np.eye(m - 1), (G.T * weight) @ rest)
+    return np.asarray(prior + B @ step)

@@ -1,0 +1,77 @@
+"""Runs: stretches of consecutive moments of one series, and how far each moment is from the next reading."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..sweeps import Float
+
+Bool = NDArray[np.bool_]
+Index = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Maximal runs of marked moments: series, first moment, and the moment after the last.
+
+    >>> runs = Runs.of(np.array([[True, False], [True, False], [False, True]]))
+    >>> runs.series.tolist(), runs.begin.tolist(), runs.end.tolist()
+    ([0, 1], [0, 2], [2, 3])
+    """
+
+    series: Index
+    begin: Index
+    end: Index
+
+    @classmethod
+    def of(cls, marked: Bool) -> Runs:
+        """The runs of a moments x series mask, ordered by series and time."""
+        edges = np.zeros((marked.shape[1], marked.shape[0] + 2), np.int8)
+        edges[:, 1:-1] = marked.T
+        steps = np.diff(edges, axis=1)
+        series, begin = np.nonzero(steps == 1)
+        return cls(series, begin, np.nonzero(steps == -1)[1])
+
+    def __len__(self) -> int:
+        return len(self.series)
+
+    @property
+    def lengths(self) -> Index:
+        """The number of moments of each run."""
+        return self.end - self.begin
+
+    def take(self, chosen: Bool | Index) -> Runs:
+        """Some of the runs."""
+        return Runs(self.series[chosen], self.begin[chosen], self.end[chosen])
+
+    def mask(self, shape: tuple[int, int]) -> Bool:
+        """The moments x series mask that is true in these runs, which do not overlap."""
+        steps = np.zeros((shape[0] + 1, shape[1]), np.int32)
+        np.add.at(steps, (self.begin, self.series), 1)
+        np.add.at(steps, (self.end, self.series), -1)
+        return np.asarray(np.cumsum(steps[:-1], axis=0) > 0)
+
+    def medians(self, X: Float) -> Float:
+        """The median of X over each run, NaN left out; NaN for a run without a number."""
+        return np.array([_median(X[a:b, j]) for j, a, b in zip(self.series, self.begin, self.end, strict=True)])
+
+
+def _median(x: Float) -> float:
+    known = x[~np.isnan(x)]
+    return float(np.median(known)) if known.size else np.nan
+
+
+def distance_to_reading(read: Bool) -> Index:
+    """The number of moments to the nearest reading of the same series, 0 at a reading; huge if there is none.
+
+    >>> distance_to_reading(np.array([[True], [False], [False], [False], [True]])).ravel().tolist()
+    [0, 1, 2, 1, 0]
+    """
+    T = len(read)
+    moment = np.arange(T)[:, None]
+    before = np.maximum.accumulate(np.where(read, moment, -(4 * T)), axis=0)
+    after = np.minimum.accumulate(np.where(read, moment, 4 * T)[::-1], axis=0)[::-1]
+    return np.minimum(moment - before, after - moment)

@@ -1,0 +1,280 @@
+"""RobustSeriesImputer and the model behind it."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+pd = pytest.importorskip("pandas")
+pl = pytest.importorskip("polars")
+
+from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
+
+import lowsparse as ls  # noqa: E402
+from lowsparse.series.bridging import Bridge  # noqa: E402
+from lowsparse.series.keeping import keep_aside  # noqa: E402
+from lowsparse.series.periods import find_periods  # noqa: E402
+from lowsparse.series.runs import Runs, distance_to_reading  # noqa: E402
+
+DAY, DAYS, SERIES = 24, 42, 8
+# They hand over some of the rows, or rows in another order: that is another stretch of time.
+TIME_MATTERS = {
+    "check_methods_subset_invariance": "rows are filled by the rows beside them",
+    "check_methods_sample_order_invariance": "rows are filled by the rows beside them",
+}
+
+
+def demand(seed=1, noise=0.3, days=DAYS):
+    """Positive series with days, weeks, weather that they share, and weather of their own."""
+    rng = np.random.default_rng([5, seed])
+    T = DAY * days
+    t = np.arange(T)
+    shape = 10 + 3 * np.sin(2 * np.pi * t / DAY) + np.sin(4 * np.pi * t / DAY) - 1.5 * (t // DAY % 7 >= 5)
+    shared = np.cumsum(rng.standard_normal((T, 2)), axis=0) / 12
+    own = np.cumsum(rng.standard_normal((T, SERIES)), axis=0) / 40
+    truth = shape[:, None] * rng.uniform(0.8, 1.2, SERIES) + shared @ rng.uniform(0.5, 1, (2, SERIES)) + own
+    return truth + 60, truth + 60 + noise * rng.standard_normal(truth.shape)
+
+
+def holes(shape, seed=2):
+    """Single readings, runs, a day that all series miss, and a moment."""
+    rng = np.random.default_rng([6, seed])
+    missing = rng.random(shape) < 0.03
+    for _ in range(20):
+        first, j = rng.integers(shape[0] - 40), rng.integers(shape[1])
+        missing[first : first + rng.integers(3, 30), j] = True
+    missing[10 * DAY : 11 * DAY] = True
+    missing[500] = True
+    return missing
+
+
+def straight(X):
+    return pd.DataFrame(X).interpolate(limit_direction="both").to_numpy()
+
+
+def test_scikit_learn_checks_it():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        done = check_estimator(ls.RobustSeriesImputer(), on_skip=None, expected_failed_checks=TIME_MATTERS)
+    skipped = {check["check_name"] for check in done if check["status"] != "passed"}
+    assert skipped <= {"check_array_api_input", *TIME_MATTERS}
+    assert len(done) > 40
+
+
+def test_gaps_are_filled_better_than_by_lines_or_rows_alone():
+    truth, X = demand()
+    missing = holes(X.shape)
+    given = np.where(missing, np.nan, X)
+    filled = ls.RobustSeriesImputer().fit_transform(given)
+    assert np.array_equal(filled[~missing], X[~missing])
+    errors = {"own": filled, "line": straight(given), "rows": ls.RobustImputer().fit_transform(given)}
+    mean = {name: np.abs(values - truth)[missing].mean() for name, values in errors.items()}
+    assert mean["own"] < 0.6 * min(mean["line"], mean["rows"])
+
+
+def test_bad_readings_are_listed_by_kind_and_do_no_harm():
+    truth, X = demand()
+    missing = holes(X.shape)
+    X = np.where(missing, np.nan, X)
+    clean = ls.RobustSeriesImputer().fit_transform(X)
+    bad = X.copy()
+    bad[100, 0] = 300.0
+    bad[200:206, 1] = 0.0
+    bad[300:312, 2] *= 10
+    bad[400:430, 3] += 25.0
+    bad[600:615, 4] = bad[600, 4]
+    imputer = ls.RobustSeriesImputer(clean=True)
+    filled = imputer.fit_transform(bad)
+    found = {row.series: (row.kind, row.begin) for row in imputer.anomalies_.itertuples()}
+    assert found["x0"] == ("spike", 100)
+    assert found["x1"] == ("zero or negative", 200)
+    assert found["x2"][0] == "wrong unit"
+    assert found["x3"][0] == "shift"
+    assert found["x4"] == ("stuck", 600)
+    assert len(imputer.anomalies_) <= 7
+    wrong = (bad != X) & ~missing
+    assert np.abs(filled - truth)[wrong].mean() < 1.5
+    assert np.abs(filled - truth)[missing].mean() < 1.2 * np.abs(clean - truth)[missing].mean()
+
+
+def test_readings_are_kept_unless_clean():
+    _, X = demand()
+    X[100, 0] = 9999.0
+    X[50:53, 1] = np.nan
+    filled = ls.RobustSeriesImputer().fit_transform(X)
+    assert np.array_equal(filled[~np.isnan(X)], X[~np.isnan(X)])
+
+
+@pytest.mark.parametrize("tails", ["normal", "heavy"])
+def test_bands_hold_the_truth(tails):
+    inside = []
+    for seed in range(3):
+        _, X = demand(seed, noise=0.0, days=70)
+        rng = np.random.default_rng([7, seed])
+        noise = rng.standard_t(3, X.shape) if tails == "heavy" else rng.standard_normal(X.shape)
+        X = X + noise * np.linspace(0.1, 1.5, SERIES)  # noise that differs from series to series
+        missing = holes(X.shape, seed)
+        band = ls.RobustSeriesImputer().fit(np.where(missing, np.nan, X)).predict(np.where(missing, np.nan, X), 0.9)
+        inside.append((band.lower <= X) & (band.upper >= X))
+        inside[-1] = inside[-1][missing]
+    assert abs(np.concatenate(inside).mean() - 0.9) < 0.04
+
+
+def test_frames_come_back_with_their_times():
+    _, X = demand()
+    X[holes(X.shape)] = np.nan
+    times = pd.date_range("2024-01-01", periods=len(X), freq="h", tz="Europe/Berlin")
+    frame = pd.DataFrame(X, index=times, columns=list("abcdefgh"))
+    filled = ls.RobustSeriesImputer().fit_transform(frame)
+    assert filled.index.equals(times)
+    assert list(filled) == list("abcdefgh")
+    plain = ls.RobustSeriesImputer().fit_transform(X)
+    assert np.array_equal(filled.to_numpy(), plain)
+    column = frame.tz_localize(None).reset_index(names="time")
+    assert np.array_equal(ls.RobustSeriesImputer().fit_transform(column).iloc[:, 1:].to_numpy(), plain)
+    polars = ls.RobustSeriesImputer().fit_transform(pl.from_pandas(column))
+    assert polars.columns == ["time", *"abcdefgh"]
+    assert np.array_equal(polars.drop("time").to_numpy(), plain)
+
+
+def test_moments_that_are_no_rows_are_missing():
+    _, X = demand()
+    times = pd.date_range("2024-01-01", periods=len(X), freq="h")
+    X[holes(X.shape)] = np.nan
+    kept = ~np.isnan(X).all(axis=1)
+    frame = pd.DataFrame(X, index=times)
+    whole, part = (ls.RobustSeriesImputer().fit_transform(given) for given in (frame, frame[kept]))
+    assert len(part) == kept.sum()
+    assert np.array_equal(whole[kept], part)
+
+
+def test_rows_that_follow():
+    truth, X = demand()
+    times = pd.date_range("2024-01-01", periods=len(X), freq="h")
+    frame = pd.DataFrame(np.where(holes(X.shape), np.nan, X), index=times)
+    cut = 35 * DAY
+    frame.iloc[cut : cut + 3, 2] = np.nan
+    later = frame.iloc[cut:]
+    imputer = ls.RobustSeriesImputer().fit(frame.iloc[:cut])
+    filled = imputer.transform(later)
+    gap = np.isnan(later.to_numpy())
+    errors = np.abs(filled.to_numpy() - truth[cut:])[gap]
+    assert errors.mean() < 1.0
+    assert errors[:3].mean() < 1.5
+    fitted = imputer._fitted
+    imputer.partial_fit(later.iloc[:5])
+    assert imputer._fitted == fitted  # too few rows to fit anew
+    imputer.partial_fit(later.iloc[5:])
+    assert imputer._fitted == len(frame)
+    assert np.array_equal(imputer.transform(frame), ls.RobustSeriesImputer().fit(frame).transform(frame))
+
+
+def test_partial_fit_needs_rows_that_follow():
+    _, X = demand()
+    frame = pd.DataFrame(X, index=pd.date_range("2024-01-01", periods=len(X), freq="h"))
+    imputer = ls.RobustSeriesImputer().partial_fit(frame.iloc[:600])
+    with pytest.raises(ValueError, match="rows that follow"):
+        imputer.partial_fit(frame.iloc[500:700])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "advice"),
+    [
+        (lambda f: f.iloc[::-1], "sort them first"),
+        (lambda f: pd.concat([f.iloc[:5], f.iloc[4:]]), "stands twice"),
+        (lambda f: f.set_axis(f.index.where(f.index != f.index[3], f.index[3] + pd.Timedelta("7min"))), "resample"),
+        (lambda f: f.set_axis(f.index.where(f.index != f.index[3], pd.NaT)), "no time"),
+        (lambda f: f.assign(a="text"), "do not hold numbers"),
+        (lambda f: f.iloc[:1], "n_samples = 1"),
+        (lambda f: f * np.nan, "no reading"),
+    ],
+)
+def test_bad_input_gets_one_clear_line(spoil, advice):
+    _, X = demand(days=4)
+    frame = spoil(
+        pd.DataFrame(X, index=pd.date_range("2024-01-01", periods=len(X), freq="h"), columns=list("abcdefgh"))
+    )
+    with pytest.raises((ValueError, TypeError), match=advice) as error:
+        ls.RobustSeriesImputer().fit(frame)
+    assert "\n" not in str(error.value)
+
+
+def test_constant_and_empty_series():
+    _, X = demand(days=10)
+    X[:, 1], X[:, 2] = 5.0, np.nan
+    X[30:40] = np.nan
+    with pytest.warns(UserWarning, match="x2 have no reading"):
+        filled = ls.RobustSeriesImputer().fit_transform(X)
+    assert np.allclose(filled[:, 1], 5.0)
+    assert np.isnan(filled[:, 2]).all()
+    assert np.isfinite(np.delete(filled, 2, axis=1)).all()
+
+
+def test_series_that_begin_late_are_noted():
+    _, X = demand()
+    X[:200, 3] = np.nan
+    with pytest.warns(UserWarning, match="x3 have no reading at the begin"):
+        imputer = ls.RobustSeriesImputer().fit(X)
+    assert "x3" in imputer.notes_[0]
+
+
+def test_counts_stay_non_negative():
+    rng = np.random.default_rng(3)
+    t = np.arange(DAY * DAYS)
+    X = rng.poisson(np.maximum(3 * np.sin(2 * np.pi * t / DAY), 0)[:, None] * rng.uniform(1, 2, 5)).astype(float)
+    X[rng.random(X.shape) < 0.2] = np.nan
+    filled = ls.RobustSeriesImputer().fit_transform(X)
+    assert filled.min() >= 0
+    band = ls.RobustSeriesImputer().fit(X).predict(X, interval=0.9)
+    assert band.lower.min() >= 0
+
+
+def test_same_bits_from_copies_and_threads(monkeypatch):
+    _, X = demand()
+    X[holes(X.shape)] = np.nan
+    first = ls.RobustSeriesImputer().fit(X)
+    expected = first.transform(X)
+    assert np.array_equal(pickle.loads(pickle.dumps(first)).transform(X), expected)
+    monkeypatch.setenv("LOWSPARSE_NUM_THREADS", "1")
+    assert np.array_equal(ls.RobustSeriesImputer().fit_transform(X), expected)
+
+
+def test_bridging_is_the_conditional_mean():
+    """Of a stationary process of known correlations, from the same neighbours."""
+    rng = np.random.default_rng(4)
+    r = 0.9 ** np.arange(50)
+    x = np.linalg.cholesky(r[np.abs(np.subtract.outer(np.arange(50), np.arange(50)))]) @ rng.standard_normal(50)
+    x[20:24] = np.nan
+    bridge = Bridge(r[:, None], ())
+    near = np.array([17, 18, 19, 24, 25, 26])
+    C = r[np.abs(np.subtract.outer(near, near))] + 0.01 * np.eye(6)
+    expected = r[np.abs(near - 21)] @ np.linalg.solve(C, x[near])
+    assert np.allclose(bridge.predict(x[:, None], np.array([21]), np.array([0])), expected)
+
+
+def test_runs_and_distances():
+    rng = np.random.default_rng(5)
+    mask = rng.random((60, 4)) < 0.4
+    assert np.array_equal(Runs.of(mask).mask(mask.shape), mask)
+    distance = distance_to_reading(mask)
+    for t, j in np.argwhere(~mask)[::7]:
+        assert distance[t, j] == np.abs(np.flatnonzero(mask[:, j]) - t).min()
+
+
+def test_what_is_kept_aside_looks_like_what_is_missing():
+    read = np.ones((2000, 6), bool)
+    read[::50] = False  # whole moments
+    aside = keep_aside(read, 24, np.random.default_rng(1))
+    assert not (aside & ~read).any()
+    rows = aside.sum(axis=1)
+    assert (rows[rows > 0] == 6).all()
+    assert aside.mean() > 0.01
+
+
+def test_periods():
+    _, X = demand()
+    Z = X - np.median(X, axis=0)
+    assert find_periods(Z) == (24, 168)
+    assert find_periods(np.random.default_rng(1).standard_normal((400, 3))) == ()
