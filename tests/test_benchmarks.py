@@ -301,3 +301,25 @@ def test_outliers(tmp_path, module):
     known = ~np.isnan(sample.X) & ~sample.bad_cells & ~sample.bad_rows[:, None]
     assert np.abs(sample.X - sample.truth)[known].max() < 5.0
     assert np.abs(sample.X - sample.truth)[sample.bad_cells].min() > 10.0
+
+
+def test_series(module, tmp_path):
+    done = run("series", "--quick", "--pattern", "runs", "--peer", "straight lines", "latc", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows = {(row["method"], float(row["spoilt"])): row for row in rows_of(tmp_path / "series.csv")}
+    own = rows["RobustSeriesImputer", 0.0]
+    best = min(float(rows[peer, 0.0]["mae"]) for peer in ("straight lines", "latc"))
+    assert float(own["mae"]) < 0.5 * float(rows["straight lines", 0.0]["mae"])
+    assert float(own["over_best_peer"]) == pytest.approx(float(own["mae"]) / best)
+    assert 0.8 < float(own["coverage"]) <= 1
+    assert "smallest error in" in done.stdout
+
+
+def test_latc_completes_a_tensor_of_low_rank(module):
+    """And does not change what was read."""
+    t = np.arange(240)[:, None]
+    truth = np.sin(2 * np.pi * t / 24) * np.linspace(1, 2, 6) + np.cos(2 * np.pi * t / 24) * np.linspace(2, 1, 6)
+    hidden = np.random.default_rng(3).random(truth.shape) < 0.2
+    filled = module("latc").latc(np.where(hidden, np.nan, truth), 24, truncation=2, rho=0.1, tol=1e-6)
+    assert np.array_equal(filled[~hidden], truth[~hidden])
+    assert np.abs(filled - truth).max() < 0.05

@@ -1,5 +1,7 @@
 """RobustImputer: holes filled by what is true, errors found, scikit-learn's contract kept."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -303,3 +305,34 @@ def test_no_more_than_a_fifth_is_replaced_unless_asked_for():
     for bad in (-0.1, 1.5, "all", True):
         with pytest.raises(ValueError, match="max_replaced must be a number from 0 to 1"):
             RobustImputer(max_replaced=bad).fit(X)
+
+
+@pytest.mark.parametrize("rank", ["auto", 1])  # 1: a rank that is wrong
+@pytest.mark.parametrize("tails", ["normal", "heavy"])
+def test_bands_hold_the_truth(rank, tails):
+    """Also where noise differs from feature to feature, and some entries are grossly wrong."""
+    inside = []
+    for seed in range(3):
+        rng = np.random.default_rng([31, seed])
+        X = 5 + rng.standard_normal((500, 3)) @ rng.standard_normal((3, 16))
+        noise = rng.standard_t(3, X.shape) if tails == "heavy" else rng.standard_normal(X.shape)
+        X += noise * np.linspace(0.05, 0.6, 16)
+        hidden, wrong = rng.random(X.shape) < 0.15, rng.random(X.shape) < 0.02
+        given = np.where(hidden, np.nan, np.where(wrong, X + 40, X))
+        imputer = ls.RobustImputer(rank=rank)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a rank that is wrong
+            imputer.fit(given)
+        band = imputer.predict_interval(given, 0.9)
+        assert np.array_equal(band.value, imputer.transform(given))
+        assert np.array_equal(band.lower[~hidden], given[~hidden])
+        inside.append(((band.lower <= X) & (band.upper >= X))[hidden])
+    assert abs(np.concatenate(inside).mean() - 0.9) < 0.02
+
+
+def test_bands_are_refused_with_advice():
+    X = np.outer(np.arange(1.0, 41.0), np.arange(1.0, 6.0))
+    with pytest.raises(ValueError, match="interval must be"):
+        ls.RobustImputer().fit(X).predict_interval(X, 90)
+    with pytest.raises(ValueError, match="add_indicator=False"):
+        ls.RobustImputer(add_indicator=True).fit(X).predict_interval(X)

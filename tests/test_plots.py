@@ -117,6 +117,24 @@ def test_frames_without_a_mask_show_the_distance():
     np.testing.assert_array_equal(shown[2], 255 - np.abs(clip.frames[4].astype(int) - clip.background[0]))
 
 
+def test_series_show_what_was_filled_and_replaced():
+    given = np.array([[1.0, 5.0, 7.0], [np.nan, 5.0, 7.0], [3.0, 99.0, 7.0], [4.0, 5.0, 7.0]])
+    filled = np.array([[1.0, 5.0, 7.0], [2.0, 5.0, 7.0], [3.0, 5.5, 7.0], [4.0, 5.0, 7.0]])
+    figure = plots.series(given, filled, filled - 0.5, filled + 0.5)
+    assert [ax.get_ylabel() for ax in figure.axes] == ["0", "1"]  # nothing was done to the third
+    read, made = (line.get_ydata() for line in figure.axes[0].lines)
+    np.testing.assert_array_equal(read, given[:, 0])
+    np.testing.assert_array_equal(made, [1.0, 2.0, 3.0, np.nan])
+    read, made, crosses = (line.get_ydata() for line in figure.axes[1].lines)
+    np.testing.assert_array_equal(read, [5.0, 5.0, np.nan, 5.0])
+    assert crosses.size == 1
+    assert 5.5 < crosses[0] < 99  # drawn at the edge, not so far off that nothing else is seen
+    with pytest.raises(ValueError, match="both limits"):
+        plots.series(given, filled, filled)
+    with pytest.raises(ValueError, match="filled must be"):
+        plots.series(given, filled[:2])
+
+
 def test_coloured_frames():
     coloured = np.random.default_rng(1).integers(0, 256, (2, 8, 9, 3), dtype=np.uint8)
     shown = panels(plots.frames(coloured, coloured[0], np.zeros((2, 8, 9)), at=[1]))

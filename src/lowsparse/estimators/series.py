@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,21 +16,13 @@ from ..series.model import Filled, SeriesModel
 from ..support.checks import check_choice, check_count, check_share
 from ..support.optional import import_optional
 from ..sweeps import Float
-from .samples import SampleTransformer, to_dense, to_seed
+from .samples import Interval, SampleTransformer, to_dense, to_seed
 
 LEAST = 2  # moments
 CONTEXT, CONTEXT_PERIODS = 400, 4  # moments kept for rows that follow: at least, and in periods
 GROWN = 0.1  # new moments, relative to those fitted, after which `partial_fit` fits anew
 EDGE = 24  # moments before the first reading of a series, or after its last one, that are remarked upon
 LISTED = 5  # names in a remark
-
-
-class Interval(NamedTuple):
-    """Values and the limits of their bands; both limits are the value itself at readings that are kept."""
-
-    value: Any
-    lower: Any
-    upper: Any
 
 
 class RobustSeriesImputer(SampleTransformer):
@@ -205,7 +197,8 @@ class RobustSeriesImputer(SampleTransformer):
         for note in self.notes_:
             warnings.warn(f"RobustSeriesImputer: {note}", stacklevel=4)
         X = grid[:, self._present]
-        self.model_ = SeriesModel.fit(X, self._periods(), to_seed(self.random_state))
+        usual = () if self._clock is None else self._clock.usual_periods()
+        self.model_ = SeriesModel.fit(X, self._periods(), to_seed(self.random_state), usual)
         self.periods_ = self.model_.periods
         self._fitted = len(grid)
         self._least = np.where(self._present, -np.inf, 0.0)

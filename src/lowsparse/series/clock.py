@@ -82,6 +82,15 @@ class Clock:
             )
         return nearest.astype(np.int64)
 
+    def usual_periods(self) -> tuple[int, ...]:
+        """The moments of a day and of a week, if they are whole numbers.
+
+        >>> Clock(np.datetime64("2024-01-01", "ns"), np.timedelta64(5, "m")).usual_periods()
+        (288, 2016)
+        """
+        lengths = (np.timedelta64(days, "D") / self.step for days in (1, 7))
+        return tuple(int(length) for length in lengths if length == int(length) and length > 1)
+
     def time(self, positions: NDArray[Any]) -> Stamps:
         """The times of moments."""
         return np.asarray(self.start + self.step * positions)

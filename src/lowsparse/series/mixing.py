@@ -1,7 +1,8 @@
 """The mixture of several predictions: weights that sum to 1, by how far the next reading is, from what was kept aside.
 
 With predictions F (entries x predictions) and truths y, the weights w minimise Σ |y - F w| plus a ridge that draws them
-to prior weights: those of a class of entries to those of all, and these to equal ones. The sum of magnitudes is
+to prior weights: those of a class of entries to those of its group of classes, these to those of all, and these to
+equal ones. The sum of magnitudes is
 minimised by reweighted least squares, with the magnitudes smoothed below half a robust scale.
 """
 
@@ -35,22 +36,31 @@ class Mixture:
     weights: dict[int, Float]  # by class
 
     @classmethod
-    def fit(cls, F: Float, y: Float, classes: NDArray[np.intp]) -> Mixture:
-        """Fit the weights of each class."""
+    def fit(cls, F: Float, y: Float, classes: NDArray[np.intp], group: int = 1) -> Mixture:
+        """Fit the weights of each class; so many consecutive classes are a group."""
         usual = _fit_weights(F, y, np.full(F.shape[1], 1.0 / F.shape[1]))
-        found = {}
-        for k in np.unique(classes):
-            inside = classes == k
-            found[int(k)] = _fit_weights(F[inside], y[inside], usual) if inside.sum() >= FEW else usual
-        return cls(usual, found)
+        of_groups = _fit_each(F, y, classes // group, {}, usual)
+        priors = {int(k): of_groups[int(k) // group] for k in np.unique(classes)}
+        return cls(usual, _fit_each(F, y, classes, priors, usual))
 
     def predict(self, F: Float, classes: NDArray[np.intp]) -> Float:
-        """The mixed prediction; a class that was not fitted has the weights of the nearest smaller one."""
+        """The mixed prediction; a class that was not fitted has the weights of all."""
         mixed = F @ self.usual
         for k in np.unique(classes):
             weights = self.weights.get(int(k), self.usual)
             mixed[classes == k] = F[classes == k] @ weights
         return mixed
+
+
+def _fit_each(
+    F: Float, y: Float, classes: NDArray[np.intp], priors: dict[int, Float], usual: Float
+) -> dict[int, Float]:
+    """The weights of each class; its prior ones if it has few entries."""
+    found = {}
+    for k in map(int, np.unique(classes)):
+        inside, prior = classes == k, priors.get(k, usual)
+        found[k] = _fit_weights(F[inside], y[inside], prior) if inside.sum() >= FEW else prior
+    return found
 
 
 def _fit_weights(F: Float, y: Float, prior: Float) -> Float:

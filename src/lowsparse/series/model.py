@@ -4,13 +4,15 @@ A series is x = centre + scale z. Every prediction of z is L plus what is bridge
 
 - L is the usual shape of the period: the series by itself;
 - L of low rank, moments x series: what the others say at the moment;
-- L of low rank, days x (hour of day, series), if there is a period: what the day and the others say;
+- L of low rank, days x (hour of day, series), if there is a period: what the day and the others say; and the same with
+  days that begin at noon, whose errors at the ends of days are others;
 - and the straight line between the readings at the ends of the gap.
 
 They are fitted to the data less some readings, which were kept aside in the pattern of those that are missing; on these
 the weights of the mixture are found, by how far the next reading is and whether the moment was read by the others. The
-subspaces of the low-rank parts stay as they are then; coefficients and correlations are found from all readings. Those
-in bad runs (`judging`) are left out, but for the fit of the subspaces, which is robust and finds them.
+subspaces of the low-rank parts are fitted to all readings then where the table is small, and stay as they are else;
+coefficients and correlations are found from all readings. Those in bad runs (`judging`) are left out, but for the first
+fit of the subspaces, which is robust and finds them.
 """
 
 from __future__ import annotations
@@ -32,9 +34,12 @@ from .periods import find_periods
 from .runs import Bool, distance_to_reading
 
 FARTHEST = 6  # log2 of the distance to the next reading, at which the classes of entries end
-MISSED = 0.5  # readings of a moment, relative to the usual number, below which the others hardly saw it
+GROUP = FARTHEST + 1  # classes
+SEEN = (0.85, 0.5)  # readings of a moment, relative to the usual number: bounds of the groups of classes
+SMALL = 250_000  # entries of a table whose subspaces are fitted once more, to all good readings
 LINES = 4  # periods that the data must have to be folded
 CAUTIONS = (1.0, 3.0)  # in judging readings: the one is taken with which what was kept aside is predicted better
+WORTH = 1.02  # error of less caution, relative to that of more, at which it is still taken
 LARGEST = 10.0  # error, in scales, that counts in this choice: a reading kept aside may be bad
 HALVES = 20  # stretches of time, every other one of which is in the same half
 
@@ -65,24 +70,34 @@ class SeriesModel:
 
     @classmethod
     def fit(
-        cls, X: Float, periods: tuple[int, ...] | None = None, random_state: int | np.random.Generator | None = 0
+        cls,
+        X: Float,
+        periods: tuple[int, ...] | None = None,
+        random_state: int | np.random.Generator | None = 0,
+        usual: tuple[int, ...] = (),
     ) -> Self:
-        """Fit series X (moments x series, NaN missing, every series with a reading); periods are found if not given."""
+        """Fit series X: moments x series, NaN missing, every series with a reading.
+
+        Periods are found if they are not given; the usual ones, a day and a week, are preferred to those near them.
+        """
         centre = np.nanmedian(X, axis=0)
         scale = column_scales(X - centre)
         Z = (X - centre) / scale
         scale[np.nanmax(X, axis=0) == np.nanmin(X, axis=0)] = 0.0
-        periods = find_periods(Z) if periods is None else periods
+        periods = find_periods(Z, usual) if periods is None else periods
         read = ~np.isnan(Z)
         aside = keep_aside(read, periods[0] if periods else 1, np.random.default_rng(random_state))
         rest = np.where(aside, np.nan, Z)
         rough = tuple(FoldedFit.fit(rest, folding, periods) for folding in _foldings(len(Z), periods))
         expected = _expected(rough, Z)
         trials = [_Trial.run(rough, Z, expected, aside, caution) for caution in CAUTIONS]
-        best = min(trials, key=lambda trial: trial.error)
+        best = min(trials, key=lambda trial: trial.error * (1.0 if trial.caution == 1.0 else WORTH))
         good = best.good
         least = np.where(np.nanmin(np.where(good, X, np.inf), axis=0) >= 0, 0.0, -np.inf)
-        parts = tuple(part.bridged(np.where(good, Z, np.nan)) for part in rough)
+        cleaned = np.where(good, Z, np.nan)
+        if Z.size <= SMALL:
+            rough = tuple(FoldedFit.fit(cleaned, part.folding, periods) for part in rough)
+        parts = tuple(part.bridged(cleaned) for part in rough)
         return cls(centre, scale, least, periods, parts, best.caution, best.mixture, best.calibration)
 
     def fill(self, X: Float, shift: int = 0) -> Filled:
@@ -120,7 +135,7 @@ class Filled:
 def _foldings(moments: int, periods: tuple[int, ...]) -> list[Folding | None]:
     found: list[Folding | None] = [None, Folding(1)]
     if periods and moments >= LINES * periods[0]:
-        found.append(Folding(periods[0]))
+        found += [Folding(periods[0]), Folding(periods[0], periods[0] // 2)]
     return found
 
 
@@ -158,12 +173,12 @@ def _straight(Z: Float, wanted: Bool) -> Float:
 
 
 def _classes(good: Bool, wanted: Bool) -> NDArray[np.intp]:
-    """0 to FARTHEST by the distance to the next good reading; as many more where the others hardly saw the moment."""
+    """0 to FARTHEST by the distance to the next good reading; as many more where fewer of the others saw the moment."""
     distance = distance_to_reading(good)[wanted]
     near = np.minimum(np.log2(np.maximum(distance, 1)).astype(np.intp), FARTHEST)
     counts = good.sum(axis=1)
-    missed = counts < MISSED * np.median(counts)
-    return np.asarray(near + (FARTHEST + 1) * missed[np.nonzero(wanted)[0]])
+    group = np.sum([counts < share * np.median(counts) for share in SEEN], axis=0)
+    return np.asarray(near + GROUP * group[np.nonzero(wanted)[0]])
 
 
 @dataclass(frozen=True)
@@ -186,7 +201,7 @@ class _Trial:
         fair = good[aside]
         errors = _halved_errors(F, y, classes, moments * HALVES // len(Z) % 2, fair)
         calibration = Calibration.fit(errors[fair], series[fair], classes[fair], Z.shape[1])
-        mixture = Mixture.fit(F[fair], y[fair], classes[fair])
+        mixture = Mixture.fit(F[fair], y[fair], classes[fair], GROUP)
         return cls(caution, good, mixture, calibration, float(np.mean(np.minimum(np.abs(errors), LARGEST))))
 
 
@@ -195,5 +210,5 @@ def _halved_errors(F: Float, y: Float, classes: NDArray[np.intp], half: NDArray[
     errors = np.zeros(len(y))
     for k in (0, 1):
         other, this = (half != k) & fair, half == k
-        errors[this] = y[this] - Mixture.fit(F[other], y[other], classes[other]).predict(F[this], classes[this])
+        errors[this] = y[this] - Mixture.fit(F[other], y[other], classes[other], GROUP).predict(F[this], classes[this])
     return errors

@@ -17,13 +17,16 @@ from .correlation import autocorrelation
 SHORTEST = 4  # moments of a period
 PEAK = 0.05  # correlation above those half a period before and after
 CHANCE = 4.0  # the same, in standard deviations of the correlation of independent numbers
+NEAR = 0.05  # distance of a usual period from the first peak, at which that is taken for it
 MULTIPLES = range(2, 13)  # of the first period that may be another period
 ABOVE = 0.01  # correlation above those at the multiples beside it
 SERIES = 200  # whose correlations are averaged
 
 
-def find_periods(Z: Float) -> tuple[int, ...]:
+def find_periods(Z: Float, usual: tuple[int, ...] = ()) -> tuple[int, ...]:
     """The periods of the columns of Z, numbers about 0, NaN missing: none, one, or one and a multiple of it.
+
+    A usual period that is near the one found is taken for it: where a day is known to have 288 moments, it has no 289.
 
     >>> t = np.arange(24 * 60)[:, None]
     >>> rng = np.random.default_rng(1)
@@ -39,7 +42,7 @@ def find_periods(Z: Float) -> tuple[int, ...]:
     first = _first_peak(r, max(PEAK, CHANCE / math.sqrt(len(Z))))
     if first is None:
         return ()
-    first = _refine(r, first)
+    first = next((p for p in usual if abs(p - first) <= NEAR * p), None) or _refine(r, first)
     multiple = _multiple(r, first)
     return (first,) if multiple is None else (first, multiple)
 
@@ -56,7 +59,7 @@ def _first_peak(r: Float, least: float) -> int | None:
 
 def _refine(r: Float, first: int) -> int:
     """The period near the peak whose multiples have the largest correlations."""
-    near = max(1, first // 20)
+    near = max(1, round(NEAR * first))
     candidates = [p for p in range(first - near, first + near + 1) if p >= SHORTEST]
     last = (len(r) - 1) // max(candidates)
     return max(candidates, key=lambda p: float(r[p * np.arange(1, last + 1)].mean()))
