@@ -11,7 +11,7 @@ Rows are moments, columns are series, NaN is missing. The files are looked for w
 - beijing: 12 stations x 6 pollutants, a year of hours; really missing values.
 
 Sets with a number come in two halves (years, or every other detector). What there was to choose in the model was
-chosen on the first halves; `ngsim` and `parking` were looked at for faults only.
+chosen on the first halves and on `parking`; `ngsim` was looked at for faults only.
 
 A tenth is hidden: single readings at random; runs, with the lengths of the real gaps of eia up to an eighth of the
 data; moments of all series; days of all series (24 moments where there is no day).
