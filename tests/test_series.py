@@ -54,6 +54,7 @@ def straight(X):
     return pd.DataFrame(X).interpolate(limit_direction="both").to_numpy()
 
 
+@pytest.mark.slow
 def test_scikit_learn_checks_it():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -107,7 +108,7 @@ def test_readings_are_kept_unless_clean():
     assert np.array_equal(filled[~np.isnan(X)], X[~np.isnan(X)])
 
 
-@pytest.mark.parametrize("tails", ["normal", "heavy"])
+@pytest.mark.parametrize("tails", ["normal", pytest.param("heavy", marks=pytest.mark.slow)])
 def test_bands_hold_the_truth(tails):
     inside = []
     for seed in range(3):
@@ -220,6 +221,7 @@ def test_series_that_begin_late_are_noted():
     assert "x3" in imputer.notes_[0]
 
 
+@pytest.mark.slow
 def test_counts_stay_non_negative():
     rng = np.random.default_rng(3)
     t = np.arange(DAY * DAYS)
@@ -231,6 +233,7 @@ def test_counts_stay_non_negative():
     assert band.lower.min() >= 0
 
 
+@pytest.mark.slow
 def test_same_bits_from_copies_and_threads(monkeypatch):
     _, X = demand()
     X[holes(X.shape)] = np.nan
