@@ -458,9 +458,10 @@ def test_with_json_stdout_holds_one_object(capsys):
 
 STEPS = """
 with show_progress(Output(quiet={quiet}), "reading", total=40, unit="frames") as reading:
-    reading._interval = {every}
-    for frame in reading.over(range(40)):
+    reading.interval = {every}
+    for frame in range(40):
         time.sleep(0.02)
+        reading.advance()
         if frame == 20:
             warnings.warn("a damaged frame")
             print("half of it")
