@@ -364,7 +364,8 @@ def f1_of(separated, moving):
     return 2 * both / (found + true)
 
 
-@pytest.mark.parametrize("share", [pytest.param(0.45, marks=pytest.mark.slow), 0.6])
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [0.45, 0.6])
 def test_a_large_dark_object_is_in_front_and_not_a_background_without_light(share):
     clip = ls.datasets.moving_blocks(300, 120, 160, random_state=3)
     frames, moving = clip.frames.copy(), clip.moving.copy()

@@ -308,7 +308,7 @@ def test_no_more_than_a_fifth_is_replaced_unless_asked_for():
 
 
 @pytest.mark.parametrize("rank", ["auto", 1])  # 1: a rank that is wrong
-@pytest.mark.parametrize("tails", ["normal", "heavy"])
+@pytest.mark.parametrize("tails", [pytest.param("normal", marks=pytest.mark.slow), "heavy"])
 def test_bands_hold_the_truth(rank, tails):
     """Also where noise differs from feature to feature, and some entries are grossly wrong."""
     inside = []

@@ -108,7 +108,8 @@ def test_readings_are_kept_unless_clean():
     assert np.array_equal(filled[~np.isnan(X)], X[~np.isnan(X)])
 
 
-@pytest.mark.parametrize("tails", ["normal", pytest.param("heavy", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("tails", ["normal", "heavy"])
 def test_bands_hold_the_truth(tails):
     inside = []
     for seed in range(3):
