@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
-import sys
 from collections.abc import Callable
 from typing import Annotated
 
@@ -16,11 +14,6 @@ from ..solvers.parameters import parameters_of
 from .failure import require
 from .output import Json, Output
 from .text import columns, paragraph, table, width
-
-AUTHORS = r"(?:(?:[A-Z]\.[- ]?)+(?:[A-ZÀ-Þ]\w+ ?)+(?:,\s)?)+: "
-YEAR = r"(?:(?!\n\n).)+?(?:\b(?:19|20)\d\d|arXiv \d{4}\.\d{4,5})(?=[.,;:)]|\s|$)"
-SENTENCE = r"(?:(?!\n\n).)+?(?=\.\s)"
-CITATION = re.compile(f"{AUTHORS}(?:{YEAR}|{SENTENCE})", re.DOTALL)
 
 # When to choose a method: the first reason that applies to it
 REASONS: tuple[tuple[Callable[[type[Solver]], bool], str], ...] = (
@@ -79,7 +72,7 @@ def describe(solver: type[Solver]) -> dict[str, object]:
         "needs": solver.needs,
         "takes_start": solver.takes_start,
         "is_default": _is_default(solver),
-        "papers": _papers(solver),
+        "papers": solver.papers,
         "needed": _needed(solver),
         "choose": _when_to_choose(solver),
     }
@@ -115,14 +108,6 @@ def _when_to_choose(solver: type[Solver]) -> str:
     return REASONS[_reason(solver)][1].format(rank_of=solver.rank_of)
 
 
-def _papers(solver: type[Solver]) -> tuple[str, ...]:
-    """The papers that the method's module cites, or that of the method it is built on."""
-    for cls in solver.__mro__:
-        if found := CITATION.findall(sys.modules[cls.__module__].__doc__ or ""):
-            return tuple(" ".join(citation.split()) for citation in found)
-    return ()
-
-
 def _overview(found: list[type[Solver]]) -> str:
     """The methods by the reason to choose them, the default first, the special ones last."""
     fit, longest = width(), max(len(solver.name) for solver in found)
@@ -153,7 +138,7 @@ def _details(solver: type[Solver]) -> str:
         ["needs", _needed(solver)],
         ["takes", ", ".join(what for what, taken in takes.items() if taken)],
         ["choose it", _when_to_choose(solver)],
-        *(["paper", paper] for paper in _papers(solver)),
+        *(["paper", paper] for paper in solver.papers),
     ]
     _, *prose = (inspect.getdoc(solver) or "").split("\n\n")
     parts = [paragraph(_summary(solver), fit), columns(facts, left=(0, 1), fit=fit)]

@@ -2,7 +2,7 @@
 
     find L of rank r and S sparse with  D = L + S .
 
-H. Cai, J.-F. Cai, K. Wei: Accelerated Alternating Projections for Robust Principal Component Analysis, JMLR 20, 2019.
+Cai, Cai and Wei (2019).
 L and S are projected in turns: S onto matrices without small entries, by a threshold that falls geometrically, and
 Z = D - S onto those of rank r, but only after a projection onto their tangent space at the last L = U Σ Vᵀ,
 
@@ -64,6 +64,10 @@ class AccAltProj(FactorSolver[AltProjState]):
     """
 
     name = "accaltproj"
+    papers = (
+        "H. Cai, J.-F. Cai, K. Wei: Accelerated Alternating Projections for Robust Principal Component "
+        "Analysis, JMLR 20, 2019",
+    )
     full = True
 
     gamma: float = parameter(0.7, "factor by which the threshold falls (the authors' program)", above=0, below=1)

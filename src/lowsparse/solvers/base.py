@@ -138,6 +138,7 @@ class Solver(ABC):
     """A method is its parameters: keyword-only, unchanged by solving, understood by scikit-learn's ``clone``."""
 
     name: ClassVar[str]
+    papers: ClassVar[tuple[str, ...]] = ()  # that it is from
     needs = _Required()  # names of the parameters that have no default
     full: ClassVar[bool] = False  # whether every entry must be observed
     robust: ClassVar[bool] = True  # whether it tells outliers from noise

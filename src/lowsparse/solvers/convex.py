@@ -3,11 +3,11 @@
     min over L, S of  ‖L‖_* + γ‖P_Ω(S)‖₁   subject to  P_Ω(L + S) = P_Ω(M) .
 
 The problem is convex: it needs no rank and has no wrong local minimum. Where L is incoherent and enough is observed,
-its solution is the truth (E. Candès, X. Li, Y. Ma, J. Wright: Robust Principal Component Analysis?, J. ACM 58, 2011).
+its solution is the truth (Candès, Li, Ma and Wright, 2011).
 Where it is not, more iterations do not help. Noise stays in L, whose rank is then large.
 
-The method is the inexact augmented Lagrangian one (Z. Lin, M. Chen, Y. Ma: The Augmented Lagrange Multiplier Method for
-Exact Recovery of Corrupted Low-Rank Matrices, 2010), with S free outside Ω, as there for matrix completion:
+The method is the inexact augmented Lagrangian one (Lin, Chen and Ma, 2010), with S free outside Ω, as there for matrix
+completion:
 
     L⁺ = SVT(M - S + Y/μ, 1/μ);   S⁺ = soft(M - L⁺ + Y/μ, γ/μ) on Ω,  Y/μ - L⁺ elsewhere;   Y⁺ = Y + μ(M - L⁺ - S⁺).
 
@@ -92,6 +92,11 @@ class Convex(Solver):
     """
 
     name = "convex"
+    papers = (
+        "E. Candès, X. Li, Y. Ma, J. Wright: Robust Principal Component Analysis?, J. ACM 58, 2011",
+        "Z. Lin, M. Chen, Y. Ma: The Augmented Lagrange Multiplier Method for Exact Recovery of Corrupted "
+        "Low-Rank Matrices, 2010",
+    )
     finds_rank = True
     takes_start = False
 

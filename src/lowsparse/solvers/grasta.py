@@ -2,9 +2,8 @@
 
     min over U in Gr(m, r), V   ‖P_Ω(UVᵀ - M)‖₁
 
-J. He, L. Balzano, A. Szlam: Incremental gradient on the Grassmannian for online foreground and background separation in
-subsampled video. CVPR 2012. For completion, as in the authors' RobustMC demonstration, one iteration is a pass over the
-columns in random order. Each is regressed on U in the ℓ1 sense by ADMM, and U moves along a geodesic whose length
+He, Balzano and Szlam (2012). For completion, as in the authors' RobustMC demonstration, one iteration is a pass over
+the columns in random order. Each is regressed on U in the ℓ1 sense by ADMM, and U moves along a geodesic whose length
 follows the agreement of successive gradients (`tracking` has the formulas). Columns with fewer than r entries
 are left out. In the end all columns are regressed on the last U, more carefully.
 
@@ -89,6 +88,10 @@ class GRASTA(Rules, FactorSolver[GRASTAState]):
     """
 
     name = "grasta"
+    papers = (
+        "J. He, L. Balzano, A. Szlam: Incremental gradient on the Grassmannian for online foreground and "
+        "background separation in subsampled video. CVPR 2012",
+    )
 
     reheats: int = parameter(4, "how often steps may become longer again", at_least=0)
     transpose: bool | None = parameter(None, "track the rows; None: if there are more rows than columns", kind=bool)

@@ -10,8 +10,7 @@ the times before and after it, which M itself cannot do. `rank` is that of H(X),
 
     find X with rank H(X) = r and S sparse with  P_Ω(X + S) = P_Ω(M) .
 
-S. Zhang, M. Wang: Correction of Corrupted Columns through Fast Robust Hankel Matrix Completion, IEEE Trans. Signal
-Processing 67, 2019: alternating projections, for one rank k = 1, ..., r after the other. For l = 0, 1, ...,
+Zhang and Wang (2019): alternating projections, for one rank k = 1, ..., r after the other. For l = 0, 1, ...,
 
     W = H(X + P_Ω(M - S - X)/p);   X⁺ = H†(rank k part of W);   S⁺ = hard(P_Ω(M - X⁺), ζ),
     ζ = c (σ_{k+1}(W) + γ^l σ_k(W)) ,
@@ -134,6 +133,10 @@ class Hankel(Solver):
     """
 
     name = "hankel"
+    papers = (
+        "S. Zhang, M. Wang: Correction of Corrupted Columns through Fast Robust Hankel Matrix Completion, "
+        "IEEE Trans. Signal Processing 67, 2019",
+    )
     rank_of = "the Hankel matrix"
     takes_start = False
 

@@ -7,8 +7,7 @@ half-quadratic form, one iteration is an exact line search along the scaled grad
 
     g = Sp(G∘e) V ,   d = g (VᵀV)⁻¹ ,   U⁺ = U - t d ,   t = ⟨g, d⟩ / Σ_Ω G (d Vᵀ)² .
 
-Y. He, F. Wang, Y. Li, J. Qin, B. Chen: Robust Matrix Completion via Maximum Correntropy Criterion and Half-Quadratic
-Optimization, IEEE Transactions on Signal Processing 68, 2020. As there, σ is infinite (least squares) until J = ‖e‖
+He, Wang, Li, Qin and Chen (2020). As there, σ is infinite (least squares) until J = ‖e‖
 settles, and then η times the distance of the quartiles of the residuals. Different here:
 
 - the weights are renewed after the step in U. For a fixed σ both half-steps still decrease the loss;
@@ -66,6 +65,10 @@ class HQ(FactorSolver[HQState]):
     """
 
     name = "hq"
+    papers = (
+        "Y. He, F. Wang, Y. Li, J. Qin, B. Chen: Robust Matrix Completion via Maximum Correntropy "
+        "Criterion and Half-Quadratic Optimization, IEEE Transactions on Signal Processing 68, 2020",
+    )
 
     eta: float = parameter(2.0, "η: σ over the distance of the quartiles of the residuals (the paper's)", above=0)
     sigma: float | None = parameter(None, "σ itself, in units of the data; None: by eta", above=0)

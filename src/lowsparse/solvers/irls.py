@@ -17,9 +17,8 @@ The first 5 iterations are plain least squares from the singular vectors of the 
 is given, nor if some entries are larger than 20 times the median magnitude: the singular vectors are then those of the
 data clipped at 3 times of it, and V⁰ is found by robust regression.
 
-In the place of Y. Zhao, P. Babu, D. Palomar: Efficient Algorithms on Robust Low-Rank Matrix Completion Against
-Outliers, IEEE Transactions on Signal Processing 64(18), 2016. It shares the problem, a bilinear factorisation under a
-smooth robust loss, and the monotone decrease; theirs are two other losses and parallel updates. One thing is our own: a
+In the place of Zhao, Babu and Palomar (2016). It shares the problem, a bilinear factorisation under a smooth robust
+loss, and the monotone decrease; theirs are two other losses and parallel updates. One thing is our own: a
 redescending loss (all but the two of Huber) can give up a line, whose entries then all pass for outliers. Lines that
 explain few of their entries are regressed again on what the others have found, under the loss of Cauchy, with c coming
 down from the size of the data; then all goes on from a wider c that shrinks to no less than 0.7 of its last value. If
@@ -81,6 +80,10 @@ class IRLS(FactorSolver[IRLSState]):
     """
 
     name = "irls"
+    papers = (
+        "Y. Zhao, P. Babu, D. Palomar: Efficient Algorithms on Robust Low-Rank Matrix Completion Against "
+        "Outliers, IEEE Transactions on Signal Processing 64(18), 2016",
+    )
     runs_anywhere = True
 
     loss: str = parameter("cauchy", "the robust loss", choices=tuple(LOSSES))

@@ -2,8 +2,7 @@
 
     min over U (m x r), V (n x r), Z (m x n)   ‖P_Ω(Z - M)‖₁   subject to   UVᵀ = Z
 
-Y. Shen, Z. Wen, Y. Zhang: Augmented Lagrangian alternating direction method for matrix separation based on low-rank
-factorization. Optim. Methods Softw. 29(2), 2014.
+Shen, Wen and Zhang (2014).
 
 With the multiplier Λ and the penalty β, and B = Z - Λ/β:
 
@@ -73,6 +72,10 @@ class LMaFit(FactorSolver[LMaFitState]):
     """
 
     name = "lmafit"
+    papers = (
+        "Y. Shen, Z. Wen, Y. Zhang: Augmented Lagrangian alternating direction method for matrix "
+        "separation based on low-rank factorization. Optim. Methods Softw. 29(2), 2014",
+    )
     runs_anywhere = True
 
     beta0: float = parameter(0.5, "first β, in units of 1 / the median magnitude of the entries", above=0)

@@ -2,8 +2,7 @@
 
     min over U, V of  Σ_Ω |e|^p ,  e = P_Ω(UVᵀ) - x ,  0 < p ≤ 2 .
 
-W.-J. Zeng, H. C. So: Outlier-Robust Matrix Completion via ℓp-Minimization, IEEE Transactions on Signal Processing
-66(5), 2018. The paper's constants were not available; those below were chosen by measurement.
+Zeng and So (2018). The paper's constants were not available; those below were chosen by measurement.
 
 form="regression": each column is an ℓp regression on U, then each row one on V. A regression is `n_reweight` times
 weighted least squares with the weights (1 + e²/ε²)^(p/2 - 1), so the end is a stationary point of the smooth
@@ -73,6 +72,10 @@ class Lp(FactorSolver[LpState]):
     """
 
     name = "lp"
+    papers = (
+        "W.-J. Zeng, H. C. So: Outlier-Robust Matrix Completion via ℓp-Minimization, IEEE Transactions on "
+        "Signal Processing 66(5), 2018",
+    )
 
     p: float = parameter(1.0, "the exponent; 2 is plain least squares, and not robust", above=0, at_most=2)
     form: str = parameter("regression", "the algorithm", choices=("regression", "admm"))

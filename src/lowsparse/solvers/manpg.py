@@ -7,8 +7,7 @@ For a fixed threshold γ they solve, over subspaces U, coefficients V and outlie
 which, once S is minimised out, is completion under the Huber loss with threshold γ (Algorithms 1 and 2). With
 continuation γ falls in stages, each started where the last one ended (Algorithm 3).
 
-M. Huang, S. Ma, L. Lai: Robust Low-rank Matrix Completion via an Alternating Manifold Proximal Gradient Continuation
-Method. Equation names below are those of the paper.
+Equation names below are those of the paper, by Huang, Ma and Lai.
 """
 
 from __future__ import annotations
@@ -84,6 +83,10 @@ class Direction(NamedTuple):
 class ProximalGradient(Solver):
     """What ManPG, AManPG and their continuations share: one iteration at a fixed γ."""
 
+    papers = (
+        "M. Huang, S. Ma, L. Lai: Robust Low-rank Matrix Completion via an Alternating Manifold Proximal "
+        "Gradient Continuation Method",
+    )
     runs_anywhere = True
     if_slow = "precondition=True helps if the singular values of L differ much"
     alternating: ClassVar[bool]  # Gauss-Seidel (AManPG) or Jacobi (ManPG)

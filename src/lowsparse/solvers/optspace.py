@@ -2,9 +2,8 @@
 
     min over U in Gr(m, r), Y in Gr(n, r) of  F(U, Y) = min over Σ of  ½‖P_Ω(UΣYᵀ - M)‖² + λ/2 ‖UΣYᵀ‖² .
 
-R. H. Keshavan, A. Montanari, S. Oh: Matrix completion from a few entries, IEEE Transactions on Information Theory
-56(6), 2010; R. H. Keshavan, S. Oh: OptSpace: a gradient descent algorithm on the Grassmann manifold for matrix
-completion, arXiv 0910.5260. The term with λ is that of (OptSpace) in the AManPGC paper, halved as the squares are.
+Keshavan, Montanari and Oh (2010); Keshavan and Oh (2009). The term with λ is that of (OptSpace) in the AManPGC paper,
+halved as the squares are.
 
 The start is the SVD of the trimmed matrix: a row or column with more than twice the mean number of entries keeps a
 random choice of that many. One iteration, with R = Sp((UΣYᵀ)_Ω - x):
@@ -67,6 +66,12 @@ class OptSpace(LeastSquares[OptSpaceState]):
     """
 
     name = "optspace"
+    papers = (
+        "R. H. Keshavan, A. Montanari, S. Oh: Matrix completion from a few entries, IEEE Transactions on "
+        "Information Theory 56(6), 2010",
+        "R. H. Keshavan, S. Oh: OptSpace: a gradient descent algorithm on the Grassmann manifold for "
+        "matrix completion, arXiv 0910.5260",
+    )
 
     lam: float = parameter(0.0, "λ, the weight of ‖L‖² against the sum of squares", at_least=0)
     trim: bool = parameter(True, "for the start, trim lines with more than twice the mean number of entries")

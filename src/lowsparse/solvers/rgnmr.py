@@ -2,9 +2,7 @@
 
     min over U, V and Λ of  ½ ‖P_{Ω∖Λ}(UVᵀ - M)‖² ,  Λ with at most k entries.
 
-E. Vaknin Laufer, B. Nadler: RGNMR: A Gauss-Newton method for robust matrix completion with theoretical guarantees,
-arXiv 2505.12919, 2025; without outliers P. Zilber, B. Nadler: GNMR: A provable one-line algorithm for low rank matrix
-recovery, SIAM J. Math. Data Sci., 2022.
+Vaknin Laufer and Nadler (2025); without outliers Zilber and Nadler (2022).
 
 One round, with U Vᵀ linearised in both factors, X̂(Ũ, Ṽ) = U Ṽᵀ + Ũ Vᵀ - U Vᵀ:
 
@@ -66,6 +64,12 @@ class RGNMR(FactorSolver[RGNMRState]):
     """
 
     name = "rgnmr"
+    papers = (
+        "E. Vaknin Laufer, B. Nadler: RGNMR: A Gauss-Newton method for robust matrix completion with "
+        "theoretical guarantees, arXiv 2505.12919, 2025",
+        "P. Zilber, B. Nadler: GNMR: A provable one-line algorithm for low rank matrix recovery, SIAM J. "
+        "Math. Data Sci., 2022",
+    )
 
     outliers: float | None = parameter(
         None,

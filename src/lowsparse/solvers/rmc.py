@@ -4,7 +4,7 @@ For δ = δ₀, θδ₀, θ²δ₀, ... it solves, each time from where the last
 
     min over X of rank r   f_δ(X) = (1/|Ω|) [ Σ_Ω √(δ² + (X - M)²) + λ (‖X‖² - ‖P_Ω(X)‖²) ] .
 
-L. Cambier, P.-A. Absil: Robust low-rank matrix completion by Riemannian optimization. SIAM J. Sci. Comput. 38(5), 2016.
+Cambier and Absil (2016).
 
 X = U σ Wᵀ with orthonormal U, W and a diagonal σ. A tangent vector U C Wᵀ + U_p Wᵀ + U W_pᵀ with U_p ⊥ U, W_p ⊥ W is
 held as A = U C + U_p over B = W_p, so that inner products are those of [A; B]. With e = P_Ω(X) - x and
@@ -95,6 +95,10 @@ class RMC(FactorSolver[RMCState]):
     """
 
     name = "rmc"
+    papers = (
+        "L. Cambier, P.-A. Absil: Robust low-rank matrix completion by Riemannian optimization. SIAM J. "
+        "Sci. Comput. 38(5), 2016",
+    )
     runs_anywhere = True
 
     delta0: float | None = parameter(None, "δ₀, in units of the data; None: 0.05 of the median magnitude", above=0)

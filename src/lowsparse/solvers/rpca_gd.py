@@ -3,7 +3,7 @@
     min over U, V, S of  1/2p ‖P_Ω(UVᵀ + S - M)‖² + 1/64 ‖UᵀU - VᵀV‖² ,
     S with at most a share α of each row and column.
 
-X. Yi, D. Park, Y. Chen, C. Caramanis: Fast Algorithms for Robust PCA via Gradient Descent, NIPS 2016.
+Yi, Park, Chen and Caramanis (2016).
 
 It starts from the rank-r approximation P Σ Qᵀ of (M - T_α(M)) / p: U = P Σ^½, V = Q Σ^½ (`trimming` says what T_α is).
 One iteration, with σ₁ the largest singular value at the start and p the share of entries observed:
@@ -43,6 +43,7 @@ class RPCAGD(TrimmedSolver):
     """
 
     name = "rpca_gd"
+    papers = ("X. Yi, D. Park, Y. Chen, C. Caramanis: Fast Algorithms for Robust PCA via Gradient Descent, NIPS 2016",)
     weight = 1 / 16
 
     mu: float | None = parameter(None, "shorten rows of U beyond √(4μr/m) ‖U⁰‖ (the authors: 5); None: do not", above=0)

@@ -14,9 +14,7 @@ One iteration: truncated conjugate gradients (Steihaug) for the quadratic model 
 H -> H (WWᵀ)⁻¹. The step is taken, by the polar retraction, if f comes down by more than a tenth of what the model
 promised (ρ > 0.1). Δ shrinks to a quarter if ρ < ¼, and doubles if ρ > ¾ and the step ended at the boundary.
 
-N. Boumal, P.-A. Absil: RTRMC: a Riemannian trust-region method for low-rank matrix completion, NIPS 2011; Low-rank
-matrix completion via preconditioned optimization on the Grassmann manifold, Linear Algebra and its Applications 475,
-2015.
+Boumal and Absil (2011, 2015).
 
 What differs from the paper and its program:
 
@@ -125,6 +123,11 @@ class RTRMC(LeastSquares[TrustRegionState]):
     """
 
     name = "rtrmc"
+    papers = (
+        "N. Boumal, P.-A. Absil: RTRMC: a Riemannian trust-region method for low-rank matrix completion, NIPS 2011",
+        "N. Boumal, P.-A. Absil: Low-rank matrix completion via preconditioned optimization on the Grassmann "
+        "manifold, Linear Algebra and its Applications 475, 2015",
+    )
 
     order: int = parameter(2, "2: exact Hessian; 1: a constant model of it, in effect gradient descent", choices=(1, 2))
     precondition: bool = parameter(True, "by (WWᵀ)⁻¹: insensitive to the condition of L")

@@ -2,7 +2,7 @@
 
     min over U, V, S of  1/2p ‖P_Ω(UVᵀ + S - M)‖² ,  S with at most a share α of each row and column.
 
-T. Tong, C. Ma, Y. Chi: Accelerating Ill-Conditioned Low-Rank Matrix Estimation via Scaled Gradient Descent, JMLR 2021.
+Tong, Ma and Chi (2021).
 
 It starts like RPCA-GD, from P Σ^½ and Q Σ^½ of the rank-r approximation of (M - T_α(M)) / p. One iteration, both steps
 from the same point:
@@ -44,6 +44,10 @@ class ScaledGD(TrimmedSolver):
     """
 
     name = "scaledgd"
+    papers = (
+        "T. Tong, C. Ma, Y. Chi: Accelerating Ill-Conditioned Low-Rank Matrix Estimation via Scaled "
+        "Gradient Descent, JMLR 2021",
+    )
 
     gamma: float = parameter(1.0, "γ: the iteration trims γα; the paper's is 2, for an exact α", at_least=1)
 

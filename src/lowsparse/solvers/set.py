@@ -2,9 +2,7 @@
 
     min over U in Gr(m, r) of  f(U) = min over W of  ½‖P_Ω(UW - M)‖² .
 
-W. Dai, O. Milenkovic: SET: an algorithm for consistent matrix completion, ICASSP 2010; W. Dai, O. Milenkovic,
-E. Kerman: Subspace evolution and transfer (SET) for low-rank matrix completion, IEEE Transactions on Signal Processing
-59(7), 2011.
+Dai and Milenkovic (2010); Dai, Milenkovic and Kerman (2011).
 
 One iteration, with the residual R = Sp(x - (UW)_Ω) and the leading singular triple (h, σ, v) of R Wᵀ = -∇f:
 
@@ -120,6 +118,11 @@ class SET(LeastSquares[FactorState]):
     """
 
     name = "set"
+    papers = (
+        "W. Dai, O. Milenkovic: SET: an algorithm for consistent matrix completion, ICASSP 2010",
+        "W. Dai, O. Milenkovic, E. Kerman: Subspace evolution and transfer (SET) for low-rank matrix "
+        "completion, IEEE Transactions on Signal Processing 59(7), 2011",
+    )
 
     def init(self, problem: Problem) -> FactorState:
         """U⁰ and its best W."""

@@ -2,7 +2,7 @@
 
     min over U (m x r), V (n x r)   (1/|Ω|) ‖P_Ω(UVᵀ - M)‖₁ + λ ‖UᵀU - VᵀV‖
 
-X. Li, Z. Zhu, A. M.-C. So, R. Vidal: Nonconvex robust low-rank matrix recovery. SIAM J. Optim. 30(1), 2020.
+Li, Zhu, So and Vidal (2020).
 
 With e = P_Ω(UVᵀ) - x, Y = Sp(sign e), sign 0 = 0, and N = UᵀU - VᵀV, for k = 0, 1, 2, ...
 
@@ -66,6 +66,9 @@ class SubGM(FactorSolver[SubGMState]):
     """
 
     name = "subgm"
+    papers = (
+        "X. Li, Z. Zhu, A. M.-C. So, R. Vidal: Nonconvex robust low-rank matrix recovery. SIAM J. Optim. 30(1), 2020",
+    )
     runs_anywhere = True
 
     mu0: float | None = parameter(None, "μ₀; None: √(mn)", above=0)

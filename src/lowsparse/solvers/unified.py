@@ -3,7 +3,7 @@
     min over U, V, S of  1/2p ‖P_Ω(UVᵀ + S - M)‖² + ⅛ ‖UᵀU - VᵀV‖² ,
     S with at most k entries in all and at most a share α of each row and column.
 
-X. Zhang, L. Wang, Q. Gu: A Unified Framework for Nonconvex Low-Rank plus Sparse Matrix Recovery, AISTATS 2018.
+Zhang, Wang and Gu (2018).
 
 One iteration, where H_k keeps the k largest entries of all, and T_α those among the largest of their row and of their
 column (see `trimming`):
@@ -46,6 +46,10 @@ class Unified(RPCAGD):
     """
 
     name = "unified"
+    papers = (
+        "X. Zhang, L. Wang, Q. Gu: A Unified Framework for Nonconvex Low-Rank plus Sparse Matrix "
+        "Recovery, AISTATS 2018",
+    )
     weight = 1 / 2
 
     total: float | None = parameter(None, "k / |Ω|: largest share of outliers in all; None: alpha", above=0, below=1)
