@@ -8,6 +8,7 @@ pytest.importorskip("sklearn")
 
 from sklearn.decomposition import PCA
 
+from conftest import SMALL
 from lowsparse import RobustPCA
 from lowsparse.robust.cases import ScoreDistribution, score_cutoff
 
@@ -40,10 +41,10 @@ def error(pca, truth, bad):
 )
 def test_bad_rows_are_found_and_have_no_say(kind, how):
     X, truth, bad = spoilt(1, kind=kind, **how)
-    pca = RobustPCA(4, rows="robust").fit(X)
+    pca = RobustPCA(4).fit(X)
     assert np.array_equal(pca.row_outliers_.indices, np.flatnonzero(bad))
     assert f"{bad.sum()} rows do not fit" in pca.result_.notes[-1]
-    alone = RobustPCA(4, rows="robust").fit(X[~bad])
+    alone = RobustPCA(4).fit(X[~bad])
     assert error(pca, truth, bad) < 1.05 * error(alone, truth[~bad], np.zeros(len(alone.result_.L.U), bool))
     assert subspace_angles(pca.components_.T, alone.components_.T).max() < 0.02
     np.testing.assert_allclose(pca.singular_values_, alone.singular_values_, rtol=0.01)
@@ -52,9 +53,9 @@ def test_bad_rows_are_found_and_have_no_say(kind, how):
     assert error(spoiled, truth, bad) > (3 if kind == "cluster" else 1.1) * error(pca, truth, bad)
 
 
-def test_without_bad_rows_least_squares_on_the_good_cells_costs_nothing():
+def test_without_bad_rows_the_last_stage_costs_nothing():
     X, truth, none = spoilt(2, rows=0.0, cells=0.1, missing=0.1)
-    robust, cells = RobustPCA(4, rows="robust").fit(X), RobustPCA(4, rows=None).fit(X)
+    robust, cells = RobustPCA(4).fit(X), RobustPCA(4, rows=None).fit(X)
     assert not robust.row_outliers_.indices.size
     assert not robust.result_.notes
     assert error(robust, truth, none) < 1.01 * error(cells, truth, none)
@@ -62,12 +63,35 @@ def test_without_bad_rows_least_squares_on_the_good_cells_costs_nothing():
 
 
 def test_a_clean_table_is_fitted_like_plain_pca():
-    X, _, none = spoilt(3, rows=0.0, n=300)
+    X, truth, none = spoilt(3, rows=0.0, n=300)
     pca = PCA(4).fit(X)
     plain = pca.inverse_transform(pca.transform(X))
-    ours, cells = RobustPCA(4, rows="robust").fit(X), RobustPCA(4, rows=None).fit(X)
-    assert subspace_angles(ours.components_.T, pca.components_.T).max() < 0.003
-    assert error(ours, plain, none) < 0.1 * error(cells, plain, none)
+    ours, cells = RobustPCA(4).fit(X), RobustPCA(4, rows=None).fit(X)
+    assert subspace_angles(ours.components_.T, pca.components_.T).max() < 0.006
+    assert error(ours, truth, none) < 1.03 * np.mean((plain - truth) ** 2)
+    assert error(ours, plain, none) < 0.5 * error(cells, plain, none)
+
+
+def full_rank(seed, distance, n=100, d=60):
+    """(X, X before, truth, bad cells): ten components leave a remainder that is almost as large."""
+    rng = np.random.default_rng([42, seed])
+    lag = np.abs(np.subtract.outer(np.arange(d), np.arange(d)))
+    sizes, axes = np.linalg.eigh((-0.9) ** lag)
+    clean = rng.standard_normal((n, d)) * np.sqrt(sizes) @ axes.T
+    bad = rng.random((n, d)) < (0.2 if distance else 0.0)
+    return np.where(bad, distance, clean), clean, clean @ axes[:, -10:] @ axes[:, -10:].T, bad
+
+
+@pytest.mark.parametrize(("distance", "most"), [(0.0, 1.1), (4.0, 6.0), (8.0, 1.8)])
+def test_a_remainder_of_full_rank_does_not_break_the_fit(distance, most):
+    X, clean, truth, bad = full_rank(2, distance)
+    pca, plain = RobustPCA(10).fit(X), PCA(10).fit(clean)
+    best = np.mean((plain.inverse_transform(plain.transform(clean)) - truth) ** 2)
+    assert error(pca, truth, np.zeros(100, bool)) < most * best
+    if distance == 8:
+        flagged = pca.cell_outliers_.toarray() != 0
+        assert (flagged & bad).sum() > 0.98 * bad.sum()
+        assert (flagged & ~bad).sum() < 0.02 * bad.sum()
 
 
 def test_rows_far_out_within_the_subspace_keep_their_say():
@@ -76,7 +100,7 @@ def test_rows_far_out_within_the_subspace_keep_their_say():
     scores = rng.standard_normal((200, 3))
     scores[:20] += [25.0, 0.0, 0.0]  # a group of its own
     X = scores @ axes + 0.2 * rng.standard_normal((200, 60))
-    pca = RobustPCA(3, rows="robust").fit(X)
+    pca = RobustPCA(3).fit(X)
     assert not pca.row_outliers_.off.any()
     assert pca.row_outliers_.far[:20].all()
     assert pca.row_outliers_.far[20:].sum() <= 2
@@ -88,7 +112,7 @@ def test_rows_far_out_within_the_subspace_keep_their_say():
 def test_long_tails_are_no_outliers():
     rng = np.random.default_rng(6)
     X = rng.standard_t(3, (400, 4)) @ rng.standard_normal((4, 60)) + 0.2 * rng.standard_normal((400, 60))
-    pca = RobustPCA(4, rows="robust").fit(X)
+    pca = RobustPCA(4).fit(X)
     assert pca.row_outliers_.indices.size <= 2
     assert pca.row_outliers_.far.sum() > 10  # they keep their say
     assert not pca.result_.notes
@@ -96,7 +120,7 @@ def test_long_tails_are_no_outliers():
 
 def test_new_rows_are_judged_each_by_itself():
     X, _, bad = spoilt(7, n=300, missing=0.1)
-    pca = RobustPCA(4, rows="robust").fit(X[:200])
+    pca = RobustPCA(4).fit(X[:200])
     found = pca.predict(X[200:])
     assert np.array_equal(found == -1, bad[200:] | pca.row_distances(X[200:]).far)
     assert np.array_equal(pca.row_distances(X[200:]).off, bad[200:])
@@ -104,7 +128,7 @@ def test_new_rows_are_judged_each_by_itself():
     decision = pca.decision_function(X[200:])
     assert np.array_equal(decision < 0, found == -1)
     np.testing.assert_allclose(pca.score_samples(X[200:]), decision - 1)
-    assert np.array_equal(RobustPCA(4, rows="robust").fit_predict(X[:200]), pca.predict(X[:200]))
+    assert np.array_equal(RobustPCA(4).fit_predict(X[:200]), pca.predict(X[:200]))
     assert pca.decision_function(np.full((1, 80), np.nan)) == 1.0  # nothing speaks against it
 
 
@@ -112,7 +136,7 @@ def test_residuals_have_a_sign_and_the_unit_of_the_noise():
     X, _, _ = spoilt(8, rows=0.0, missing=0.1)
     X[3, 5] += 9.0
     X[4, 6] -= 9.0
-    pca = RobustPCA(4, rows="robust").fit(X)
+    pca = RobustPCA(4).fit(X)
     e = pca.standardized_residuals(X)
     assert np.array_equal(np.isnan(e), np.isnan(X))
     assert 0.9 < np.nanstd(np.where(np.abs(e) > 4, np.nan, e)) < 1.1
@@ -124,23 +148,23 @@ def test_residuals_have_a_sign_and_the_unit_of_the_noise():
 
 def test_the_same_bits_again_and_the_order_does_not_matter():
     X, _, _ = spoilt(9, missing=0.1)
-    one, other = RobustPCA(4, rows="robust").fit(X), RobustPCA(4, rows="robust").fit(X)
+    one, other = RobustPCA(4).fit(X), RobustPCA(4).fit(X)
     assert np.array_equal(one.components_, other.components_)
     assert np.array_equal(one.row_outliers_.score_distance, other.row_outliers_.score_distance)
-    turned = RobustPCA(4, rows="robust").fit(X[::-1])
+    turned = RobustPCA(4).fit(X[::-1])
     assert np.array_equal(turned.row_outliers_.off[::-1], one.row_outliers_.off)
 
 
 def test_a_count_of_components_is_found_without_the_bad_rows():
     X, _, _ = spoilt(10, n=150)
-    pca = RobustPCA("auto", rows="robust").fit(X)
+    pca = RobustPCA("auto").fit(X)
     assert pca.n_components_ == 4 + (not pca.row_outliers_.off.any())  # the bad ones may be one component more
 
 
 def test_other_centres_and_methods_leave_bad_rows_out_too():
     X, _, bad = spoilt(11)
     for options in ({"center": "median"}, {"method": "irls"}):
-        pca = RobustPCA(4, rows="robust", **options).fit(X)
+        pca = RobustPCA(4, **options).fit(X)
         assert np.array_equal(pca.row_outliers_.off, bad)
     with pytest.raises(ValueError, match="rows must be one of None, 'robust'"):
         RobustPCA(4, rows="yes").fit(X)
@@ -159,7 +183,14 @@ def test_the_distribution_of_scores_is_that_of_most(share):
     assert far[n_bad:].sum() <= 3
 
 
-def test_bad_rows_are_looked_for_in_memory_only():
-    X, _, _ = spoilt(14)
-    with pytest.raises(ValueError, match="rows='robust' needs samples in memory"):
-        RobustPCA(4, rows="robust", backend="outofcore").fit(X)
+def test_bad_rows_have_no_say_from_disk_either():
+    X, _, bad = spoilt(14, missing=0.1)
+    inside, outside = RobustPCA(4).fit(X), RobustPCA(4, backend="outofcore", memory=SMALL).fit(X)
+    assert outside.result_.backend == "outofcore"
+    assert np.array_equal(outside.row_outliers_.off, bad)
+    np.testing.assert_allclose(outside.components_, inside.components_, atol=1e-9)
+    np.testing.assert_allclose(outside.mean_, inside.mean_, atol=1e-8)
+    np.testing.assert_allclose(
+        outside.row_outliers_.orthogonal_distance, inside.row_outliers_.orthogonal_distance, rtol=1e-6
+    )
+    assert outside.result_.notes == inside.result_.notes

@@ -202,9 +202,9 @@ def test_the_number_of_components_is_found_about_the_mean():
 @pytest.mark.parametrize("method", ["amanpgc", "irls"])
 def test_other_methods_have_the_same_centre(method):
     X, truth, _ = samples(26, n=200, d=40, rank=2, mean=10.0, noise=0.01)
-    pca = RobustPCA(n_components=2, method=method, max_iter=1000).fit(X)
+    pca = RobustPCA(n_components=2, rows=None, method=method, max_iter=1000).fit(X)
     assert angle(pca, truth - truth.mean(axis=0)) < 0.01
-    assert np.array_equal(pca.mean_, RobustPCA(n_components=2, max_iter=1000).fit(X).mean_)
+    assert np.array_equal(pca.mean_, RobustPCA(n_components=2, rows=None, max_iter=1000).fit(X).mean_)
 
 
 def test_the_number_of_components_can_be_found():

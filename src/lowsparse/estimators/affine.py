@@ -31,12 +31,11 @@ from ..entries.protocol import PartialMatrix, PerEntry
 from ..entries.statistics import by_columns, column_medians
 from ..linalg.grassmann import basis
 from ..linalg.scale import CONSISTENT, robust_scale
-from ..robust.regression import EFFICIENT, SHRINK, SMALLEST, LineRegression, poorly_explained
+from ..robust.regression import EFFICIENT, SMALLEST, LineRegression, poorly_explained
 from ..robust.sketch import Sketch, draw
 from ..solve import solve
 from ..solvers import Ladder
-from ..sweeps import Float, Robust, host_backend, min_support
-from ..sweeps.losses import Kind
+from ..sweeps import Float, host_backend, min_support
 from .subspace import principal_axes
 
 BLOCK_FACTOR = 4.0  # size of the block relative to what determines the affine subspace
@@ -52,7 +51,6 @@ REFITS, PATIENCE = 3, 30  # refits of poorly explained lines, when passes have c
 SETTLED = 0.02  # change of the affine subspace, relative to the error due to noise, in the last pass
 ROUNDING = 1e-9  # of a mean, in units
 NEGLIGIBLE = 1e-7  # size of a component, relative to the largest, that is left out
-LEAST_SQUARES, CLOSE_ENOUGH = 60, 1e-3  # passes of least squares at most, and the turn of the axes in the last
 WORSE = 2.0  # largest noise of a fit from a given start, relative to that of the start
 
 
@@ -91,36 +89,9 @@ def fit_affine(
         if fit.noise <= WORSE * start.noise + SMALLEST * block.unit:
             return block.extend(fit)
     bound = rank if isinstance(rank, int) else largest_rank(M) if max_rank is None else max_rank
-    levels = by_columns(M, _shorths if thorough else column_medians)
+    levels = by_columns(M, shorths if thorough else column_medians)
     best = _AffineBlock(M, levels, bound, options).search(rank, thorough=thorough)
     return best.block.extend(best)
-
-
-def least_squares(M: ObservedMatrix, fit: AffineFit, *, centre: bool, backend: str = "auto") -> AffineFit:
-    """The least squares fit to the entries of M, alternating from a fit that is close; with its mean, if `centre`.
-
-    For entries without gross errors this is principal component analysis with missing entries: where nothing is wrong,
-    it loses nothing, as a robust loss does, and where noise has directions of its own, it finds the largest.
-    """
-    unit = M.median_magnitude() or 1.0
-    options = Robust(c=unit, kind=Kind.SQUARED, shrink=SHRINK, unit=unit)
-    levels, mean, scores, axes = fit.mean, np.zeros_like(fit.mean), fit.scores, fit.components.T
-    A = M.with_values((M.values - levels[M.columns_of_entries()]).astype(M.dtype))
-    transposed, features = A.T, A.open_sweep(host_backend(backend))
-    n_iter = fit.n_iter
-    for _ in range(LEAST_SQUARES):
-        ones = np.ones((len(scores), 1)) if centre else np.zeros((len(scores), 0))
-        B = np.linalg.qr(np.hstack([ones, scores]))[0]
-        C = features.regress(B, None, options).V
-        if centre:
-            mean = C[:, 0] * B[0, 0]
-        n_iter += 1
-        previous, axes = axes, basis(C[:, int(centre) :])[0]
-        samples = _subtract(transposed, transposed.spread_over_rows(mean))
-        scores = samples.open_sweep(host_backend(backend)).regress(axes, None, options).V
-        if float(np.linalg.norm(axes - previous @ (previous.T @ axes))) < CLOSE_ENOUGH:
-            break
-    return AffineFit(levels + mean, scores, axes.T, fit.noise, n_iter)
 
 
 def spatial_median(points: Float) -> Float:
@@ -133,7 +104,7 @@ def spatial_median(points: Float) -> Float:
     return np.asarray(centre, dtype=np.float64)
 
 
-def _shorths(M: ObservedMatrix) -> Float:
+def shorths(M: ObservedMatrix) -> Float:
     """The mean of each column over the shortest interval with half of its entries; 0 if there are none."""
     found = np.zeros(M.shape[1])
     for j in np.flatnonzero(M.column_counts):
@@ -215,7 +186,7 @@ class _AffineBlock:
             rng = np.random.default_rng(0x616666)
             sketch = draw(M, bound + 1, rng, min_entries=M.nnz + 1, block_factor=BLOCK_FACTOR)
         self.sketch = sketch
-        self.A = _subtract(self.sketch.M, self.sketch.M.spread_over_columns(levels[self.sketch.columns]))
+        self.A = subtract(self.sketch.M, self.sketch.M.spread_over_columns(levels[self.sketch.columns]))
         self.transposed = self.A.T
         self.unit = self.A.median_magnitude() or 1.0
 
@@ -301,13 +272,13 @@ class _AffineBlock:
         (n, d), rows, columns = self.M.shape, self.sketch.rows, self.sketch.columns
         strip = self.transposed
         if rows.size < n:
-            strip = _subtract(self.sketch.strip, self.sketch.strip.spread_over_columns(self.levels[columns])).T
-        samples = self._lines(_subtract(strip, strip.spread_over_rows(mean)), learning=False)
+            strip = subtract(self.sketch.strip, self.sketch.strip.spread_over_columns(self.levels[columns])).T
+        samples = self._lines(subtract(strip, strip.spread_over_rows(mean)), learning=False)
         if rows.size < n:
             scores, _ = samples.complete(axes, rows, scores, c, n_reweight=7)
         good = _well_explained(samples, axes, scores, c)
         if (rows.size, columns.size) != (n, d):
-            M = strip.T if columns.size == d else _subtract(self.M, self.M.spread_over_columns(self.levels))
+            M = strip.T if columns.size == d else subtract(self.M, self.M.spread_over_columns(self.levels))
             affine, features = _Affine.of(mean, scores, axes), self._lines(M, learning=False)
             C, _ = features.complete(affine.B, columns, affine.C, c, n_reweight=5)
             affine = _Affine(affine.B, features.refit(affine.B, C, c, 1).V)
@@ -376,7 +347,7 @@ class _AffineBlock:
 
     def _samples(self, mean: Float) -> LineRegression:
         """The samples of the block minus a mean."""
-        return self._lines(_subtract(self.transposed, self.transposed.spread_over_rows(mean)), learning=True)
+        return self._lines(subtract(self.transposed, self.transposed.spread_over_rows(mean)), learning=True)
 
 
 def _better(one: _Candidate, other: _Candidate) -> _Candidate:
@@ -392,6 +363,6 @@ def _well_explained(samples: LineRegression, axes: Float, scores: Float, c: floa
     return good if good.any() else ~good
 
 
-def _subtract(M: PartialMatrix, numbers: PerEntry) -> PartialMatrix:
+def subtract(M: PartialMatrix, numbers: PerEntry) -> PartialMatrix:
     """M minus a number for each entry."""
     return M.with_values((M.values - numbers).astype(M.dtype, copy=False))

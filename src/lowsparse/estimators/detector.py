@@ -61,15 +61,13 @@ class RowDetector(SubspaceTransformer):
         samples, M, scores = self._placed(X)
         found = np.full(samples.shape, np.nan)
         if M is not None:
-            e, _ = self._row_model.errors(M, scores)
+            e = self._row_model.errors(M, scores)
             found[M.rows, M.columns_of_entries()] = e / (self.noise_ or 1e-7 * self._unit)
         return found
 
     def _placed(self, X: Any) -> tuple[Samples, ObservedMatrix | None, Float]:
         """The samples as they were read, their entries minus the mean, and their scores."""
         check_is_fitted(self)
-        if not hasattr(self, "_row_model"):
-            raise AttributeError("the samples that were fitted are not in memory: distances of rows are not known then")
         samples = self._read(X, reset=False)
         columns = self._centred(samples)
         scores = self._scores(columns, samples.shape[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
@@ -11,7 +12,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from ..entries.observed import ObservedMatrix
 from ..entries.protocol import PartialMatrix
 from ..entries.statistics import by_columns, column_medians, column_sums
 from ..linalg.lowrank import LowRank
@@ -23,12 +23,11 @@ from ..support.checks import check_choice
 from ..sweeps import host_backend
 from .affine import AffineFit, fit_affine
 from .detector import RowDetector
-from .rows import CentredFit, FitOfSome, axes_of, fit_good_rows
+from .rows import CentredFit, JudgedFit, axes_of, fit_good_rows
 from .samples import check_n_components, to_seed
 from .subspace import principal_axes
 
 BETTER = 0.5  # noise of a fit with another centre relative to that of the first, below which it is taken
-NOISELESS = 1e-5  # noise relative to the size of the entries, below which any loss gives the same
 FAR_BETTER = 0.2  # noise of the solve relative to that of the affine fit, below which another centre is tried
 
 
@@ -49,11 +48,11 @@ class RobustPCA(RowDetector):
         What is subtracted first: a centre that is fitted together with the components, by the library's own method
         whatever `method` is; the medians of the features, whose error adds a component; or nothing. Never the mean, by
         which an outlier would spread over its whole feature.
-    rows : None or "robust"
-        None is for wrong entries alone, as in `lowsparse.solve`. With "robust", samples that are wrong as a whole lose
-        their say in the mean and the components: those that do not fit the subspace of the others, up to 45 % of all.
-        The default method then ends with least squares on all entries that are not flagged, which for a table without
-        outliers is principal component analysis. The samples must be in memory.
+    rows : "robust" or None
+        With "robust", samples that are wrong as a whole lose their say in the mean and the components: those that do
+        not fit the subspace of the others, up to 45 % of all. The fit ends, whatever `method` is, with an MM-estimate,
+        which for a table without outliers is close to principal component analysis, with scores shrunk as the noise
+        asks for. None is for wrong entries alone, as `method` fits them, as in `lowsparse.solve`.
     method : str or a solver of `lowsparse.solvers`
     max_iter, tol, backend, memory
         As in `lowsparse.solve`; `memory` is for samples that are not in memory, or for the GPU. Backend "dask" uses the
@@ -108,7 +107,7 @@ class RobustPCA(RowDetector):
     >>> bool(np.allclose(new, truth[50:], atol=1e-6))
     True
     >>> X[:10] = 100 + 3 * rng.standard_normal((10, 12))  # samples of another kind
-    >>> pca = RobustPCA(n_components=2, rows="robust").fit(X)
+    >>> pca = RobustPCA(n_components=2).fit(X)
     >>> pca.row_outliers_.indices.tolist()
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
     """
@@ -118,7 +117,7 @@ class RobustPCA(RowDetector):
         n_components: int | str = 2,
         *,
         center: str | None = "robust",
-        rows: str | None = None,
+        rows: str | None = "robust",
         method: str | Solver = "auto",
         max_iter: int = 500,
         tol: float = 1e-8,
@@ -165,17 +164,13 @@ class RobustPCA(RowDetector):
             scores = np.asarray(self.transform(M if M.in_pieces else X), dtype=np.float64)
             mean = np.zeros(self.n_features_in_) if self.mean_ is None else self.mean_
             last = AffineFit(mean, scores, self.components_, self.noise_)
-        if self.rows == "robust" and (not isinstance(M, ObservedMatrix) or self.backend in ("outofcore", "dask")):
-            raise ValueError("rows='robust' needs samples in memory: use rows=None, or fit a part of the samples")
         found = self._fit_cells(M, rank, last)
-        if not isinstance(M, ObservedMatrix) or found.result.M.in_pieces:
-            scores, self.singular_values_, self.components_ = principal_axes(found.result.L)
-            self._set_attributes(found, scores)
-        elif self.rows is None:
-            self._set_row_attributes(FitOfSome.of_all(found))
+        found = replace(found, result=found.result.to_host())
+        if self.rows == "robust":
+            move, choose = self.center == "robust", rank == "auto"
+            self._set_attributes(fit_good_rows(found, self.backend, move=move, choose=choose))
         else:
-            fit = partial(self._fit_cells, rank=rank, last=None)
-            self._set_row_attributes(fit_good_rows(M, found, fit, self.backend))
+            self._set_attributes(found.judge(np.ones(M.shape[0], bool)))
         result = self.result_
         if not result.converged and result.next_noise is None:  # to ask for few components is no failure
             warnings.warn(f"RobustPCA: {result.status.value}: {result.message}", ConvergenceWarning, stacklevel=2)
@@ -188,21 +183,10 @@ class RobustPCA(RowDetector):
     def _fit_cells(self, M: PartialMatrix, rank: int | str, last: AffineFit | None) -> CentredFit:
         """The mean and the components, in which all rows have a say."""
         if self.center == "robust":
-            found = self._fit_affine(M, rank, last)
-        else:
-            mean = by_columns(M, column_medians) if self.center else None
-            result = self._solve(M if mean is None else _centred(M, mean), rank, self._start(last, rank))
-            found = CentredFit(mean, result, result.n_iter)
-        if not self._refines or rank == "auto" or not isinstance(M, ObservedMatrix) or found.result.M.in_pieces:
-            return found
-        if found.result.noise <= NOISELESS * found.result.M.median_magnitude() or not found.result.L.V.any():
-            return found
-        return found.refine(M, self.backend, move=self.center == "robust")
-
-    @property
-    def _refines(self) -> bool:
-        """Whether least squares on what is not flagged follows: for the default method only."""
-        return self.rows == "robust" and self.method in ("auto", "ladder")
+            return self._fit_affine(M, rank, last)
+        mean = by_columns(M, column_medians) if self.center else None
+        result = self._solve(M if mean is None else _centred(M, mean), rank, self._start(last, rank))
+        return CentredFit(mean, result, result.n_iter)
 
     def _fit_affine(self, M: PartialMatrix, rank: int | str, last: AffineFit | None) -> CentredFit:
         """Fit the centre, and the components about it."""
@@ -254,22 +238,19 @@ class RobustPCA(RowDetector):
             return "svd"
         return LowRank(fit.scores, fit.components)
 
-    def _set_row_attributes(self, found: FitOfSome) -> None:
+    def _set_attributes(self, found: JudgedFit) -> None:
         """Those of a fit in which some rows may have no say; the axes are those of the rows that have one."""
-        scores, self.singular_values_, self.components_ = axes_of(found.fit.result.L, found.kept)
-        self._set_attributes(found.fit, scores[found.kept])
-        self.row_outliers_, self._row_model = found.cases, found.model
-        outliers: Any = self.outliers_
-        self.cell_outliers_ = outliers / (self.noise_ or 1e-7 * self._unit)
-
-    def _set_attributes(self, found: CentredFit, scores: NDArray[np.float64]) -> None:
-        result = found.result
-        M, S = result.M, result.S
-        self.mean_, self.result_, self.n_iter_, self.noise_ = found.mean, result, found.n_iter, result.noise
+        result = found.fit.result
+        scores, self.singular_values_, self.components_ = axes_of(result.L, found.kept)
+        scores, S = scores[found.kept], result.S
+        self.mean_, self.result_, self.n_iter_, self.noise_ = found.fit.mean, result, found.fit.n_iter, result.noise
         self.n_components_ = len(self.components_)
-        self.outliers_ = sparse.csr_array(S) if isinstance(S, sparse.csc_array) else S
-        self._unit = M.median_magnitude() or 1.0
+        self._unit = result.M.median_magnitude() or 1.0
         self._largest = WILD * float(np.median(np.linalg.norm(scores, axis=1))) or np.inf
+        self.outliers_, self.row_outliers_, self._row_model = S, found.cases, found.model
+        if isinstance(S, sparse.csc_array):
+            self.outliers_ = sparse.csr_array(S)
+            self.cell_outliers_ = sparse.csr_array(S / (self.noise_ or 1e-7 * self._unit))
         self.explained_variance_ = np.var(scores, axis=0, ddof=min(1, len(scores) - 1))
         total = float(self.explained_variance_.sum()) + _unexplained_variance(result)
         self.explained_variance_ratio_ = self.explained_variance_ / (total or 1.0)

@@ -7,31 +7,32 @@ which of them are wrong: those that are off its subspace. Suspects that lie in i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..entries.observed import ObservedMatrix
+from ..entries.protocol import PartialMatrix, PerEntry
 from ..entries.statistics import row_sums
 from ..linalg.grassmann import basis
 from ..linalg.lowrank import LowRank
-from ..linalg.scale import CUT, OUTLIER
+from ..linalg.scale import OUTLIER, outlying
 from ..result import Result
 from ..robust.cases import OrthogonalLimit, ScoreDistribution, apart, score_cutoff
-from ..robust.regression import EFFICIENT, EXPLAINED, WILD, SubspaceRegression
+from ..robust.regression import EXPLAINED
 from ..sweeps import Float, host_backend, min_support
-from .affine import AffineFit, least_squares, spatial_median
+from .affine import AffineFit
+from .refinement import refine
 from .subspace import principal_axes
 
 MOSTLY = 0.5  # share of gross errors in a sample that is wrong as a whole
 ROUNDS = 3  # fits without suspects
 MANY = 0.45  # share of suspects above which nobody can say who is wrong
 FEW = 0.02  # share of samples with or without which a fit is as good
-REFINEMENTS = 3  # least squares fits, each to the entries that the last does not flag
-ALMOST = 0.05  # share of residuals between 2.5 and 4 standard deviations; 0.012 if they are normal
+NOISELESS = 1e-5  # noise relative to the size of the entries, below which any loss gives the same
 LISTED = 8  # samples named in a note
 
 Flags: TypeAlias = NDArray[np.bool_]
@@ -98,24 +99,24 @@ class RowModel:
     n: int = 1  # number of usual samples
     limit: OrthogonalLimit | None = None
 
-    def fit(self, M: ObservedMatrix, scores: Float, usual: Flags) -> RowModel:
+    def fit(self, M: PartialMatrix, scores: Float, usual: Flags) -> RowModel:
         """Learn what is usual from the scores of the samples M, minus their mean; limits from the `usual` ones."""
-        model = replace(self, scores=ScoreDistribution.fit(scores, self.noise), n=int(np.count_nonzero(usual)))
+        distribution = ScoreDistribution.fit(scores, self.noise)
+        model = replace(self, scores=distribution, n=int(np.count_nonzero(usual)))
         distance, _, freedom, _ = model._distances(M, scores)
         return replace(model, limit=OrthogonalLimit.fit(distance[usual], freedom[usual]))
 
-    def measure(self, M: ObservedMatrix, scores: Float) -> RowOutliers:
+    def measure(self, M: PartialMatrix, scores: Float) -> RowOutliers:
         """The distances of samples, minus the mean."""
         assert self.limit is not None
         distance, share, freedom, within = self._distances(M, scores)
         return RowOutliers(within, distance, share, score_cutoff(len(self.components)), self.limit.cutoff(freedom))
 
-    def errors(self, M: ObservedMatrix, scores: Float) -> tuple[Float, Flags]:
-        """The residuals of the entries, and which are gross errors."""
-        e = M.values - LowRank(scores, self.components).at(M.rows, M.columns_of_entries())
-        return e, np.abs(e) > OUTLIER * self.noise + 1e-7 * self.unit
+    def errors(self, M: PartialMatrix, scores: Float) -> PerEntry:
+        """The residuals of the entries."""
+        return -M.open_sweep().residual(scores, np.ascontiguousarray(self.components.T))
 
-    def _distances(self, M: ObservedMatrix, scores: Float) -> tuple[Float, Float, NDArray[np.int64], Float]:
+    def _distances(self, M: PartialMatrix, scores: Float) -> tuple[Float, Float, NDArray[np.int64], Float]:
         """(distances from the subspace, shares of gross errors, residuals beyond the scores, distances within it).
 
         The error of the subspace, as the usual samples leave it open, grows with the distance δ within it: the noise of
@@ -123,10 +124,9 @@ class RowModel:
         """
         assert self.scores is not None
         within = self.scores.distances(scores)
-        growth = np.sqrt(1 + within**2 / self.n)
-        e = self.errors(M, scores)[0] / growth[M.rows]
-        wrong = np.abs(e) > OUTLIER * self.noise + 1e-7 * self.unit
-        squares, counts = row_sums(M, ~wrong * e * e, ~wrong)
+        e = self.errors(M, scores) / M.spread_over_rows(np.sqrt(1 + within**2 / self.n))
+        fair = np.abs(e) <= OUTLIER * self.noise + 1e-7 * self.unit
+        squares, counts = M.reduce("++", row_sums, fair * e * e, 1.0 * fair)
         k, observed = len(self.components), M.row_counts
         freedom = np.where(observed >= min_support(k), np.maximum(counts - k, 1), 0).astype(np.int64)
         unit = max(self.noise, EXPLAINED * self.unit)
@@ -142,70 +142,29 @@ class CentredFit:
     result: Result
     n_iter: int
 
-    def judge(self, usual: Flags) -> tuple[RowModel, RowOutliers]:
-        """What is usual, and the distances of the samples of the result."""
-        result = self.result.to_host()
-        M = result.M.to_host()
-        scores, _, components = axes_of(result.L, usual)
-        model = RowModel(components, result.noise, M.median_magnitude() or 1.0).fit(M, scores, usual)
-        return model, model.measure(M, scores)
+    def judge(self, kept: Flags) -> JudgedFit:
+        """With what is usual of the samples that are kept, and the distances of all."""
+        result = self.result
+        scores, _, components = axes_of(result.L, kept)
+        model = RowModel(components, result.noise, result.M.median_magnitude() or 1.0).fit(result.M, scores, kept)
+        return JudgedFit(self, model, model.measure(result.M, scores), kept)
 
-    def extend(self, M: ObservedMatrix, kept: Flags, backend: str) -> CentredFit:
-        """The fit of some samples, extended to all those of M: the others are regressed on its subspace."""
-        some, _, components = principal_axes(self.result.to_host().L)
-        centred = M if self.mean is None else centre(M, self.mean)
-        largest = WILD * float(np.median(np.linalg.norm(some, axis=1))) or np.inf
-        others = centred.T.take_columns(np.flatnonzero(~kept))
-        scores = np.zeros((M.shape[0], len(components)))
-        scores[kept] = some
-        if others is not None:
-            B, c = np.ascontiguousarray(components.T), EFFICIENT * self.result.noise
-            regression = SubspaceRegression(B, c, centred.median_magnitude() or 1.0, largest)
-            scores[~kept] = regression.coefficients(others, host_backend(backend))
-        return self._with(centred, scores, components)
-
-    def refine(self, M: ObservedMatrix, backend: str, *, move: bool) -> CentredFit:
-        """The least squares fit to the entries that are no gross errors; the mean moves along, if it may.
-
-        Entries that fit better by then are not flagged any more, and it is repeated. The fit stays as it is if many
-        residuals are almost flagged: among them are gross errors, by which least squares would be misled.
-        """
-        found, result = self, self.result.to_host()
+    def refine(self, kept: Flags, backend: str, *, move: bool) -> CentredFit:
+        """The MM-estimate, in which the samples that are kept have a say; the mean moves along, if it may."""
+        result = self.result
         scores, _, components = principal_axes(result.L)
-        centred = result.M.to_host()
-        sizes = np.abs(RowModel(components, result.noise, 1.0).errors(centred, scores)[0])
-        if np.mean((sizes > CUT * result.noise) & (sizes <= OUTLIER * result.noise)) > ALMOST:
-            return self
-        for _ in range(REFINEMENTS):
-            last, found = found, found._least_squares(M, backend, move=move)
-            if np.array_equal(last.result.to_host().flagged, found.result.flagged):
-                break
-        return found
-
-    def _least_squares(self, M: ObservedMatrix, backend: str, *, move: bool) -> CentredFit:
-        result = self.result.to_host()
-        scores, _, components = principal_axes(result.L)
-        good, _ = M.split(np.sort(result.flagged))
-        mean = np.zeros(M.shape[1]) if self.mean is None else self.mean
-        start = AffineFit(mean, scores, components, result.noise, self.n_iter)
-        found = least_squares(good, start, centre=move, backend=backend)
-        scores, mean = found.scores, found.mean
+        start = AffineFit(np.zeros(result.L.shape[1]), scores, components, result.noise, self.n_iter)
+        found = refine(result.M, start, kept, centred=move, backend=backend)
+        M = result.M
         if move:
-            known = good.row_counts >= min_support(len(components))
-            middle = spatial_median(scores[known] if known.any() else scores)
-            scores, mean = scores - middle, mean + middle @ found.components
-        centred = M if self.mean is None else centre(M, mean)
-        moved = replace(self, mean=None if self.mean is None else mean, n_iter=found.n_iter)
-        return moved._with(centred, scores, found.components)
-
-    def _with(self, M: ObservedMatrix, scores: Float, components: Float) -> CentredFit:
-        """With these scores and components of the centred samples M."""
-        result = self.result.to_host()
-        Q, R = basis(scores)
-        e, wrong = RowModel(components, result.noise, M.median_magnitude() or 1.0).errors(M, scores)
-        flagged = np.flatnonzero(wrong)
-        S = M.outliers(flagged, e[flagged].astype(M.dtype))
-        return replace(self, result=replace(result, L=LowRank(Q, R @ components), M=M, flagged=flagged, S=S))
+            M = M.with_stored_values(M.values - M.spread_over_columns(found.mean))
+        Q, R = basis(found.scores)
+        L = LowRank(Q, R @ found.components)
+        e = M.open_sweep(host_backend(backend)).residual(L.U, np.ascontiguousarray(L.V.T))
+        flagged = outlying(e, OUTLIER * found.noise + 1e-7 * (M.median_magnitude() or 1.0))
+        S = M.outliers(flagged, -e[flagged].astype(M.dtype, copy=False))
+        result = replace(result, L=L, M=M, flagged=flagged, S=S, noise=found.noise)
+        return CentredFit(self.mean + found.mean if move and self.mean is not None else self.mean, result, found.n_iter)
 
 
 def axes_of(L: LowRank, kept: Flags) -> tuple[Float, Float, Float]:
@@ -217,63 +176,63 @@ def axes_of(L: LowRank, kept: Flags) -> tuple[Float, Float, Float]:
     return scores @ (components @ turned.T), sizes, turned
 
 
-def centre(M: ObservedMatrix, mean: Float) -> ObservedMatrix:
-    """M minus a number for each column."""
-    return M.with_values((M.values - mean[M.columns_of_entries()]).astype(M.dtype))
+def fit_good_rows(first: CentredFit, backend: str, *, move: bool, choose: bool) -> JudgedFit:
+    """A fit in which samples that are wrong as a whole have no say, refined from a first one in which all have.
 
-
-def fit_good_rows(
-    M: ObservedMatrix, first: CentredFit, fit: Callable[[ObservedMatrix], CentredFit], backend: str
-) -> FitOfSome:
-    """A fit of M in which samples that are wrong as a whole have no say.
-
-    `first` is a fit of all of them, and stays the fit if no sample is off the subspace of the others.
+    If no sample is off the subspace of the others, all keep their say. To `choose` the number of components is to drop
+    those that, without the bad samples, are noise.
     """
-    start = FitOfSome.of_all(first)
+    refine = partial(_refine_and_judge, backend=backend, move=move)
+    start = refine(first, np.ones(first.result.M.shape[0], bool))
     found, kept = None, ~start.cases.suspects
     for _ in range(ROUNDS):
         if kept.all() or kept.mean() < 1 - MANY:
             break
-        found = FitOfSome.of(M, kept, fit, backend)
+        found = refine((found or start).fit, kept)
         new = found.cases.suspects & kept
         if not (found.cases.off & ~kept).any() or not new.any():
             break
         kept = kept & ~new
     if found is None or not (found.cases.off & ~found.kept).any():  # suspects that fit the others are no threat
         return start
-    found = found.with_fitting(M, fit, backend)
-    rows = found.cases.indices
-    named = ", ".join(map(str, rows[:LISTED])) + (", ..." if rows.size > LISTED else "")
-    note = f"{rows.size} rows do not fit the subspace of the others, and have no say in it: {named}"
-    result = replace(found.fit.result, notes=(*found.fit.result.notes, note))
-    return replace(found, fit=replace(found.fit, result=result, n_iter=first.n_iter + found.fit.n_iter))
+    fitting = ~found.kept & ~found.cases.off
+    if fitting.mean() > FEW:  # they were left out but fit: they stay if they do not turn the subspace
+        other = refine(found.fit, found.kept | fitting)
+        found = other if (other.cases.off >= found.cases.off).all() else found
+    if choose and (fewer := found.without_noise()) is not None:
+        found = refine(fewer, found.kept)
+    return found.with_note()
+
+
+def _refine_and_judge(fit: CentredFit, kept: Flags, backend: str, *, move: bool) -> JudgedFit:
+    result = fit.result
+    exact = result.noise <= NOISELESS * result.M.median_magnitude() or not result.L.V.any()
+    return (fit if exact and kept.all() else fit.refine(kept, backend, move=move)).judge(kept)
 
 
 @dataclass(frozen=True, eq=False)
-class FitOfSome:
-    """The fit of the samples that are kept, extended to all, and the distances of all."""
+class JudgedFit:
+    """A fit in which the samples that are kept have a say, and the distances of all."""
 
     fit: CentredFit
     model: RowModel
     cases: RowOutliers
     kept: Flags
 
-    @classmethod
-    def of_all(cls, fit: CentredFit) -> FitOfSome:
-        """A fit in which all samples have a say."""
-        kept = np.ones(fit.result.M.shape[0], bool)
-        return cls(fit, *fit.judge(kept), kept)
+    def without_noise(self) -> CentredFit | None:
+        """The fit without components no longer than the longest of noise alone, σ (√n + √d); None if there are none."""
+        scores, sizes, components = axes_of(self.fit.result.L, self.kept)
+        n, d = int(np.count_nonzero(self.kept)), components.shape[1]
+        k = max(1, np.count_nonzero(sizes > self.model.noise * (math.sqrt(n) + math.sqrt(d))))
+        if k == len(sizes):
+            return None
+        Q, R = basis(scores[:, :k])
+        return replace(self.fit, result=replace(self.fit.result, L=LowRank(Q, R @ components[:k])))
 
-    @classmethod
-    def of(cls, M: ObservedMatrix, kept: Flags, fit: Callable[[ObservedMatrix], CentredFit], backend: str) -> FitOfSome:
-        """Fit the samples that are kept."""
-        found = fit(M.take_rows(np.flatnonzero(kept))).extend(M, kept, backend)
-        return cls(found, *found.judge(kept), kept)
-
-    def with_fitting(self, M: ObservedMatrix, fit: Callable[[ObservedMatrix], CentredFit], backend: str) -> FitOfSome:
-        """With the samples, too, that were left out but fit, if they are many, and do not turn the subspace."""
-        fitting = ~self.kept & ~self.cases.off
-        if fitting.mean() <= FEW:
-            return self
-        other = FitOfSome.of(M, self.kept | fitting, fit, backend)
-        return other if (other.cases.off >= self.cases.off).all() else self
+    def with_note(self) -> JudgedFit:
+        """With a note of the samples that have no say."""
+        rows = self.cases.indices
+        named = ", ".join(map(str, rows[:LISTED])) + (", ..." if rows.size > LISTED else "")
+        note = f"{rows.size} rows do not fit the subspace of the others, and have no say in it: {named}"
+        result = replace(self.fit.result, notes=(*self.fit.result.notes, note))
+        return replace(self, fit=replace(self.fit, result=result))
