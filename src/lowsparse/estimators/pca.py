@@ -50,9 +50,9 @@ class RobustPCA(RowDetector):
         which an outlier would spread over its whole feature.
     rows : "robust" or None
         With "robust", samples that are wrong as a whole lose their say in the mean and the components: those that do
-        not fit the subspace of the others, up to 45 % of all. The fit ends, whatever `method` is, with an MM-estimate,
-        which for a table without outliers is close to principal component analysis, with scores shrunk as the noise
-        asks for. None is for wrong entries alone, as `method` fits them, as in `lowsparse.solve`.
+        not fit the subspace of the others, up to 45 % of all. The fit ends with an MM-estimate and least squares,
+        whatever `method` is: for a table without outliers that is principal component analysis. None is for wrong
+        entries alone, as `method` fits them, as in `lowsparse.solve`.
     method : str or a solver of `lowsparse.solvers`
     max_iter, tol, backend, memory
         As in `lowsparse.solve`; `memory` is for samples that are not in memory, or for the GPU. Backend "dask" uses the

@@ -4,8 +4,9 @@ A fit that is robust to half of the entries pays for it in precision, and where 
 not find the largest. An MM-estimate (Yohai, Annals of Statistics 1987) starts from such a fit and its scale of the
 noise, σ, and ends at the nearest minimum of a loss that is almost that of least squares for what is no gross error, and
 bounded: that of Tukey, with the width c. Here c is first 4.7 σ, where small errors have little weight, and σ is
-estimated along; then 6 σ with σ fixed, which for a table without errors is principal component analysis to within some
-per cent. Features and samples are regressed in turn; scores are shrunk as the noise asks for (see `Prior`).
+estimated along; then 6 σ with σ fixed. Last comes least squares on what is within 4 σ, unless many residuals are close
+to that, so that a table without errors gets its principal components. Features and samples are regressed in turn;
+scores are shrunk as the noise asks for (see `Prior`), by least squares only lightly.
 
 Where the noise is large, small errors may hide in it, and the first fit has followed them. So there is a second start:
 the least squares fit to entries that are usual for their feature, all others being replaced by its level, as in the
@@ -27,14 +28,18 @@ from numpy.typing import NDArray
 from ..entries.protocol import PartialMatrix
 from ..entries.statistics import by_columns
 from ..linalg.grassmann import basis
-from ..linalg.scale import CONSISTENT, CUT, robust_scale, trimmed_deviation
+from ..linalg.scale import CONSISTENT, CUT, OUTLIER, robust_scale, trimmed_deviation
 from ..robust.regression import EFFICIENT, SHRINK, SMALLEST, LineRegression, Prior
 from ..sweeps import Float, Robust, Sweep, host_backend, min_support
 from ..sweeps.losses import EFFICIENT as WIDTHS
 from ..sweeps.losses import Kind, Loss
 from .affine import NOISY, SETTLED, AffineFit, shorths, spatial_median, subtract
 
-STRICT, WIDE = WIDTHS[Kind.TUKEY], 6.0  # c in standard deviations of the noise: 95 % and 98 % of full efficiency
+STRICT = WIDTHS[Kind.TUKEY]  # c in standard deviations of the noise: 95 % of the efficiency of least squares
+WIDE = 6.0  # of the second passes: 98 %
+ROUNDS = 3  # of least squares, each with other entries left out
+LIGHTLY = 0.5  # noise by which least squares shrinks scores, relative to the noise: what stability needs
+ALMOST = 0.03  # share of residuals between 2.5 and 4 standard deviations; 0.012 if they are normal
 ROUGH_PASSES, MAX_PASSES = 20, 60
 ROUGH = 10.0  # tolerance of all but the last passes, relative to that of the last
 SAMPLE = 100_000  # residuals by which scales and losses are compared
@@ -86,7 +91,26 @@ class _Data:
         parameters = k * (n + d - k) + d
         freedom = max(1 - parameters / (self._active * self.M.nnz), LEAST_FREEDOM)
         noise = trimmed_deviation(e, robust_scale(e)) / math.sqrt(freedom)
-        return self._settle(replace(rough, noise=noise), Kind.TUKEY, WIDE, last=True)
+        return self._least_squares(self._settle(replace(rough, noise=noise), Kind.TUKEY, WIDE, last=True))
+
+    def _least_squares(self, fit: AffineFit) -> AffineFit:
+        """The least squares fit to what is no gross error; the fit itself if many are almost: there may be errors too.
+
+        What is left out is put on the fit, and the fit moves: the more slowly, the more is left out.
+        """
+        sizes = np.abs(self.residuals(fit)) / (fit.noise or 1.0)
+        if np.mean((sizes > CUT) & (sizes <= OUTLIER)) > ALMOST:
+            return fit
+        for _ in range(ROUNDS if (sizes > OUTLIER).any() else 1):
+            e = self.M.open_sweep(self.backend).residual(fit.scores, np.ascontiguousarray(fit.components.T))
+            e = e + self.M.spread_over_columns(fit.mean)
+            cleaned = self.M.with_stored_values(self.M.values + e * (np.abs(e) > OUTLIER * fit.noise))
+            fit = self._of(cleaned)._settle(fit, Kind.SQUARED, 1.0, last=True)
+        return fit
+
+    def _of(self, M: PartialMatrix) -> _Data:
+        """Of other values at the same positions."""
+        return _Data.of(M, self.kept, self.centred, self.backend)
 
     def fit_usual(self, start: AffineFit) -> AffineFit:
         """The least squares fit, from a start, to entries that are usual for their feature, the others at its level."""
@@ -95,10 +119,7 @@ class _Data:
         half = (self.M.column_counts + 1) // 2
         scale = CONSISTENT * self.M.open_sweep(self.backend).kth_largest(np.abs(x), half)
         wrapped = x * (np.abs(x) <= self.M.spread_over_columns(CUT * scale)) + self.M.spread_over_columns(level)
-        some = self.M.with_stored_values(wrapped * self.M.spread_over_rows(1.0 * self.kept))
-        usual = self.M.with_stored_values(wrapped)
-        data = replace(self, M=usual, samples=usual.T, features=some.open_sweep(self.backend))
-        return data._settle(start, Kind.SQUARED, 1.0)
+        return self._of(self.M.with_stored_values(wrapped))._settle(start, Kind.SQUARED, 1.0)
 
     def residuals(self, fit: AffineFit) -> Float:
         """About `SAMPLE` residuals of samples that are kept."""
@@ -131,9 +152,8 @@ class _Data:
         mean = fitted.V[:, 0] * B[int(np.argmax(self.kept)), 0] if own else fit.mean
         axes, R = basis(fitted.V[:, own:])
         guess = B[:, own:] @ R.T
-        samples = subtract(self.samples, self.samples.spread_over_rows(mean)) if own else self.samples
-        sweep = samples.open_sweep(self.backend)
-        prior = None if kind is Kind.SQUARED else Prior.of(guess[self.kept], fit.noise, self.M.density)
+        sweep = self._minus(mean).open_sweep(self.backend)
+        prior = Prior.of(guess[self.kept], (LIGHTLY if kind is Kind.SQUARED else 1.0) * fit.noise, self.M.density)
         scores = (
             sweep.regress(axes, guess, options) if prior is None else prior.regress(sweep, axes, guess, options)
         ).V
@@ -153,17 +173,20 @@ class _Data:
         error = fit.noise * math.sqrt(d * k * (n + d - k) / self.M.nnz * n) / size if size else 0.0
         return max(SETTLED * error, 1e-6)
 
+    def _minus(self, mean: Float) -> PartialMatrix:
+        """The samples minus a mean."""
+        return subtract(self.samples, self.samples.spread_over_rows(mean)) if mean.any() else self.samples
+
     def complete(self, fit: AffineFit) -> AffineFit:
         """The fit with scores of all samples, and the mean at the spatial median of those that are kept."""
-        scores, mean, axes = fit.scores, fit.mean, np.ascontiguousarray(fit.components.T)
         if not self.kept.all():
-            others = subtract(self.samples, self.samples.spread_over_rows(mean))
-            lines = LineRegression(others, others.open_sweep(self.backend), self.unit, learning=False)
+            axes, samples = np.ascontiguousarray(fit.components.T), self._minus(fit.mean)
+            lines = LineRegression(samples, samples.open_sweep(self.backend), self.unit, learning=False)
             c = max(EFFICIENT * fit.noise, SMALLEST * self.unit)
-            found = lines.refit(axes, lines.fit_from_zero(axes, c, 15), c, 5, like=scores[self.kept]).V
-            scores = np.where(self.kept[:, None], scores, found)
-        if self.centred:
-            known = self.kept & (self.M.row_counts >= min_support(len(fit.components)))
-            middle = spatial_median(scores[known if known.any() else self.kept])
-            scores, mean = scores - middle, mean + middle @ fit.components
-        return replace(fit, mean=mean, scores=scores)
+            found = lines.refit(axes, lines.fit_from_zero(axes, c, 15), c, 5, like=fit.scores[self.kept]).V
+            fit = replace(fit, scores=np.where(self.kept[:, None], fit.scores, found))
+        if not self.centred:
+            return fit
+        known = self.kept & (self.M.row_counts >= min_support(len(fit.components)))
+        middle = spatial_median(fit.scores[known if known.any() else self.kept])
+        return replace(fit, mean=fit.mean + middle @ fit.components, scores=fit.scores - middle)
