@@ -14,7 +14,9 @@ from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
 import lowsparse as ls  # noqa: E402
 from lowsparse.series.bridging import Bridge  # noqa: E402
+from lowsparse.series.folding import Folding, Lines  # noqa: E402
 from lowsparse.series.keeping import keep_aside  # noqa: E402
+from lowsparse.series.normal import Normal  # noqa: E402
 from lowsparse.series.periods import find_periods  # noqa: E402
 from lowsparse.series.runs import Runs, distance_to_reading  # noqa: E402
 
@@ -255,7 +257,47 @@ def test_bridging_is_the_conditional_mean():
     near = np.array([17, 18, 19, 24, 25, 26])
     C = r[np.abs(np.subtract.outer(near, near))] + 0.01 * np.eye(6)
     expected = r[np.abs(near - 21)] @ np.linalg.solve(C, x[near])
-    assert np.allclose(bridge.predict(x[:, None], np.array([21]), np.array([0])), expected)
+    assert np.isclose(bridge.fill(x[:, None])[21, 0], expected)
+
+
+def test_what_the_others_say_is_the_conditional_mean():
+    """Of a normal distribution that is fitted to many moments, given the readings of the moment."""
+    rng = np.random.default_rng(8)
+    root = rng.standard_normal((5, 5))
+    S = root @ root.T
+    Z = rng.standard_normal((20_000, 5)) @ root.T
+    gappy = np.where(rng.random(Z.shape) < 0.2, np.nan, Z)
+    gappy[7], gappy[8] = [1.0, np.nan, 2.0, np.nan, -1.0], [1.0, 0.5, 2.0, -1.0, -1.0]
+    expected = Normal.fit(gappy, 1e-4, local=False).expect(gappy)
+    for t, j, others in [(7, 1, [0, 2, 4]), (7, 3, [0, 2, 4]), (8, 0, [1, 2, 3, 4]), (8, 3, [0, 1, 2, 4])]:
+        mean = S[j, others] @ np.linalg.solve(S[np.ix_(others, others)], gappy[t, others])
+        assert abs(expected[t, j] - mean) < 0.05 * np.sqrt(S[j, j])
+
+
+def test_what_the_others_say_may_change_with_the_seasons():
+    rng = np.random.default_rng(9)
+    x = rng.standard_normal(6000)
+    season = np.where(np.arange(6000) < 3000, 1.0, -1.0)
+    Z = np.column_stack([x, season * x, rng.standard_normal((6000, 2))]) + 0.05 * rng.standard_normal((6000, 4))
+    gappy = Z.copy()
+    gappy[::9, 1] = np.nan
+    errors = [np.abs(Normal.fit(gappy, 1e-3, local=local).expect(gappy) - Z)[::9, 1].mean() for local in (False, True)]
+    assert errors[1] < 0.5 * errors[0]
+
+
+def test_lines_that_repeat_are_found():
+    """Days of rank 2: a gap of a day is filled by its other readings; an empty day is not determined."""
+    rng = np.random.default_rng(10)
+    Z = (rng.standard_normal((60, 2)) @ rng.standard_normal((2, 24 * 3))).reshape(-1, 3)
+    gappy = np.where(rng.random(Z.shape) < 0.1, np.nan, Z)
+    gappy[48:72] = np.nan
+    lines = Lines.fit(gappy, Folding(24), 0.1, np.zeros_like(Z))
+    expected = lines.expect(gappy)
+    assert np.isnan(expected[48:72]).all()
+    rest = np.r_[0:48, 72 : len(Z)]
+    assert np.abs(expected - Z)[rest].max() < 0.1
+    later = lines.expect(gappy[30:], first=30)  # the same days, the first of them cut
+    assert np.abs(later - Z[30:])[np.r_[0:18, 42 : len(later)]].max() < 0.1
 
 
 def test_runs_and_distances():

@@ -198,12 +198,12 @@ class RobustSeriesImputer(SampleTransformer):
             warnings.warn(f"RobustSeriesImputer: {note}", stacklevel=4)
         X = grid[:, self._present]
         usual = () if self._clock is None else self._clock.usual_periods()
-        self.model_ = SeriesModel.fit(X, self._periods(), to_seed(self.random_state), usual)
+        self.model_, good = SeriesModel.fit(X, self._periods(), to_seed(self.random_state), usual)
         self.periods_ = self.model_.periods
         self._fitted = len(grid)
         self._least = np.where(self._present, -np.inf, 0.0)
         self._least[self._present] = self.model_.least
-        filled = self.model_.fill(X)
+        filled = self.model_.fill(X, good=good)
         listed, bad = find_anomalies(self.model_, X, filled)
         times = None if self._clock is None else self._clock.time(np.arange(len(grid)))
         self._anomalies = listed.columns(names[self._present], times)

@@ -42,14 +42,8 @@ class Calibration:
     @classmethod
     def fit(cls, errors: Float, groups: Index, classes: Index, n_groups: int) -> Calibration:
         """From the errors of entries kept aside, the group of each (0 to n_groups - 1) and its class (0 or more)."""
-        magnitudes = np.abs(errors)
-        usual = float(np.median(magnitudes)) if magnitudes.size else 0.0
-        bounded = np.minimum(magnitudes, 10.0 * usual)  # an entry kept aside may be wrong itself
-        counts = np.bincount(groups, minlength=n_groups)
-        mean = float(np.mean(bounded)) if magnitudes.size else 0.0
-        sizes = (np.bincount(groups, bounded, n_groups) + DAMPING * mean) / (counts + DAMPING)
-        sizes = np.where(sizes > 0, sizes, 1.0)
-        ratios = magnitudes / sizes[groups]
+        sizes = usual_sizes(errors, groups, n_groups)
+        ratios = np.abs(errors) / sizes[groups]
         found = {int(k): np.sort(ratios[classes == k]) for k in np.unique(classes) if np.sum(classes == k) >= LEAST}
         return cls(sizes, {**found, -1: np.sort(ratios)})
 
@@ -71,6 +65,21 @@ class Calibration:
             own = np.abs(errors[inside]) / self.sizes[groups[inside]]
             shares[inside] = np.searchsorted(ratios, own) / (len(ratios) + 1)
         return shares
+
+
+def usual_sizes(errors: Float, groups: Index, n_groups: int) -> Float:
+    """The mean magnitude of the errors of each group, drawn to that of all; 1 if it is 0.
+
+    >>> usual_sizes(np.repeat([1.0, -3.0], 20), np.repeat([0, 1], 20), 2).tolist()
+    [1.5, 2.5]
+    """
+    magnitudes = np.abs(errors)
+    usual = float(np.median(magnitudes)) if magnitudes.size else 0.0
+    bounded = np.minimum(magnitudes, 10.0 * usual)  # an entry kept aside may be wrong itself
+    counts = np.bincount(groups, minlength=n_groups)
+    mean = float(np.mean(bounded)) if magnitudes.size else 0.0
+    sizes = (np.bincount(groups, bounded, n_groups) + DAMPING * mean) / (counts + DAMPING)
+    return np.where(sizes > 0, sizes, 1.0)
 
 
 def _quantile(ratios: Float, level: float) -> float:

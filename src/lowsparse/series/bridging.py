@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..sweeps import Float
 from .correlation import autocorrelation, column_spreads, largest_lag
@@ -32,7 +33,7 @@ class Bridge:
     >>> x = np.sin(np.arange(400) / 20)[:, None]
     >>> gappy = np.where(np.arange(400)[:, None] % 3 == 1, np.nan, x)
     >>> bridge = Bridge.fit(gappy, ())
-    >>> bool(abs(bridge.predict(gappy, np.array([100]), np.array([0])) - x[100]).max() < 0.05)
+    >>> bool(np.abs(bridge.fill(gappy) - x).max() < 0.05)
     True
     """
 
@@ -44,29 +45,27 @@ class Bridge:
         """Estimate the correlations of the columns of R; NaN is missing."""
         return cls(autocorrelation(R, largest_lag(len(R), periods)), periods)
 
-    def predict(self, R: Float, moments: Index, series: Index) -> Float:
-        """Predict R at these entries from the other ones of the same series; NaN is missing."""
-        read = ~np.isnan(R)
+    def predict(self, R: Float, gaps: Gaps) -> Float:
+        """Predict R at the entries of gaps from their neighbours."""
         bound = CLIP * column_spreads(R)
-        values = np.where(read, np.clip(R, -bound, bound), 0.0)
-        finder = _Neighbours(read, self.periods)
-        predicted = np.zeros(len(moments))
-        for first in range(0, len(moments), BATCH):
+        values = np.nan_to_num(np.clip(R, -bound, bound))
+        predicted = np.zeros(len(gaps.moments))
+        for first in range(0, len(predicted), BATCH):
             batch = slice(first, first + BATCH)
-            t, j = moments[batch], series[batch]
-            found = finder.of(t, j)
-            weights = self._weights(t, j, found)
-            predicted[batch] = np.sum(weights * values[np.maximum(found, 0), j[:, None]], axis=1)
+            t, j, found = gaps.moments[batch], gaps.series[batch], gaps.neighbours[batch]
+            predicted[batch] = np.sum(self._weights(t, j, found) * values[np.maximum(found, 0), j[:, None]], axis=1)
         return predicted
 
-    def fill(self, R: Float, wanted: Bool) -> Float:
-        """R with predictions where wanted, and 0 where else it is missing."""
-        filled = np.nan_to_num(R)
-        t, j = np.nonzero(wanted)
-        filled[t, j] = self.predict(R, t, j)
+    def fill(self, R: Float) -> Float:
+        """R with predictions where it is missing."""
+        missing = np.isnan(R)
+        if not missing.any():
+            return R
+        filled = R.copy()
+        filled[missing] = self.predict(R, Gaps.of(~missing, missing, self.periods))
         return filled
 
-    def _weights(self, t: Index, j: Index, found: Index) -> Float:
+    def _weights(self, t: Index, j: Index, found: NDArray[np.int32]) -> Float:
         """C⁻¹ b for each moment; the weight of a neighbour that is not there (-1) is 0."""
         r, last = self.correlations, len(self.correlations) - 1
         there = found >= 0
@@ -80,6 +79,21 @@ class Bridge:
         return np.asarray(np.linalg.solve(C, b[:, :, None])[:, :, 0])
 
 
+@dataclass(frozen=True)
+class Gaps:
+    """Entries to be predicted, in the order of `numpy.nonzero`, and the moments of their neighbours."""
+
+    moments: Index
+    series: Index
+    neighbours: NDArray[np.int32]  # of each entry; -1 where there is none
+
+    @classmethod
+    def of(cls, read: Bool, wanted: Bool, periods: tuple[int, ...]) -> Gaps:
+        """The wanted entries, with neighbours among those that were read."""
+        t, j = np.nonzero(wanted)
+        return cls(t, j, _Neighbours(read, periods).of(t, j))
+
+
 class _Neighbours:
     """Finds the readings nearest to a moment, in time and in phase."""
 
@@ -90,7 +104,7 @@ class _Neighbours:
         self.first = np.concatenate([[0], np.cumsum(self.up_to[-1], dtype=np.int64)])
         self.phases = [(period, *_same_phase(read, period)) for period in periods if period < len(read)]
 
-    def of(self, t: Index, j: Index) -> Index:
+    def of(self, t: Index, j: Index) -> NDArray[np.int32]:
         """The moments of the neighbours of each (t, j), in columns; -1 where there is none, or it stands before."""
         found = []
         itself = self.read[t, j]
@@ -99,8 +113,7 @@ class _Neighbours:
             found.append(self._reading(j, self.up_to[t, j] + k - 1))
         for _period, before, after in self.phases:
             found += [before[t, j], after[t, j]]
-        neighbours = np.stack(found, axis=1).astype(np.intp)
-        return _without_repeats(neighbours)
+        return _without_repeats(np.stack(found, axis=1).astype(np.int32))
 
     def _reading(self, j: Index, k: Index) -> Index:
         """The moment of the k-th reading of series j, -1 if there is none."""
@@ -127,10 +140,10 @@ def _same_phase(read: Bool, period: int) -> tuple[Index, Index]:
     return before.reshape(-1, n)[:T], after.reshape(-1, n)[:T]
 
 
-def _without_repeats(found: Index) -> Index:
+def _without_repeats(found: NDArray[np.int32]) -> NDArray[np.int32]:
     """-1 in place of a neighbour that stands in an earlier column too."""
     order = np.argsort(found, axis=1, kind="stable")
     ordered = np.take_along_axis(found, order, axis=1)
     repeated = np.zeros(found.shape, bool)
     np.put_along_axis(repeated, order[:, 1:], ordered[:, 1:] == ordered[:, :-1], axis=1)
-    return np.where(repeated, -1, found)
+    return np.where(repeated, np.int32(-1), found)

@@ -10,10 +10,15 @@ repeated exactly, in a series that hardly repeats any, are stuck.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Protocol
+
 import numpy as np
 
+from ..entries.observed import ObservedMatrix
+from ..imputation.model import Imputation, Prediction
 from ..sweeps import Float
-from .correlation import column_spreads
+from .correlation import column_scales, column_spreads
 from .runs import Bool, Index, Runs
 
 FAR = 5.0  # spreads of the residual
@@ -22,6 +27,66 @@ LEAST = 0.02  # spread of the residual, in units of the series: what is closer i
 STAYS = 0.2  # share of the readings of a series that are no bad run
 STUCK = 4  # equal readings in a row, at least
 CHANCE = 1e-3  # expected number of stuck runs by chance in a series
+ROUGH = 120_000  # entries of the moments to which the robust low-rank part is fitted
+
+
+class Expectation(Protocol):
+    """What is expected of each entry of Z, which begins `first` moments after the data that were fitted."""
+
+    def expect(self, Z: Float, first: int = 0) -> Float:
+        """NaN at entries that are not determined."""
+
+
+@dataclass(frozen=True)
+class LowRankMoments:
+    """The low-rank part of moments x series, robust to bad readings: that of `lowsparse.imputation.model`."""
+
+    prediction: Prediction
+
+    @classmethod
+    def fit(cls, Z: Float, rng: np.random.Generator) -> LowRankMoments:
+        """Fit Z, NaN where missing, or some of its moments."""
+        read = np.flatnonzero((~np.isnan(Z)).any(axis=1))
+        chosen = rng.choice(read, min(len(read), max(1, ROUGH // Z.shape[1])), replace=False)
+        return cls(Imputation.fit(ObservedMatrix.from_dense(Z[np.sort(chosen)])).prediction)
+
+    def expect(self, Z: Float, first: int = 0) -> Float:
+        """Each moment's robust regression by its own readings; NaN at moments without any."""
+        read = (~np.isnan(Z)).any(axis=1)
+        expected = np.full(Z.shape, np.nan)
+        if read.any():
+            expected[read] = self.prediction.rows(ObservedMatrix.from_dense(Z[read]).T, int(read.sum()))
+        return expected
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Says which readings are good: not in bad runs about a robust expectation, nor about those of the good ones."""
+
+    robust: tuple[Expectation, ...]
+    closer: Expectation  # needs readings without errors
+    caution: float
+
+    def good(self, Z: Float, first: int = 0) -> Bool:
+        """The good readings of Z, which begins `first` moments after the data that were fitted."""
+        return self.judge(Z, closest(self.robust, Z, first), first)
+
+    def judge(self, Z: Float, expected: Float, first: int = 0) -> Bool:
+        """The good readings, given what is expected robustly."""
+        good = ~bad_runs(Z, expected, self.caution) & ~np.isnan(Z)
+        expected = self.closer.expect(np.where(good, Z, np.nan), first)
+        return ~bad_runs(Z, expected, self.caution) & ~np.isnan(Z)
+
+
+def closest(expectations: tuple[Expectation, ...], Z: Float, first: int = 0) -> Float:
+    """Of each series, the expectation that is closest to its readings."""
+    best, found = np.full(Z.shape[1], np.inf), np.full(Z.shape, np.nan)
+    for expectation in expectations:
+        expected = expectation.expect(Z, first)
+        scales = column_scales(Z - expected)
+        found = np.where(scales < best, expected, found)
+        best = np.minimum(scales, best)
+    return found
 
 
 def bad_runs(Z: Float, expected: Float, caution: float = 1.0) -> Bool:

@@ -2,8 +2,9 @@
 
 With predictions F (entries x predictions) and truths y, the weights w minimise Σ |y - F w| plus a ridge that draws them
 to prior weights: those of a class of entries to those of its group of classes, these to those of all, and these to
-equal ones. The sum of magnitudes is
-minimised by reweighted least squares, with the magnitudes smoothed below half a robust scale.
+equal ones. The ridge on the step from the best prediction to another is relative to how far these are apart: a bad
+prediction does no harm by being there. The sum of magnitudes is minimised by reweighted least squares, with the
+magnitudes smoothed below half a robust scale.
 """
 
 from __future__ import annotations
@@ -64,12 +65,13 @@ def _fit_each(
 
 
 def _fit_weights(F: Float, y: Float, prior: Float) -> Float:
-    """w with Σ w = 1: prior + B d for a basis B of the vectors that sum to 0."""
+    """w with Σ w = 1: the prior, plus steps from the best prediction to each other one."""
     m = F.shape[1]
     if m == 1 or not len(y):
         return prior
-    B = np.linalg.qr(np.eye(m) - 1.0 / m)[0][:, : m - 1]
-    G, rest = F @ B, y - F @ prior
+    best = int(np.argmin(np.mean(np.abs(y[:, None] - F), axis=0)))
+    others = np.delete(np.arange(m), best)
+    G, rest = F[:, others] - F[:, [best]], y - F @ prior
     step = np.zeros(m - 1)
     for _ in range(ITERATIONS):
         e = np.abs(rest - G @ step)
@@ -77,6 +79,10 @@ def _fit_weights(F: Float, y: Float, prior: Float) -> Float:
         if scale == 0:
             break
         weight = scale / np.maximum(e, 0.5 * scale) * (e < FAR * scale)
-        ridge = DAMPING * float(np.mean(weight @ G**2)) / max(float(weight.sum()), 1.0)
-        step = np.linalg.solve((G.T * weight) @ G + (ridge + 1e-12) * np.eye(m - 1), (G.T * weight) @ rest)
-    return np.asarray(prior + B @ step)
+        A = (G.T * weight) @ G
+        ridge = DAMPING * np.diag(A) / max(float(weight.sum()), 1.0)
+        step = np.linalg.solve(A + np.diag(ridge + 1e-12), (G.T * weight) @ rest)
+    weights = prior.copy()
+    weights[others] += step
+    weights[best] -= step.sum()
+    return weights

@@ -1,46 +1,52 @@
 """The model of series: several predictions of every gap, mixed as what was kept aside asks for.
 
-A series is x = centre + scale z. Every prediction of z is L plus what is bridged of z - L (`folding`, `bridging`):
+A series is x = centre + scale z. A part of the model expects L of z, and adds what is bridged of z - L (`bridging`):
 
-- L is the usual shape of the period: the series by itself;
-- L of low rank, moments x series: what the others say at the moment;
-- L of low rank, days x (hour of day, series), if there is a period: what the day and the others say; and the same with
-  days that begin at noon, whose errors at the ends of days are others;
-- and the straight line between the readings at the ends of the gap.
+- L is the usual shape of the period: the series by itself (`folding`);
+- L is what the other series say at the moment (`normal`): once by covariances as they are, for series that determine
+  each other, once by covariances with a ridge, and once by the moments before and after too;
+- L is of low rank, days x (hour of day, series), if there is a period: what the day and the others say (`folding`); and
+  the same with days that begin at noon, whose errors at the ends of days are others.
+
+Two more predictions are straight lines between the readings at the ends of the gap: of z, and of what the shape leaves.
 
 They are fitted to the data less some readings, which were kept aside in the pattern of those that are missing; on these
-the weights of the mixture are found, by how far the next reading is and whether the moment was read by the others. The
-subspaces of the low-rank parts are fitted to all readings then where the table is small, and stay as they are else;
-coefficients and correlations are found from all readings. Those in bad runs (`judging`) are left out, but for the first
-fit of the subspaces, which is robust and finds them.
+the weights of the mixture are found, by how far the next reading is and whether the moment was read by the others. Then
+they are fitted to all good readings. Which ones are good is judged before (`judging`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..robust.calibration import Calibration
+from ..robust.calibration import Calibration, usual_sizes
+from ..support.threads import one_blas_thread
 from ..sweeps import Float
+from .bridging import Bridge, Gaps
 from .correlation import column_scales
-from .folding import FoldedFit, Folding
-from .judging import bad_runs
+from .folding import Folding, Lines, Shape
+from .judging import Expectation, Judge, LowRankMoments, bad_runs, closest
 from .keeping import keep_aside
 from .mixing import Mixture
+from .normal import Normal
 from .periods import find_periods
 from .runs import Bool, distance_to_reading
 
+SHARP, SMOOTH, LAGGED = 1e-4, 0.03, 0.1  # ridges of covariances
+LAGS = (0, 1, -1)
+SHRINKAGE = 0.1, 0.3  # of days from midnight, and from noon
 FARTHEST = 6  # log2 of the distance to the next reading, at which the classes of entries end
 GROUP = FARTHEST + 1  # classes
 SEEN = (0.85, 0.5)  # readings of a moment, relative to the usual number: bounds of the groups of classes
-SMALL = 250_000  # entries of a table whose subspaces are fitted once more, to all good readings
 LINES = 4  # periods that the data must have to be folded
 CAUTIONS = (1.0, 3.0)  # in judging readings: the one is taken with which what was kept aside is predicted better
 WORTH = 1.02  # error of less caution, relative to that of more, at which it is still taken
 LARGEST = 10.0  # error, in scales, that counts in this choice: a reading kept aside may be bad
+ENOUGH, FOLDS = 15_000, 4  # readings kept aside are enough for the weights; times that some are, at most
 HALVES = 20  # stretches of time, every other one of which is in the same half
 
 
@@ -54,7 +60,7 @@ class SeriesModel:
     >>> X = truth.copy()
     >>> X[100:110, 2] = np.nan
     >>> X[300:330] = np.nan
-    >>> model = SeriesModel.fit(X)
+    >>> model, _ = SeriesModel.fit(X)
     >>> model.periods, bool(np.abs(model.fill(X).values - truth).max() < 1.0)
     ((24,), True)
     """
@@ -63,8 +69,8 @@ class SeriesModel:
     scale: Float  # 0 of a constant series
     least: Float  # of each series: 0 if its readings are not negative, else minus infinity
     periods: tuple[int, ...]
-    parts: tuple[FoldedFit, ...]
-    caution: float  # in judging readings
+    judge: Judge
+    parts: Parts
     mixture: Mixture
     calibration: Calibration  # of the errors of z
 
@@ -75,45 +81,45 @@ class SeriesModel:
         periods: tuple[int, ...] | None = None,
         random_state: int | np.random.Generator | None = 0,
         usual: tuple[int, ...] = (),
-    ) -> Self:
-        """Fit series X: moments x series, NaN missing, every series with a reading.
+    ) -> tuple[Self, Bool]:
+        """Fit series X: moments x series, NaN missing, every series with a reading; the model, and the good readings.
 
         Periods are found if they are not given; the usual ones, a day and a week, are preferred to those near them.
         """
+        rng = np.random.default_rng(random_state)
         centre = np.nanmedian(X, axis=0)
         scale = column_scales(X - centre)
         Z = (X - centre) / scale
         scale[np.nanmax(X, axis=0) == np.nanmin(X, axis=0)] = 0.0
         periods = find_periods(Z, usual) if periods is None else periods
-        read = ~np.isnan(Z)
-        aside = keep_aside(read, periods[0] if periods else 1, np.random.default_rng(random_state))
-        rest = np.where(aside, np.nan, Z)
-        rough = tuple(FoldedFit.fit(rest, folding, periods) for folding in _foldings(len(Z), periods))
-        expected = _expected(rough, Z)
-        trials = [_Trial.run(rough, Z, expected, aside, caution) for caution in CAUTIONS]
-        best = min(trials, key=lambda trial: trial.error * (1.0 if trial.caution == 1.0 else WORTH))
-        good = best.good
+        with one_blas_thread:
+            aside = keep_aside(~np.isnan(Z), periods[0] if periods else 1, rng)
+            judge, good = _choose_judge(Z, periods, aside, rng)
+            folds = [_Fold.of(Z, good, aside, periods)]
+            while sum(len(fold.y) for fold in folds) < ENOUGH and len(folds) < FOLDS:
+                another = keep_aside(~np.isnan(Z), periods[0] if periods else 1, rng)
+                folds.append(_Fold.of(Z, good, another, periods))
+            mixture, calibration = _mix(folds, Z.shape)
+            parts = folds[0].parts.refit(np.where(good, Z, np.nan))
         least = np.where(np.nanmin(np.where(good, X, np.inf), axis=0) >= 0, 0.0, -np.inf)
-        cleaned = np.where(good, Z, np.nan)
-        if Z.size <= SMALL:
-            rough = tuple(FoldedFit.fit(cleaned, part.folding, periods) for part in rough)
-        parts = tuple(part.bridged(cleaned) for part in rough)
-        return cls(centre, scale, least, periods, parts, best.caution, best.mixture, best.calibration)
+        return cls(centre, scale, least, periods, judge, parts, mixture, calibration), good
 
-    def fill(self, X: Float, shift: int = 0) -> Filled:
-        """Predict missing entries and bad readings of X, which begins `shift` moments after a period began."""
+    def fill(self, X: Float, first: int = 0, good: Bool | None = None) -> Filled:
+        """Predict missing entries and bad readings of X, which begins `first` moments after the data that were fitted.
+
+        Readings are judged, but for `fit` having said which are good.
+        """
         Z = (X - self.centre) / np.where(self.scale > 0, self.scale, 1.0)
-        parts = tuple(part.shifted(shift) for part in self.parts)
-        read = ~np.isnan(Z)
-        bad = read & bad_runs(Z, _expected(parts, Z), self.caution)
-        good = read & ~bad
-        z, classes = _predict(parts, self.mixture, Z, good, ~good)
+        with one_blas_thread:
+            good = self.judge.good(Z, first) if good is None else good
+            classes = _classes(good, ~good)
+            z = self.mixture.predict(self.parts.predict(np.where(good, Z, np.nan), ~good, first), classes)
         t, j = np.nonzero(~good)
         values = X.copy()
         values[t, j] = np.maximum(self.centre[j] + self.scale[j] * z, self.least[j])
         classes_of = np.full(X.shape, -1, np.int8)
         classes_of[t, j] = classes
-        return Filled(values, bad, classes_of)
+        return Filled(values, ~good & ~np.isnan(X), classes_of)
 
     def half_widths(self, classes: NDArray[np.int8], level: float) -> Float:
         """Of a band about each filled value that holds the truth with this probability; 0 at good readings."""
@@ -132,34 +138,118 @@ class Filled:
     classes: NDArray[np.int8]  # of the predicted entries; -1 at good readings
 
 
-def _foldings(moments: int, periods: tuple[int, ...]) -> list[Folding | None]:
-    found: list[Folding | None] = [None, Folding(1)]
-    if periods and moments >= LINES * periods[0]:
-        found += [Folding(periods[0]), Folding(periods[0], periods[0] // 2)]
+@dataclass(frozen=True)
+class Parts:
+    """What is expected of the series in several ways, and the bridges of what each leaves over."""
+
+    shape: Shape  # of the shortest period
+    expectations: tuple[Expectation, ...]
+    along: tuple[Bridge, ...]  # of z - L, for each expectation
+    across: Bridge  # of z: fills L where it is not determined
+
+    @classmethod
+    def fit(cls, Z: Float, periods: tuple[int, ...]) -> Parts:
+        """Fit series Z, NaN where missing."""
+        across = Bridge.fit(Z, periods)
+        expectations = _expectations(Z, periods, across)
+        along = tuple(Bridge.fit(Z - across.fill(part.expect(Z)), periods) for part in expectations)
+        return cls(Shape.fit(Z, periods[:1]), expectations, along, across)
+
+    def refit(self, Z: Float) -> Parts:
+        """With expectations by other readings of the same series, and the same correlations."""
+        periods = self.across.periods
+        start = tuple(part for part in self.expectations if isinstance(part, Normal))
+        expectations = _expectations(Z, periods, self.across, start)
+        return replace(self, shape=Shape.fit(Z, periods[:1]), expectations=expectations)
+
+    def predict(self, Z: Float, wanted: Bool, first: int = 0) -> Float:
+        """Predictions of the wanted entries, in the order of `numpy.nonzero`, in columns; Z is NaN where missing."""
+        gaps = Gaps.of(~np.isnan(Z), wanted, self.across.periods)
+        columns = []
+        for part, bridge in zip(self.expectations, self.along, strict=True):
+            L = self.across.fill(part.expect(Z, first))
+            columns.append(L[wanted] + bridge.predict(Z - L, gaps))
+        usual = self.shape.expect(Z, first)
+        columns += [_straight(Z, wanted), usual[wanted] + _straight(Z - usual, wanted)]
+        return np.column_stack(columns)
+
+
+def _expectations(
+    Z: Float, periods: tuple[int, ...], across: Bridge, start: tuple[Normal, ...] = ()
+) -> tuple[Expectation, ...]:
+    sharp = Normal.fit(Z, SHARP, start=start[0] if start else None)
+    lagged = Normal.fit(Z, LAGGED, LAGS, start=start[-1] if start else sharp.lagged(Z, LAGS))
+    found: tuple[Expectation, ...] = (Shape.fit(Z, periods), sharp, replace(sharp, ridge=SMOOTH), lagged)
+    if periods and len(Z) >= LINES * periods[0]:
+        guess = across.fill(sharp.expect(Z))
+        shifts = (0, periods[0] // 2)
+        found += tuple(
+            Lines.fit(Z, Folding(periods[0], shift), shrinkage, guess)
+            for shift, shrinkage in zip(shifts, SHRINKAGE, strict=True)
+        )
     return found
 
 
-def _expected(parts: tuple[FoldedFit, ...], Z: Float) -> Float:
-    """Of each series, the low-rank part that is closest to its readings."""
-    best, found = np.full(Z.shape[1], np.inf), np.zeros_like(Z)
-    for part in parts[1:]:
-        L = part.lowrank(Z)
-        scales = column_scales(Z - L)
-        found = np.where(scales < best, L, found)
-        best = np.minimum(scales, best)
-    return found
+def _choose_judge(Z: Float, periods: tuple[int, ...], aside: Bool, rng: np.random.Generator) -> tuple[Judge, Bool]:
+    """The caution with which what was kept aside is predicted better, and the good readings."""
+    rest = np.where(aside, np.nan, Z)
+    robust = (LowRankMoments.fit(rest, rng), Shape.fit(rest, periods))
+    expected = closest(robust, Z)
+    best, normal = np.inf, None
+    for caution in CAUTIONS:
+        seen = ~bad_runs(Z, expected, caution) & ~np.isnan(rest)
+        normal = Normal.fit(np.where(seen, Z, np.nan), SMOOTH, start=normal)
+        judge = Judge(robust, normal, caution)
+        good = judge.judge(Z, expected)
+        error = WORTH ** CAUTIONS.index(caution) * _usual_error(normal, Z, good, aside, periods)
+        if error < best:
+            best, chosen = error, (judge, good)
+    return chosen
 
 
-def _predict(
-    parts: tuple[FoldedFit, ...], mixture: Mixture, Z: Float, good: Bool, wanted: Bool
-) -> tuple[Float, NDArray[np.intp]]:
-    classes = _classes(good, wanted)
-    return mixture.predict(_predictions(parts, Z, good, wanted), classes), classes
+def _usual_error(part: Normal, Z: Float, good: Bool, aside: Bool, periods: tuple[int, ...]) -> float:
+    """Of what was kept aside, as the good readings predict it."""
+    seen = np.where(good & ~aside, Z, np.nan)
+    L = np.nan_to_num(part.expect(seen))
+    bridged = Bridge.fit(seen - L, periods).predict(seen - L, Gaps.of(good & ~aside, aside, periods))
+    return float(np.mean(np.minimum(np.abs((Z - L)[aside] - bridged), LARGEST)))
 
 
-def _predictions(parts: tuple[FoldedFit, ...], Z: Float, good: Bool, wanted: Bool) -> Float:
-    cleaned = np.where(good, Z, np.nan)
-    return np.column_stack([part.predict(cleaned, wanted) for part in parts] + [_straight(cleaned, wanted)])
+@dataclass(frozen=True)
+class _Fold:
+    """Predictions of readings that were kept aside, by parts fitted to the other good ones."""
+
+    parts: Parts
+    F: Float
+    y: Float
+    classes: NDArray[np.intp]
+    moments: NDArray[np.intp]
+    series: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, Z: Float, good: Bool, aside: Bool, periods: tuple[int, ...]) -> Self:
+        seen, aside = good & ~aside, aside & good
+        rest = np.where(seen, Z, np.nan)
+        parts = Parts.fit(rest, periods)
+        return cls(parts, parts.predict(rest, aside), Z[aside], _classes(seen, aside), *np.nonzero(aside))
+
+
+def _mix(folds: list[_Fold], shape: tuple[int, ...]) -> tuple[Mixture, Calibration]:
+    """The weights that predict best what was kept aside, each series' errors in units of its usual one.
+
+    Bands are calibrated by the errors on a half of it with the weights of the other half.
+    """
+    F, y, classes, moments, series = (
+        np.concatenate([getattr(fold, name) for fold in folds]) for name in ("F", "y", "classes", "moments", "series")
+    )
+    sizes = usual_sizes(y - F.mean(axis=1), series, shape[1])[series]
+    G, u = F / sizes[:, None], y / sizes
+    errors = np.zeros(len(y))
+    half = moments * HALVES // shape[0] % 2
+    for k in (0, 1):
+        other, this = half != k, half == k
+        errors[this] = y[this] - Mixture.fit(G[other], u[other], classes[other], GROUP).predict(F[this], classes[this])
+    return Mixture.fit(G, u, classes, GROUP), Calibration.fit(errors, series, classes, shape[1])
 
 
 def _straight(Z: Float, wanted: Bool) -> Float:
@@ -179,36 +269,3 @@ def _classes(good: Bool, wanted: Bool) -> NDArray[np.intp]:
     counts = good.sum(axis=1)
     group = np.sum([counts < share * np.median(counts) for share in SEEN], axis=0)
     return np.asarray(near + GROUP * group[np.nonzero(wanted)[0]])
-
-
-@dataclass(frozen=True)
-class _Trial:
-    """How well what was kept aside is predicted if readings are judged with some caution."""
-
-    caution: float
-    good: Bool
-    mixture: Mixture
-    calibration: Calibration  # by the errors on a half of what was kept aside, with the weights of the other half
-    error: float
-
-    @classmethod
-    def run(cls, rough: tuple[FoldedFit, ...], Z: Float, expected: Float, aside: Bool, caution: float) -> Self:
-        good = ~np.isnan(Z) & ~bad_runs(Z, expected, caution)
-        seen = good & ~aside
-        parts = tuple(part.bridged(np.where(seen, Z, np.nan)) for part in rough)
-        F, y, classes = _predictions(parts, Z, seen, aside), Z[aside], _classes(seen, aside)
-        moments, series = np.nonzero(aside)
-        fair = good[aside]
-        errors = _halved_errors(F, y, classes, moments * HALVES // len(Z) % 2, fair)
-        calibration = Calibration.fit(errors[fair], series[fair], classes[fair], Z.shape[1])
-        mixture = Mixture.fit(F[fair], y[fair], classes[fair], GROUP)
-        return cls(caution, good, mixture, calibration, float(np.mean(np.minimum(np.abs(errors), LARGEST))))
-
-
-def _halved_errors(F: Float, y: Float, classes: NDArray[np.intp], half: NDArray[np.intp], fair: Bool) -> Float:
-    """The errors on each half by the weights of the other one's fair entries."""
-    errors = np.zeros(len(y))
-    for k in (0, 1):
-        other, this = (half != k) & fair, half == k
-        errors[this] = y[this] - Mixture.fit(F[other], y[other], classes[other], GROUP).predict(F[this], classes[this])
-    return errors
