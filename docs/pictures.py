@@ -77,6 +77,13 @@ def draw_table(X: NDArray[np.float64], folder: Path) -> None:
     look(folder / "table-completed-report.html", IMAGES / "table-report.jpg", (1080, 660))
 
 
+def draw_series(load: Any, folder: Path) -> None:
+    """The report of series, of 25 days."""
+    load.iloc[144:744].to_csv(folder / "load.csv", index_label="hour")
+    lowsparse("complete", folder / "load.csv")
+    look(folder / "load-completed-report.html", IMAGES / "series-report.jpg", (1080, 760))
+
+
 def lowsparse(*words: str | Path) -> None:
     """Give a command."""
     subprocess.run([sys.executable, "-m", "lowsparse", *words, "--quiet"], check=True)
@@ -113,6 +120,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         draw_card(examples[-1]["result"]._repr_html_(), Path(folder))
         draw_table(next(example["X"] for example in examples if "season" in example), Path(folder))
+        draw_series(run(DOCS / "series.md", Path(folder))[0]["load"], Path(folder))
         draw_demo(Path(folder))
     for picture in sorted(IMAGES.iterdir()):
         print(f"{picture.stat().st_size // 1024:>4} KB  {picture.name}")

@@ -235,7 +235,7 @@ def test_what_excel_exports_comes_back_so(tmp_path):
     _, X, _ = spoilt(30, 4)
     path = tmp_path / "export.csv"
     rows = [";".join(["" if np.isnan(x) else f"{x!r}".replace(".", ",") for x in map(float, row)]) for row in X]
-    lines = ["Tag;a;b;c;größe", *(f"{k:02d}.05.2024;{row}" for k, row in enumerate(rows))]
+    lines = ["Tag;a;b;c;größe", *(f"{k:02d}.05.2024;{row}" for k, row in enumerate(rows, start=1))]
     path.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode())
     facts = completed(path)
     content = Path(facts["completed"]).read_bytes()
@@ -246,7 +246,7 @@ def test_what_excel_exports_comes_back_so(tmp_path):
         for cell, written in zip(one.split(";"), other.split(";"), strict=True):
             assert written
             assert cell in ("", written)
-    assert Path(facts["outliers"]).read_bytes().startswith(b"\xef\xbb\xbfrow;column;value")
+    assert Path(facts["outliers"]).read_bytes().startswith(b"\xef\xbb\xbfseries;begin;end")
 
 
 def test_columns_of_text_come_back_where_they_were(tmp_path):

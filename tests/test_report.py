@@ -20,6 +20,7 @@ from lowsparse.report.film import Filmstrip
 from lowsparse.report.heat import heat_map
 from lowsparse.report.page import Run
 from lowsparse.report.player import video_report
+from lowsparse.report.series import SeriesView, series_report
 from lowsparse.report.table import TableView, _worst, deviations, table_report
 from lowsparse.support.charts import area
 from lowsparse.support.html import element
@@ -134,6 +135,33 @@ def table_run(path, result, *, run=None, rows=None, columns=None, **options):
     return table
 
 
+def series_view(names=None):
+    """Three series of 2,000 hours; the second has a gap of 50 hours from 300 on, zeros at 1000 and a spike at 1500."""
+    t = np.arange(2000.0)
+    value = 100 + 10 * np.sin(2 * np.pi * t / 24)[:, None] + np.array([0.0, 200.0, 50.0])
+    given = value.copy()
+    given[300:350, 1] = np.nan
+    given[1000:1005, 1] = 0.0
+    given[1500, 1] = 1e6
+    given[:, 2] = np.where(t < 100, np.nan, given[:, 2])
+    value[:100, 2] = np.nan  # nothing is known there
+    width = np.where(given == value, 0.0, 5.0)
+    found = {"series": [1, 1], "begin": [1000, 1500], "end": [1004, 1500], "kind": ["zero or negative", "spike"]}
+    found |= {"observed": [0.0, 1e6], "expected": [300.0, 300.0], "sure": [0.99, 0.999]}
+    return SeriesView(
+        names=names or ["north", "south", "west"],
+        start=np.datetime64("2024-01-01", "ns"),
+        step=np.timedelta64(1, "h"),
+        given=given,
+        value=value,
+        lower=value - width,
+        upper=value + width,
+        level=0.9,
+        anomalies={name: np.array(column) for name, column in found.items()},
+        labels={k: str(np.datetime64("2024-01-01T00") + k) for k in range(2000)},
+    )
+
+
 # ---------------------------------------------------------------------- the file
 
 
@@ -155,10 +183,11 @@ def hostile_pages(tmp_path_factory, solved):
     video_run(folder / "video.html", hostile_run())
     names = [[f"{HOSTILE[k % len(HOSTILE)]} {k}" for k in range(count)] for count in solved[2].M.shape]
     table_run(folder / "table.html", solved[2], run=hostile_run(), rows=names[0], columns=names[1])
+    series_report(folder / "series.html", hostile_run(), series_view(HOSTILE[:3]))
     return folder
 
 
-@pytest.mark.parametrize("kind", ["video", "table"])
+@pytest.mark.parametrize("kind", ["video", "table", "series"])
 def test_names_are_data(kind, hostile_pages):
     page = Page(hostile_pages / f"{kind}.html")
     tags = {tag for tag, _ in page.elements}
@@ -185,7 +214,7 @@ def test_attributes_hold_their_text(tmp_path):
     assert Page(path).elements == [("p", {"title": EVIL})]
 
 
-@pytest.mark.parametrize("kind", ["video", "table"])
+@pytest.mark.parametrize("kind", ["video", "table", "series"])
 def test_the_policy_allows_this_script_and_this_style_alone(kind, hostile_pages):
     page = Page(hostile_pages / f"{kind}.html")
     (policy,) = [a["content"] for tag, a in page.elements if tag == "meta" and "http-equiv" in a]
@@ -200,7 +229,8 @@ def test_the_policy_allows_this_script_and_this_style_alone(kind, hostile_pages)
 def test_no_address_of_another_place(tmp_path, solved):
     video_run(tmp_path / "video.html")
     table_run(tmp_path / "table.html", solved[2])
-    for name in ("video.html", "table.html"):
+    series_report(tmp_path / "series.html", Run(title="x"), series_view())
+    for name in ("video.html", "table.html", "series.html"):
         text = (tmp_path / name).read_text("utf-8")
         assert not re.search(r"(?i)https?:|//cdn|@import|url\(|\bsrc=\"(?!data:)", text)
 
@@ -442,6 +472,32 @@ def test_deviations_are_about_the_standard_error():
     assert np.median(np.abs(deviations(result) / exact - 1)) < 0.02
 
 
+def test_series_in_the_page_are_those_given():
+    view = series_view()
+    packed = view.packed()
+    assert (packed["moments"], packed["start"], packed["step"]) == (2000, 1704067200000.0, 3600000.0)
+    line = packed["lines"][1]
+    decoded = lambda text, kind: np.frombuffer(base64.b64decode(text), kind)  # noqa: E731
+    numbers = lambda text: line["low"] + line["span"] * decoded(text, "<u2") / 65534  # noqa: E731
+    assert np.abs(numbers(line["values"]) - view.value[:, 1]).max() < 1e-3
+    changed = np.r_[300:350, 1000:1005, 1500]
+    assert np.abs(numbers(line["lower"]) - view.value[changed, 1] + 5).max() < 1e-3
+    assert np.abs(numbers(line["upper"]) - view.value[changed, 1] - 5).max() < 1e-3
+    runs = {kind: decoded(text, "<u4").reshape(-1, 2).tolist() for kind, text in line["runs"].items()}
+    assert runs == {"1": [[300, 350]], "2": [[1000, 1005], [1500, 1501]], "3": []}
+    assert decoded(line["bad"], "<f4").tolist() == [0, 0, 0, 0, 0, 1e6]
+    assert decoded(packed["lines"][2]["runs"]["3"], "<u4").tolist() == [0, 100]
+    assert view.listed()["kind"] == ["spike", "zero or negative"]  # the surest first
+
+
+def test_of_very_many_series_those_with_gaps_are_shown(monkeypatch):
+    monkeypatch.setattr("lowsparse.report.series.SHOWN", 4000)
+    view = series_view()
+    assert view.shown().tolist() == [1, 2]
+    assert view.listed()["number"] == [0, 0]
+    assert [line["name"] for line in view.packed()["lines"]] == ["south", "west"]
+
+
 def test_a_diagnosis_warns_in_words():
     good = ls.datasets.synthetic(80, 70, rank=2, density=0.6, outliers=0.1, random_state=3)
     thin = ls.datasets.synthetic(80, 70, rank=2, density=0.08, outliers=0.05, random_state=3)
@@ -481,6 +537,8 @@ def pages(tmp_path_factory, solved):
     folder = tmp_path_factory.mktemp("reports")
     video_run(folder / "video.html")
     table_run(folder / "table.html", solved[2])
+    run = Run(title="demand.csv", facts=[("50", "values were filled"), ("2", "runs of outliers")], command=COMMAND)
+    series_report(folder / "series.html", run, series_view())
     return folder
 
 
@@ -738,6 +796,186 @@ def test_the_heat_map_shows_what_was_done(look, solved):
     assert pixel(browser, completed, *hole)[:3] != swatch(browser, "empty")
 
 
+# ---------------------------------------------------------------------- the chart of series
+
+
+def in_view(browser):
+    """The first and the last moment in view, as numbers, once the chart is drawn."""
+    code = """
+        const done = arguments[0];
+        requestAnimationFrame(() => requestAnimationFrame(() => done(document.getElementById("where").textContent)));
+    """
+    times = [np.datetime64(text.replace(" ", "T")) for text in browser.execute_async_script(code).split(" … ")]
+    return [int((time - np.datetime64("2024-01-01T00:00")) / np.timedelta64(1, "h")) for time in times]
+
+
+def has_colour(browser, name, left=0.0, right=1.0):
+    """Whether pixels of the chart, from a share of its width to another, have the colour of the legend."""
+    code = """
+        const [rgb, left, right] = arguments;
+        const chart = document.getElementById("chart");
+        const context = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+        context.canvas.width = Math.ceil((right - left) * chart.width);
+        context.canvas.height = chart.height;
+        context.drawImage(chart, -Math.floor(left * chart.width), 0);
+        const { data } = context.getImageData(0, 0, context.canvas.width, chart.height);
+        const same = (k) => rgb.every((level, c) => Math.abs(level - data[k + c]) < 3) && data[k + 3] > 250;
+        for (let k = 0; k < data.length; k += 4) if (same(k)) return true;
+        return false;
+    """
+    in_view(browser)
+    return browser.execute_script(code, swatch(browser, name), left, right)
+
+
+def test_the_chart_is_moved_and_zoomed_by_keys(look):
+    from selenium.webdriver.common.keys import Keys
+
+    browser = look("series.html")
+    chart = found(browser, "#chart")
+    assert in_view(browser) == [0, 1999]
+    chart.send_keys("+")
+    assert in_view(browser) == [500, 1499]
+    chart.send_keys(Keys.ARROW_RIGHT)
+    assert in_view(browser) == [600, 1599]
+    chart.send_keys(Keys.END)
+    assert in_view(browser) == [1000, 1999]
+    chart.send_keys(Keys.HOME, Keys.PAGE_DOWN)
+    assert in_view(browser) == [1000, 1999]
+    chart.send_keys("-")
+    assert in_view(browser) == [0, 1999]
+    chart.send_keys(*8 * "+")
+    first, last = in_view(browser)
+    assert last - first in (7, 8)
+    chart.send_keys("0")
+    assert in_view(browser) == [0, 1999]
+    chart.send_keys(Keys.ARROW_DOWN)
+    assert found(browser, "#chooser [aria-pressed=true]").text == "west"
+
+
+def test_the_chart_is_dragged_and_zoomed_by_wheel(look):
+    from selenium.webdriver import ActionChains
+    from selenium.webdriver.common.actions.wheel_input import ScrollOrigin
+
+    browser = look("series.html")
+    chart = found(browser, "#chart")
+    chart.send_keys("+")
+    width = chart.size["width"] - 64
+    ActionChains(browser).move_to_element(chart).click_and_hold().move_by_offset(-width // 4, 0).release().perform()
+    first, last = in_view(browser)
+    assert abs(first - 750) < 15
+    assert abs(last - first - 1000) < 3
+    ActionChains(browser).scroll_from_origin(ScrollOrigin.from_element(chart), 0, -300).perform()
+    closer = in_view(browser)
+    assert closer[1] - closer[0] < 0.5 * (last - first)
+    assert first < closer[0] < closer[1] < last
+
+
+def test_the_chart_is_pinched(look):
+    browser = look("series.html")
+    chart = found(browser, "#chart")
+    box = browser.execute_script(
+        "const b = arguments[0].getBoundingClientRect(); return [b.left, b.top, b.width]", chart
+    )
+    left, width, y = box[0] + 58, box[2] - 64, box[1] + 100
+
+    def touch(kind, *shares):
+        points = [{"x": left + share * width, "y": y, "id": k} for k, share in enumerate(shares)]
+        browser.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    touch("touchStart", 0.4)
+    touch("touchStart", 0.4, 0.6)
+    for k in range(1, 5):
+        touch("touchMove", 0.4 - 0.05 * k, 0.6 + 0.05 * k)
+    touch("touchEnd")
+    first, last = in_view(browser)
+    assert abs(last - first - 2000 / 3) < 20  # fingers are three times as far apart
+    assert abs(first + last - 2000) < 30
+
+
+def test_an_anomaly_is_clicked_and_shown(look):
+    browser = look("series.html")
+    assert found(browser, "#chooser [aria-pressed=true]").text == "south 2"  # which has most anomalies
+    found(browser, "#chooser button").click()
+    assert found(browser, "#chooser [aria-pressed=true]").text == "north"
+    rows = entries(browser)
+    assert [row[3] for row in rows] == ["spike", "zero or negative"]
+    all_found(browser, "#entries button")[1].click()
+    first, last = in_view(browser)
+    assert first < 1000 < 1004 < last
+    assert last - first < 100
+    assert found(browser, "#chooser [aria-pressed=true]").text == "south 2"
+    assert has_colour(browser, "kind-1")
+    assert not has_colour(browser, "kind-0")
+    found(browser, "#next").click()
+    first, last = in_view(browser)
+    assert first < 1500 < last
+    assert has_colour(browser, "kind-0")
+
+
+def test_kinds_are_switched_off_in_chart_and_list(look):
+    browser = look("series.html")
+    assert has_colour(browser, "kind-0")
+    button = found(browser, ".kind")
+    button.click()
+    assert button.get_attribute("aria-pressed") == "false"
+    assert not has_colour(browser, "kind-0")
+    assert [row[3] for row in entries(browser)] == ["zero or negative"]
+    button.click()
+    assert len(entries(browser)) == 2
+
+
+def test_gaps_and_bands_are_drawn_where_they_are(look):
+    from selenium.webdriver.common.keys import Keys
+
+    browser = look("series.html")
+    chart = found(browser, "#chart")
+    assert has_colour(browser, "filled", 0.18, 0.24)  # 300 to 350 of 2,000
+    assert not has_colour(browser, "filled", 0.3, 0.5)
+    chart.send_keys("+", Keys.HOME, "+", "+", Keys.HOME, Keys.ARROW_RIGHT)
+    first, last = in_view(browser)
+    assert (first, last) == (25, 274)
+    assert not has_colour(browser, "band")
+    chart.send_keys(Keys.PAGE_DOWN)
+    assert has_colour(browser, "band")
+    assert has_colour(browser, "filled")
+
+
+def test_a_moment_is_read_by_pointer_and_keys(look):
+    from selenium.webdriver import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    browser = look("series.html")
+    chart = found(browser, "#chart")
+    width = chart.size["width"]
+    place = round(58 + (width - 64) * 325.5 / 2000 - width / 2)
+    ActionChains(browser).move_to_element_with_offset(chart, place, 0).perform()
+    said = re.fullmatch(r"2024-01-14 1\d:00: south filled (\S+) \((\S+) … (\S+)\)", found(browser, "#cell").text)
+    assert float(said[3]) - float(said[1]) == pytest.approx(5, abs=0.02)
+    assert float(said[1]) - float(said[2]) == pytest.approx(5, abs=0.02)
+    all_found(browser, "#entries button")[0].click()
+    in_view(browser)
+    chart.send_keys(Keys.SHIFT, Keys.ARROW_RIGHT)
+    for _ in range(60):
+        if "spike" in found(browser, "#cell").text:
+            break
+        chart.send_keys(Keys.SHIFT, Keys.ARROW_RIGHT)
+    assert found(browser, "#cell").text.startswith("2024-03-03 12:00: south read 1000000, expected 3")
+
+
+def test_several_series_share_the_chart(look):
+    browser = look("series.html")
+    in_view(browser)
+    before = found(browser, "#chart").size["height"]
+    found(browser, "#several").click()
+    for chip in (0, 2):
+        all_found(browser, "#chooser button")[chip].click()
+    in_view(browser)
+    assert len(all_found(browser, "#chooser [aria-pressed=true]")) == 3
+    assert found(browser, "#chart").size["height"] > 1.5 * before
+    all_found(browser, "#chooser button")[0].click()
+    assert len(all_found(browser, "#chooser [aria-pressed=true]")) == 2
+
+
 def test_the_theme_is_switched_and_kept(look):
     browser = look("table.html")
     paper = lambda: browser.execute_script("return getComputedStyle(document.body).backgroundColor")  # noqa: E731
@@ -783,7 +1021,7 @@ return [...document.querySelectorAll("body *")]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["video.html", "table.html"])
+@pytest.mark.parametrize("name", ["video.html", "table.html", "series.html"])
 def test_texts_can_be_read(name, theme, look):
     browser = look(name)
     browser.execute_script("document.documentElement.dataset.theme = arguments[0]", theme)
@@ -792,7 +1030,7 @@ def test_texts_can_be_read(name, theme, look):
     assert [text for text, ink, paper in texts if contrast(ink[:3], paper[:3]) < 4.5] == []
 
 
-@pytest.mark.parametrize("name", ["video.html", "table.html"])
+@pytest.mark.parametrize("name", ["video.html", "table.html", "series.html"])
 def test_everything_has_a_name(name, look):
     browser = look(name)
     for part in all_found(browser, "button, input, select, canvas, [role=img]"):
@@ -805,7 +1043,7 @@ def test_everything_has_a_name(name, look):
         assert len(all_found(browser, f"#{label.get_attribute('aria-labelledby')}")) == 1
 
 
-@pytest.mark.parametrize("name", ["video.html", "table.html"])
+@pytest.mark.parametrize("name", ["video.html", "table.html", "series.html"])
 def test_a_phone_needs_no_sideways_scrolling(name, look):
     browser = look(name)
     phone = {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
@@ -813,11 +1051,11 @@ def test_a_phone_needs_no_sideways_scrolling(name, look):
     assert browser.execute_script("return document.documentElement.scrollWidth") == 390
     last = found(browser, ".facts li:last-child").rect
     assert last["y"] + last["height"] < 844  # key facts and pictures are on the first screen
-    picture = all_found(browser, ".pane img, .pane canvas")[-1].rect
+    picture = all_found(browser, ".pane img, .pane canvas, #chart")[-1].rect
     assert picture["y"] + picture["height"] < 844
 
 
-@pytest.mark.parametrize("kind", ["video", "table"])
+@pytest.mark.parametrize("kind", ["video", "table", "series"])
 def test_hostile_names_stay_text(kind, look, hostile_pages):
     browser = look(hostile_pages / f"{kind}.html")
     assert found(browser, "h1").get_attribute("textContent") == EVIL
@@ -829,6 +1067,14 @@ def test_hostile_names_stay_text(kind, look, hostile_pages):
         for button in all_found(browser, ".find"):
             browser.execute_script("arguments[0].click()", button)
             assert int(found(browser, "#count").text.split()[0]) > 0
+    if kind == "series":
+        assert [chip.text for chip in all_found(browser, "#chooser button")] == [
+            HOSTILE[0],
+            f"{HOSTILE[1]} 2",
+            HOSTILE[2],
+        ]
+        found(browser, "#entries button").click()
+        assert found(browser, "#entries button").text == HOSTILE[1]
     assert browser.execute_script("return window.hacked") is None
     assert browser.execute_script("return document.scripts.length") == 2
 

@@ -22,6 +22,8 @@ from ..entries.files.columns import NoNumbersError
 from ..entries.files.labels import short_repr
 from ..entries.files.numbers import is_number
 from ..entries.files.source import ARRAYS, EXCEL, TEXT, Source, ending_inside, ending_of
+from ..entries.files.times import TimesError
+from ..imputation.bands import Bands
 from ..imputation.model import MAX_REPLACED, Imputation
 from ..linalg.lowrank import LowRank
 from ..linalg.scale import LARGEST
@@ -31,12 +33,14 @@ from ..support.format import duration, percent, pluralize
 from ..support.sizes import bytes_of
 from ..tables import Completed, Table, read_table, write_table
 from ..tables.stream import LargeTable
+from ..tables.timeline import Timeline
 from ..tables.write import write_columns
 from .failure import USAGE, advise, fail, require
 from .folder import output_folder
 from .large import RECORD_PANES, TOO_LARGE, LargeRecords, connect
 from .output import Force, Json, Output, Quiet, repeat_command
 from .progress import Meter, show_progress
+from .series import SeriesCompletion
 from .text import columns as aligned
 from .text import paragraph, width
 from .verdict import Verdict, judge, remarks
@@ -45,7 +49,7 @@ ADDRESS = re.compile(r"((tcp|tls|ucx|wss?)://)?[^\s/]+:\d+")  # of a Dask schedu
 MAX_PAIRS = 100_000_000  # records written by --all
 MAX_CELLS = 1 << 29  # of a completed matrix that was sparse in its file
 PIPE = Path("-")  # stdin as FILE, stdout as OUT
-WRITTEN = ("completed", "outliers", "report")
+WRITTEN = ("completed", "outliers", "report", "lower", "upper")  # the last two with --interval
 UNCHANGED_PANES = {
     "As given": "missing values are blank, errors marked",
     "What was done": "kept, flagged, filled",
@@ -91,6 +95,13 @@ MaxReplaced = Annotated[
     float, typer.Option(min=0.0, max=1.0, help="Share of the values that --clean may replace; it fails if it is more.")
 ]
 All = Annotated[bool, typer.Option("--all", help="Records: write all pairs of labels, not only those in the file.")]
+NoTime = Annotated[
+    bool, typer.Option("--no-time", help="Wide table: take rows whose labels are times as rows in no order.")
+]
+IntervalLevel = Annotated[
+    float | None,
+    typer.Option("--interval", help="Wide table: also write OUT-lower and OUT-upper, bands that hold this share: 0.9."),
+]
 Memory = Annotated[
     str | None,
     typer.Option(help="Records in .parquet, larger than memory: solve from disk within this much, such as 1GB."),
@@ -118,6 +129,8 @@ def complete(
     clean: Clean = False,
     max_replaced: MaxReplaced = MAX_REPLACED,
     every: All = False,
+    no_time: NoTime = False,
+    interval: IntervalLevel = None,
     memory: Memory = None,
     cluster: Cluster = None,
     store: Store = None,
@@ -133,6 +146,7 @@ def complete(
 
     \b
       lowsparse complete air.csv
+      lowsparse complete demand.csv --interval 0.9
       lowsparse complete air.csv --clean --out clean.parquet --missing -9999
       lowsparse complete - < air.csv > completed.csv
       lowsparse complete stars.parquet --row user --col film --value stars
@@ -141,9 +155,13 @@ def complete(
     Given values are kept; only --clean replaces gross errors. Filled values are not rounded. Rows and columns without
     any value stay empty. Further columns of records are kept, but not with --all.
 
+    If the labels of the rows are times, the columns are taken as series: gaps are filled from both their ends, from the
+    other series and from the shape of the day, and gross errors are listed in runs. --no-time switches this off.
+
     Next to OUT are written OUT-outliers, a table of the gross errors (row, column, value, expected value, and their
-    distance in standard deviations), and OUT-report.html. Either all three are written or none. On stdout there is the
-    table alone. The last line says how far to trust it: good, doubtful or do not use, and why.
+    distance in standard deviations; of series: series, begin, end, kind, observed, expected, and how sure it is), and
+    OUT-report.html. Either all are written or none. On stdout there is the table alone. The last line says how far to
+    trust it: good, doubtful or do not use, and why.
 
     A folder of .parquet files, --memory or --cluster mean records larger than memory: they are stored on disk as a
     matrix, solved from there or by the workers of the cluster, which must see --store, and read again to be completed.
@@ -151,8 +169,8 @@ def complete(
     """
     names = (row, col, value)
     markers = tuple(marker for given in missing or () for marker in given.split(","))
-    options = (tuple(label or ()), header, markers, rank, out, clean, max_replaced, every, memory, cluster, store, seed)
-    job = Job(file, names, *options)
+    options = (tuple(label or ()), header, markers, rank, out, clean, max_replaced, every, no_time, interval)
+    job = Job(file, names, *options, memory, cluster, store, seed)
     require(not (job.to_stdout and json), "--json prints to stdout, where the table goes: give --out FILE")
     job.check()
     if job.to_stdout:
@@ -175,6 +193,8 @@ class Job:
     clean: bool
     max_replaced: float
     every: bool
+    no_time: bool
+    interval: float | None  # level of the bands to write
     memory: str | None
     cluster: str | None
     store: Path | None
@@ -229,14 +249,23 @@ class Job:
         usable = self.large or self.store is None
         require(usable, "--store is for records from disk: give --memory or --cluster, or a folder")
         self._check_columns()
+        if self.interval is not None:
+            require(0 < self.interval < 1, f"--interval must be between 0 and 1, such as 0.9, not {self.interval:g}")
+            require(not self.to_stdout, "--interval writes further tables: give --out FILE")
+            wide = self.names[1] is None and not self.large
+            require(wide, "--interval is for wide tables: leave it out")
         if self.large:
             self._check_large()
         if self.to_stdout:
             return
-        for name in _file_names(self.target):
+        for name in self.file_names(self.target):
             path = self.target.with_name(name)
             if path.exists() and self.file.exists() and os.path.samefile(path, self.file):
                 fail(f"{path} is the table itself: choose another --out")
+
+    def file_names(self, out: Path) -> tuple[str, ...]:
+        """Names of the table, the outliers, the report and the limits of the bands."""
+        return _file_names(out)[: None if self.interval is not None else 3]
 
     def max_bytes(self) -> int:
         """The bound on memory, in bytes."""
@@ -292,7 +321,7 @@ class Job:
 
 
 def _run(job: Job, output: Output, out: Path, *, force: bool) -> None:
-    names = _file_names(out)
+    names = job.file_names(out)
     seconds: dict[str, float] = {}
 
     @contextmanager
@@ -303,33 +332,47 @@ def _run(job: Job, output: Output, out: Path, *, force: bool) -> None:
 
     smaller = "leave out rows or columns, or store numbers of 4 bytes in .parquet or .npy"
     with advise(memory=smaller), output_folder(out.parent, names, force=force) as folder, job.open(folder) as source:
+        paths = {key: folder / name for key, name in zip(WRITTEN, names, strict=False)}
         with stage("reading") as meter:
             table = source.read(meter)
+            times = _times(job, table)
             output.print(f"{job.name}: {_describe(table)}")
-        with stage("solving", "iterations") as meter:
-            rank = job.rank if job.rank == "auto" else int(job.rank)
-            model = Imputation.fit(table.M, rank, random_state=job.seed, callback=meter.watch)
-            _check_replaced(job, model)
-            fit = model.lowrank()
+        work: TableCompletion | SeriesCompletion = TableCompletion(job, source, table)
+        if times is not None and isinstance(table, Table):
+            work = SeriesCompletion(table, times, clean=job.clean, interval=job.interval, seed=job.seed)
+        with stage("solving", work.unit) as meter:
+            work.solve(meter)
+            _check_replaced(job, work.flagged / table.M.nnz)
         with stage("writing"):
-            empty = source.write(folder / names[0], folder / names[1], model, fit, job.clean)
-        facts, verdict = _facts(job, table, model, empty, seconds)
+            empty = work.write(paths)
+        facts = _facts(job, table, work, empty, seconds)
+        notes = [*work.notes(), *_notes(facts, job, table)]
         if not job.to_stdout:
             with stage("reporting"):
-                view = source.view(model, fit, job.clean)
-                _write_report(folder / names[2], job, table, model, facts, verdict, view)
+                work.report(paths["report"], _report(job, table, work, facts, notes))
     if not job.to_stdout:
-        facts |= {key: str(out.with_name(name)) for key, name in zip(WRITTEN, names, strict=True)}
-    output.result(facts, text=_summary(facts, _notes(facts, job, table)), brief="" if job.to_stdout else str(out))
+        facts |= {key: str(out.with_name(name)) for key, name in zip(WRITTEN, names, strict=False)}
+    output.result(facts, text=_summary(facts, work.summary(), notes), brief="" if job.to_stdout else str(out))
 
 
-def _check_replaced(job: Job, model: Imputation) -> None:
+def _times(job: Job, table: Table | LargeTable) -> Timeline | None:
+    """The times of the rows of a wide table, if they have any and are to be used."""
+    if job.no_time or not isinstance(table, Table) or table.positions is not None or table.layout.index is None:
+        return None
+    try:
+        times = Timeline.of(table.rows)
+    except TimesError as error:
+        fail(f"{job.name}: {error}; or give --no-time, and it is completed without regard to time")
+    require(times is None or job.rank == "auto", "--rank is not for series in time: leave it out, or give --no-time")
+    return times
+
+
+def _check_replaced(job: Job, share: float) -> None:
     """Fail if --clean would replace too many values."""
-    if job.clean and model.flagged_share > job.max_replaced:
-        share, limit = percent(model.flagged_share), percent(job.max_replaced)
+    if job.clean and share > job.max_replaced:
         fail(
-            f"--clean would replace {share} of the values, more than {limit}: "
-            "low rank does not fit them; leave --clean out, or give --max-replaced"
+            f"--clean would replace {percent(share)} of the values, more than {percent(job.max_replaced)}: "
+            "the model does not fit them; leave --clean out, or give --max-replaced"
         )
 
 
@@ -349,15 +392,16 @@ def _split_name(path: Path) -> tuple[str, str]:
     return path.name[:-length], path.name[-length:]
 
 
-def _file_names(out: Path) -> tuple[str, str, str]:
-    """Names of the table, the outliers and the report.
+def _file_names(out: Path) -> tuple[str, ...]:
+    """Names of the table, the outliers, the report, and the limits of the bands.
 
     >>> _file_names(Path("air.csv.gz"))
-    ('air.csv.gz', 'air-outliers.csv', 'air-report.html')
+    ('air.csv.gz', 'air-outliers.csv', 'air-report.html', 'air-lower.csv.gz', 'air-upper.csv.gz')
     """
-    stem, ending = _split_name(out)[0], ending_of(out)
+    (stem, suffix), ending = _split_name(out), ending_of(out)
     outliers = ending if ending in TEXT | EXCEL | {".parquet"} else ".csv"
-    return out.name, f"{stem}-outliers{outliers}", f"{stem}-report.html"
+    limits = f"{stem}-lower{suffix}", f"{stem}-upper{suffix}"
+    return out.name, f"{stem}-outliers{outliers}", f"{stem}-report.html", *limits
 
 
 # ---------------------------------------------------------------------- a table in memory
@@ -420,6 +464,14 @@ class MemoryTable:
         write_columns(outliers, listed, table.layout)
         return completed.left_empty(every=self.job.every)
 
+    def write_bands(self, paths: dict[str, Path], model: Imputation, fit: LowRank, bands: Bands, level: float) -> None:
+        """Write the limits of the bands about what was filled or replaced; other cells are as they were."""
+        table = self.table
+        values = Completed(table, fit, replaced=model.result.flagged if self.job.clean else ()).rows(slice(None))
+        width = np.where(values == table.M.to_dense(), 0.0, bands.half_widths(table.M.row_counts, level))
+        write_table(paths["lower"], values - width, table)
+        write_table(paths["upper"], values + width, table)
+
     def view(self, model: Imputation, fit: LowRank, clean: bool) -> TableView:
         """The table for the report."""
         table, wide = self.table, self.table.positions is None
@@ -446,11 +498,80 @@ def _advice(error: NoNumbersError, *, wide: bool) -> Iterator[str]:
 # ---------------------------------------------------------------------- results
 
 
+class TableCompletion:
+    """The completion of a table whose rows have no order: by low rank, levels and offsets."""
+
+    unit = "iterations"
+
+    def __init__(self, job: Job, source: MemoryTable | LargeRecords, table: Table | LargeTable) -> None:
+        self.job, self.source, self.table = job, source, table
+
+    def solve(self, meter: Meter) -> None:
+        """Fit the model."""
+        job = self.job
+        rank = job.rank if job.rank == "auto" else int(job.rank)
+        self.model = Imputation.fit(self.table.M, rank, random_state=job.seed, callback=meter.watch)
+        self.fit = self.model.lowrank()
+        self.flagged = int(self.model.result.flagged.size)
+
+    def write(self, paths: dict[str, Path]) -> int:
+        """Write the tables; return the number of cells left empty."""
+        job, model, fit = self.job, self.model, self.fit
+        empty = self.source.write(paths["completed"], paths["outliers"], model, fit, job.clean)
+        if job.interval is not None and isinstance(self.source, MemoryTable):
+            bands = Bands.fit(model, job.rank if job.rank == "auto" else int(job.rank), random_state=job.seed)
+            self.source.write_bands(paths, model, fit, bands, job.interval)
+        return empty
+
+    def facts(self) -> dict[str, Any]:
+        """Figures that only a table without times has."""
+        return {"rank": self.model.rank, "converged": self.model.result.converged}
+
+    def judge(self, facts: dict[str, Any]) -> Verdict:
+        """How far to trust the result."""
+        return judge(self.table, self.model, facts)
+
+    def summary(self) -> list[list[str]]:
+        """Lines of the summary."""
+        return [["rank", str(self.model.rank)]]
+
+    def notes(self) -> list[str]:
+        """What the user should know of the model."""
+        return []
+
+    def headline(self) -> tuple[str, str]:
+        """A number of the report, and its meaning."""
+        rank = self.model.rank
+        return f"{rank}", "is the rank of the fit" if rank else "is the rank: levels and offsets suffice"
+
+    def about(self, verdict: Verdict) -> dict[str, Any]:
+        """What the report says about the solve."""
+        result = self.model.result
+        settings = {"method": result.method, "backend": result.backend, "rank": self.model.rank}
+        return {
+            "settings": settings | {"iterations": result.n_iter},
+            "trace": result.trace,
+            "remarks": remarks(self.table, self.model, verdict),
+        }
+
+    def report(self, path: Path, run: Run) -> None:
+        """Write the report."""
+        view = self.source.view(self.model, self.fit, self.job.clean)
+        columns, all_columns = view.heat.shape[1], self.table.M.shape[1]
+        if columns < all_columns:
+            note = f"The pictures and lists show {columns:,} of {all_columns:,} columns."
+            run = replace(run, notes=[*run.notes, note])
+        table_report(path, run, view, reading="Errors are in units of each column's spread.")
+
+
 def _facts(
-    job: Job, table: Table | LargeTable, model: Imputation, empty: int, seconds: dict[str, float]
-) -> tuple[dict[str, Any], Verdict]:
+    job: Job,
+    table: Table | LargeTable,
+    work: TableCompletion | SeriesCompletion,
+    empty: int,
+    seconds: dict[str, float],
+) -> dict[str, Any]:
     cells = math.prod(table.M.shape) if job.every or table.n_records is None else table.n_records
-    flagged = int(model.result.flagged.size)
     facts: dict[str, Any] = {
         "shape": table.M.shape,
         "held": table.layout.held,
@@ -459,47 +580,39 @@ def _facts(
         "left_empty": empty,
         "empty_rows": int(table.M.empty_rows.size),
         "empty_columns": int(table.M.empty_columns.size),
-        "flagged": flagged,
-        "replaced": flagged if job.clean else 0,
-        "rank": model.rank,
-        "converged": model.result.converged,
+        "flagged": work.flagged,
+        "replaced": work.flagged if job.clean else 0,
+        **work.facts(),
         "seconds": seconds,
     }
-    verdict = judge(table, model, facts)
-    return facts | {"verdict": verdict.level, "why": verdict.why}, verdict
+    verdict = work.judge(facts)
+    return facts | {"verdict": verdict.level, "why": verdict.why}
 
 
-def _write_report(
-    path: Path,
+def _report(
     job: Job,
     table: Table | LargeTable,
-    model: Imputation,
+    work: TableCompletion | SeriesCompletion,
     facts: dict[str, Any],
-    verdict: Verdict,
-    view: TableView,
-) -> None:
-    result = model.result
+    notes: list[str],
+) -> Run:
+    """What every report says."""
     share = percent(facts["flagged"] / facts["observed"])
     treatment = "replaced by their expected values" if facts["replaced"] else "left unchanged"
-    columns, all_columns = view.heat.shape[1], table.M.shape[1]
-    cut = [f"The pictures and lists show {columns:,} of {all_columns:,} columns."] if columns < all_columns else []
-    run = Run(
+    return Run(
         title=Path(job.name).name,
         lead=f"{_describe(table)}. Missing values are filled; outliers are {treatment}.",
         facts=[
             (f"{facts['filled']:,}", "missing values were filled"),
             (f"{facts['flagged']:,}", f"outliers, {share} of the given values"),
-            (f"{facts['rank']}", "is the rank of the fit" if model.rank else "is the rank: levels and offsets suffice"),
+            work.headline(),
             (duration(sum(facts["seconds"].values())), "for reading, solving and writing"),
         ],
         command=repeat_command(),
-        settings={"method": result.method, "backend": result.backend, "rank": model.rank, "iterations": result.n_iter},
         timings=facts["seconds"],
-        trace=result.trace,
-        remarks=remarks(table, model, verdict),
-        notes=[*_notes(facts, job, table), *cut],
+        notes=notes,
+        **work.about(Verdict(facts["verdict"], facts["why"])),
     )
-    table_report(path, run, view, reading="Errors are in units of each column's spread.")
 
 
 def _describe(table: Table | LargeTable) -> str:
@@ -540,12 +653,12 @@ def _are_numbers(labels: Any) -> bool:
     return all(is_number(str(label)) for label in labels)
 
 
-def _summary(facts: dict[str, Any], notes: list[str]) -> str:
+def _summary(facts: dict[str, Any], more: list[list[str]], notes: list[str]) -> str:
     times = ", ".join(f"{name} {duration(time)}" for name, time in facts["seconds"].items())
     rows = [
         ["filled", f"{facts['filled']:,}"],
         ["flagged", f"{facts['flagged']:,} ({percent(facts['flagged'] / facts['observed'])} of the given values)"],
-        ["rank", str(facts["rank"])],
+        *more,
         ["time", times],
     ]
     written = [[name, facts[name]] for name in WRITTEN if name in facts]

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import base64
 import itertools
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ..entries.observed import ObservedMatrix
 from ..linalg.lowrank import LowRank
 from ..linalg.tiling import Edges, block_edges, block_of_lines, block_sums
+from .packing import Floats, encode_values, to_base64
 
-Floats = NDArray[np.float64]
 ROWS, COLUMNS = 160, 280  # maximum number of cells
 EXACT = 2_000_000  # entries; with more, the inliers of a cell are replaced by L as well
-LEVELS = 65_534  # of a value in the page; the next one stands for a missing value
 
 
 @dataclass(frozen=True)
@@ -55,8 +53,8 @@ class HeatMap:
         return {
             "rows": len(self.row_edges) - 1,
             "columns": len(self.column_edges) - 1,
-            "given": _encode_values(self.given, low, span),
-            "completed": _encode_values(self.completed, low, span),
+            "given": encode_values(self.given, low, span),
+            "completed": encode_values(self.completed, low, span),
             "low": low,
             "span": span,
             "first": np.broadcast_to(first, low.shape),
@@ -112,16 +110,6 @@ def _range(values: Floats, low: float, high: float) -> tuple[Floats, Floats]:
     return found[0], found[1]
 
 
-def _encode_values(values: Floats, low: Floats, span: Floats) -> str:
-    finite = np.isfinite(values)
-    scaled = np.rint(LEVELS * (np.where(finite, values, low) - low) / span)
-    return _base64(np.where(finite, scaled, LEVELS + 1).astype("<u2"))
-
-
 def _encode_shares(shares: Floats) -> str:
     """Shares of 255, rounded up so that rare ones are visible."""
-    return _base64(np.ceil(255 * np.clip(shares, 0, 1) - 1e-9).astype(np.uint8))
-
-
-def _base64(numbers: NDArray[Any]) -> str:
-    return base64.b64encode(numbers.tobytes()).decode("ascii")
+    return to_base64(np.ceil(255 * np.clip(shares, 0, 1) - 1e-9).astype(np.uint8))

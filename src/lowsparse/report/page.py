@@ -19,7 +19,7 @@ from ..notebook import Remark, diagnosis_remarks
 from ..support import files
 from ..support.charts import convergence
 from ..support.format import duration, format_number
-from ..support.html import Markup, element, embedded
+from ..support.html import Markup, element, embedded, joined
 
 ICONS = {  # outlines on 24 x 24
     "first": "M6 5v14M19 5l-10 7 10 7z",
@@ -29,6 +29,8 @@ ICONS = {  # outlines on 24 x 24
     "next": "M9 5l8 7-8 7",
     "last": "M18 5v14M5 5l10 7-10 7z",
     "enlarge": "M4 9V4h5M20 15v5h-5M15 4h5v5M9 20H4v-5",
+    "minus": "M6 12h12",
+    "plus": "M12 6v12M6 12h12",
     "theme": "M12 3a9 9 0 1 0 0 18zM12 3a9 9 0 0 1 0 18",
     "good": "M5 12.5l4.5 4.5L19 7.5",
     "warning": "M12 4v10M12 18.5v.5",
@@ -118,11 +120,6 @@ def _hashed(text: str) -> str:
 # ---------------------------------------------------------------------- parts
 
 
-def fragment(name: str) -> Markup:
-    """A part of the page that is the same in every report, without the indentation of its file."""
-    return Markup("".join(line.strip() for line in _asset(name).splitlines()))
-
-
 def icon(name: str) -> Markup:
     """An icon, hidden from screen readers."""
     path = element("path", d=ICONS[name])
@@ -147,6 +144,50 @@ def pane(name: str, text: str, picture: Markup) -> Markup:
     )
     caption = element("span", element("strong", name), " ", element("span", text, class_="words"))
     return element("figure", picture, element("figcaption", caption, button), class_="pane")
+
+
+def entries(title: str, search: str, headings: Sequence[tuple[str, str, bool]]) -> Markup:
+    """A list to search, sort and page through, which `entries.js` fills.
+
+    Of each column: its name in the data, its heading, and whether it holds numbers. It is sorted by the last one.
+    """
+    last = headings[-1][0]
+    heads = [
+        element(
+            "th",
+            element("button", heading, type="button", data_column=name),
+            scope="col",
+            aria_sort="descending" if name == last else "none",
+            class_="figure" if numbers else None,
+        )
+        for name, heading, numbers in headings
+    ]
+    field = element("input", type="search", id="search", placeholder=search, autocomplete="off")
+    table = element(
+        "table",
+        element("caption", title, class_="unseen"),
+        element("thead", element("tr", *heads)),
+        element("tbody", id="entries"),
+        class_="entries",
+    )
+    sizes = [element("option", count, value=count, selected=count == 10) for count in (10, 25, 100)]
+    return joined(
+        element(
+            "div",
+            element("label", element("span", "Search", class_="unseen"), field),
+            element("output", id="count", aria_live="polite"),
+            class_="tools",
+        ),
+        element("div", table, class_="scroll", tabindex="0", role="region", aria_label=title),
+        element(
+            "div",
+            element("button", "Previous", type="button", id="previous"),
+            element("span", id="pages"),
+            element("button", "Next", type="button", id="following"),
+            element("label", "Rows ", element("select", *sizes, id="size", autocomplete="off")),
+            class_="pager",
+        ),
+    )
 
 
 def settings_list(values: Mapping[str, object]) -> Markup:

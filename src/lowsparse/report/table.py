@@ -19,7 +19,7 @@ from ..support.charts import bars
 from ..support.format import percent
 from ..support.html import Markup, element
 from .heat import heat_map
-from .page import Run, card, columns, fragment, meters, pane, write
+from .page import Run, card, columns, entries, meters, pane, write
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.integer[Any]]
@@ -27,6 +27,14 @@ Labels = Sequence[object] | NDArray[Any]
 WORST = 8  # rows and columns to name
 LISTED = 2000  # outliers in the page, at most
 MAX_DEVIATIONS = 1e6  # larger numbers are cut
+SEARCHED = "Search rows, columns, values"
+HEADINGS = (
+    ("row", "Row", False),
+    ("column", "Column", False),
+    ("value", "Value", True),
+    ("expected", "Expected", True),
+    ("deviations", "Deviations", True),
+)
 PANES = {
     "As given": "missing values are blank, errors marked",
     "What was done": "kept, corrected, filled",
@@ -221,7 +229,7 @@ def _outliers(table: TableView) -> Markup:
     text = "Entries that do not fit, by their distance from the expected value in standard deviations."
     if count < table.total:
         text += f" These are the first {count:,} of {table.total:,}."
-    return card("Outliers", element("p", text, class_="quiet"), fragment("outliers.html"))
+    return card("Outliers", element("p", text, class_="quiet"), entries("Outliers", SEARCHED, HEADINGS))
 
 
 def _lines(table: TableView) -> list[Markup]:

@@ -2,7 +2,6 @@
 {
   const { heat, rowNames, columnNames } = data;
   const canvases = [...document.querySelectorAll(".pane canvas")];
-  const bytes = (text) => Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0));
   const shares = { wrong: bytes(heat.wrong), filled: bytes(heat.filled), empty: bytes(heat.empty) };
   const levels = { given: new Uint16Array(bytes(heat.given).buffer), completed: new Uint16Array(bytes(heat.completed).buffer) };
   const NONE = 65535;

@@ -7,6 +7,15 @@ function byId(id) {
   return document.getElementById(id);
 }
 
+function bytes(text) {
+  const signs = atob(text);
+  const found = new Uint8Array(signs.length);
+  for (let k = 0; k < found.length; k += 1) found[k] = signs.charCodeAt(k);
+  return found;
+}
+
+const hiddenKinds = new Set(); // of anomalies
+
 // Announcements wait for a pause; of several in a row only the last is made.
 let timer = 0;
 function announce(text) {
