@@ -5,7 +5,7 @@ import pytest
 
 import lowsparse as ls
 from conftest import robust_problem
-from lowsparse.validation import error_bound
+from lowsparse.robust.holdout import error_bound
 
 
 def entries(rows, columns, values):

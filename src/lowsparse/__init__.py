@@ -22,8 +22,9 @@ from .linalg.lowrank import LowRank
 from .loop import Progress
 from .places import StoredMatrix
 from .result import Result, Stationarity, Status, Trace
+from .robust.holdout import Holdout
 from .solve import diagnose, solve
-from .validation import Candidate, Holdout, Validation, cross_validate, holdout
+from .validation import Candidate, Validation, cross_validate, holdout
 
 if TYPE_CHECKING:
     from . import plots

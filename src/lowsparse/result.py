@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .diagnosis import Certainty, Diagnosis, examine
+from .entries.observed import ObservedMatrix
 from .entries.protocol import Outliers, PartialMatrix, PerEntry
 from .linalg.arrays import host
 from .linalg.lowrank import LowRank
 from .notebook import result_card
+from .robust.bands import EntryBands
+from .robust.calibration import Interval
+from .robust.holdout import hold_out
+from .robust.regression import EXPLAINED
+from .support.checks import check_share
+
+KEPT_ASIDE, MOST_KEPT_ASIDE = 0.1, 20_000  # share of the entries by which bands are calibrated, and how many at most
 
 
 class Status(Enum):
@@ -115,6 +124,7 @@ class Result:
     trace: Trace
     next_noise: float | None = None  # the noise with one rank more, if the method found that far less
     notes: tuple[str, ...] = ()  # what the data lack, such as rows with too few entries
+    solve_again: Callable[[ObservedMatrix], Result] | None = field(default=None, repr=False, compare=False)
 
     @property
     def converged(self) -> bool:
@@ -180,6 +190,64 @@ class Result:
         (True, False)
         """
         return self._certainty.determined(i, j)[()]
+
+    def interval(self, i: ArrayLike, j: ArrayLike, level: float = 0.9) -> Interval:
+        """Bands that hold the values at (i, j) with probability `level`: value (that of L), lower and upper.
+
+        They are for values as they would be observed, with their noise, were they no gross errors. The first call
+        solves the data again without a tenth of the entries, and measures the errors there, by the noise of the row and
+        the column and by how well their entries determine L (split conformal prediction). The bands are those about
+        the L of this second fit, so `value` is not quite in their middle. They hold what they say on average over
+        entries that are missing as these were, whatever the noise and even if the rank is wrong. They are infinite
+        where less is known than at nearly all of those, as between parts of the data that share no row and no column;
+        where the fit is exact they are not narrower than a solve is accurate.
+
+        >>> import lowsparse as ls
+        >>> problem = ls.datasets.synthetic(80, 70, rank=2, density=0.7, outliers=0.1, noise=0.1, random_state=1)
+        >>> value, lower, upper = ls.solve(problem.M, rank=2).interval(3, [4, 5, 6])
+        >>> bool(((0.1 < upper - value) & (upper - value < 0.3)).all())
+        True
+        """
+        check_share("level", level)
+        bands, second = self._bands
+        needed = math.ceil(level / (1 - level) - 1e-9)
+        if bands.count < needed:
+            raise ValueError(
+                f"a band of {level:g} needs {needed} entries that can be kept aside, there are {bands.count}: give a "
+                "lower level, or more data"
+            )
+        row, column = (np.arange(size)[np.asarray(k)] for size, k in zip(self.L.shape, (i, j), strict=True))
+        row, column = np.broadcast_arrays(row, column)
+        at = row.ravel(), column.ravel()
+        width = bands.half_widths(*at, second._relative_error(*at), level).reshape(row.shape)
+        width = np.maximum(width, EXPLAINED * self.M.median_magnitude())[()]
+        # calibrated about the second fit, and not narrower for what the first one says
+        value, other = self.L.to_host().at(row, column), second.L.at(row, column)
+        return Interval(value, np.minimum(value, other - width), np.maximum(value, other + width))
+
+    @functools.cached_property
+    def _bands(self) -> tuple[EntryBands, Result]:
+        """Bands, and the fit without the entries by which they are calibrated."""
+        if self.M.in_pieces:
+            raise TypeError("bands are for data in memory: solve a part of the columns in memory")
+        if self.solve_again is None:
+            raise ValueError("bands need a second solve, and this result does not know how it was solved: solve anew")
+        M = self.M.to_host()
+        split = hold_out(M, min(KEPT_ASIDE, MOST_KEPT_ASIDE / M.nnz), np.random.default_rng([0x62616E64, M.nnz]))
+        second = self.solve_again(split.M).to_host()
+        return EntryBands.fit(split, second.L, second._relative_error(split.rows, split.columns)), second
+
+    def _relative_error(self, i: ArrayLike, j: ArrayLike) -> NDArray[np.float64]:
+        """Standard errors of L in units of the noise; where the inliers do not determine it, those with their prior.
+
+        They are infinite in rows and columns without entries and, if there is no noise, wherever L is not determined.
+        """
+        row, column, negligible = np.asarray(i), np.asarray(j), EXPLAINED * self.M.median_magnitude()
+        errors = self._certainty.standard_errors(row, column)
+        poor = np.isinf(errors) & (self.M.row_counts[row] > 0) & (self.M.column_counts[column] > 0)
+        if self.noise > negligible:
+            errors[poor] = self._certainty.joint.deviation(row[poor], column[poor])
+        return errors / max(self.noise, negligible, np.finfo(float).tiny)
 
     @functools.cached_property
     def _certainty(self) -> Certainty:

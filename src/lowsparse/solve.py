@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -120,7 +121,18 @@ def solve(
         left = None if max_time is None else max(max_time - chosen.seconds, 1e-9)
         request = replace(request, rank=chosen.L.rank, max_rank=None, max_time=left)
     result = _solve(data, request, data is not M)
-    return result if is_on_gpu(M) else result.to_host()
+    again = partial(
+        solve,
+        rank=rank,
+        max_rank=max_rank,
+        method=solver,
+        max_iter=max_iter,
+        max_time=max_time,
+        tol=tol,
+        backend=backend,
+        random_state=0 if isinstance(random_state, np.random.Generator) else random_state,
+    )
+    return replace(result if is_on_gpu(M) else result.to_host(), solve_again=again)
 
 
 def diagnose(

@@ -12,46 +12,13 @@ from dataclasses import dataclass
 from typing import Any, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .entries.observed import ObservedMatrix
-from .linalg.lowrank import LowRank
-from .linalg.scale import OUTLIER, robust_scale
+from .robust.holdout import Holdout, hold_out, removable, split_off
 from .solve import solve
 from .solvers import Solver
 from .solvers.start import generator
 from .support.checks import check_count, check_share
-from .sweeps import Float
-
-
-@dataclass(frozen=True)
-class Holdout:
-    """A matrix without some of its entries, and those entries.
-
-    >>> import lowsparse as ls
-    >>> problem = ls.datasets.synthetic(60, 50, rank=2, density=0.7, outliers=0.05, random_state=1)
-    >>> split = ls.holdout(problem.M, 0.1, random_state=5)
-    >>> split.error(ls.solve(split.M, rank=2).L) < 0.1 < split.error(ls.solve(split.M, rank=1).L)
-    True
-    """
-
-    M: ObservedMatrix  # the other entries
-    rows: NDArray[np.int32]  # of the held-out entries
-    columns: NDArray[np.int32]
-    values: NDArray[np.floating[Any]]
-    bound: float  # an error counts up to this: four times the robust scale of the data
-
-    def residual(self, L: LowRank) -> Float:
-        """L - M at the held-out entries."""
-        return np.asarray(L.at(self.rows, self.columns) - self.values, dtype=np.float64)
-
-    def bounded(self, L: LowRank) -> Float:
-        """The absolute errors at the held-out entries, clipped to `bound`."""
-        return clip_errors(self.residual(L), self.bound)
-
-    def error(self, L: LowRank) -> float:
-        """The mean of `bounded`; infinite if nothing was held out."""
-        return float(np.mean(self.bounded(L))) if self.values.size else math.inf
 
 
 def holdout(
@@ -67,37 +34,7 @@ def holdout(
     """
     M = ObservedMatrix.from_any(M)
     check_share("fraction", fraction)
-    return _split(M, _removable(M, generator(random_state))[: round(fraction * M.nnz)])
-
-
-def _removable(M: ObservedMatrix, rng: np.random.Generator) -> NDArray[np.intp]:
-    """The entries that may be held out, in random order: all but the first one of each row and column."""
-    order = rng.permutation(M.nnz)
-    free = np.ones(M.nnz, bool)
-    for line in (M.rows, M.columns_of_entries()):
-        free[np.unique(line[order], return_index=True)[1]] = False
-    return order[free]
-
-
-def _split(M: ObservedMatrix, entries: NDArray[np.intp]) -> Holdout:
-    entries = np.sort(entries)
-    rest, held = M.split(entries)
-    return Holdout(rest, held.rows, held.columns, M.values[entries], error_bound(M.values))
-
-
-def error_bound(values: NDArray[np.floating[Any]]) -> float:
-    """The bound of an error: four times the robust scale of the data about their median.
-
-    >>> round(error_bound(np.array([1.0, 2.0, 3.0, 1000.0])), 3)
-    5.93
-    """
-    x = values.astype(np.float64)
-    return OUTLIER * robust_scale(x - np.median(x)) or float(np.max(np.abs(x))) or 1.0
-
-
-def clip_errors(e: Float, bound: float) -> Float:
-    """|e|, clipped to the bound."""
-    return np.minimum(np.abs(e), bound)
+    return hold_out(M, fraction, generator(random_state))
 
 
 @dataclass(frozen=True)
@@ -238,7 +175,7 @@ def cross_validate(
 
 
 def _folds(M: ObservedMatrix, folds: int, rng: np.random.Generator) -> list[Holdout]:
-    entries = _removable(M, rng)
+    entries = removable(M, rng)
     if entries.size < folds:
         raise ValueError(f"{entries.size} entries can be held out, too few for {folds} folds: give fewer, or more data")
-    return [_split(M, entries[k::folds]) for k in range(folds)]
+    return [split_off(M, entries[k::folds]) for k in range(folds)]

@@ -16,9 +16,10 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from ..imputation.bands import Bands
 from ..imputation.model import MAX_REPLACED, Imputation
+from ..robust.calibration import Interval
 from ..support.checks import check_choice, check_share
 from ..support.format import percent
-from .samples import Interval, Samples, SampleTransformer, is_dask, is_large, map_chunks, to_dense, to_observed, to_seed
+from .samples import Samples, SampleTransformer, is_dask, is_large, map_chunks, to_dense, to_observed, to_seed
 
 
 class RobustImputer(SampleTransformer):

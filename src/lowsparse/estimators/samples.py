@@ -9,7 +9,7 @@ import copy
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import sklearn
@@ -30,14 +30,6 @@ IN_MEMORY = ("native", "numpy", "cuda")  # backends
 
 # A float array, NaN where an entry is missing, or the observed entries.
 Samples: TypeAlias = NDArray[Any] | sparse.csr_array | sparse.csc_array
-
-
-class Interval(NamedTuple):
-    """Values and the limits of their bands; both limits are the value itself at readings that are kept."""
-
-    value: Any
-    lower: Any
-    upper: Any
 
 
 class SampleTransformer(TransformerMixin, BaseEstimator):

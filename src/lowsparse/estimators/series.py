@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
+from ..robust.calibration import Interval
 from ..series.anomalies import find_anomalies
 from ..series.clock import Clock, split_time
 from ..series.model import Filled, SeriesModel
 from ..support.checks import check_choice, check_count, check_share
 from ..support.optional import import_optional
 from ..sweeps import Float
-from .samples import Interval, SampleTransformer, to_dense, to_seed
+from .samples import SampleTransformer, to_dense, to_seed
 
 LEAST = 2  # moments
 CONTEXT, CONTEXT_PERIODS = 400, 4  # moments kept for rows that follow: at least, and in periods

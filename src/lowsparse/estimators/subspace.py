@@ -13,10 +13,10 @@ from ..entries.observed import ObservedMatrix
 from ..entries.statistics import column_medians
 from ..linalg.lowrank import LowRank
 from ..linalg.scale import OUTLIER
+from ..robust.holdout import clip_errors, error_bound
 from ..robust.regression import EFFICIENT, SubspaceRegression
 from ..solvers.start import generator
 from ..sweeps import Float
-from ..validation import clip_errors, error_bound
 from .samples import Samples, SampleTransformer, is_dask, is_large, map_chunks, map_samples, to_observed
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,14 @@ DAMPING = 20.0  # errors; the usual size of fewer in a group is mostly that of a
 LEAST = 100  # errors of a class; with fewer it has the quantiles of all classes together
 
 Index = NDArray[np.intp]
+
+
+class Interval(NamedTuple):
+    """Values and the limits of their bands; both limits are the value itself at readings that are kept."""
+
+    value: Any
+    lower: Any
+    upper: Any
 
 
 @dataclass(frozen=True)
