@@ -1,38 +1,38 @@
-"""`lowsparse video` against a plain transcode of the same file, and its masks against those of the median.
+"""`lowsparse video` against a plain transcode of the same file, and its masks against those of others.
 
-    python -m benchmarks.video --data ../shared/data
+    python -m benchmarks.video --out results
 
 Time: the whole process, from vtest.avi to films and report, and a process that decodes the file with PyAV and encodes
 it with libx264 as it is set by default; in turns, the medians count, and the memory is the most a process held.
-Masks: the best F1 over all thresholds, from 10 % of the pixels, and of the distance to the median of all frames at each
-pixel, as it is or smoothed by a median filter like ours, whichever is better. Scenes are the `.npz` files with masks
-(`gt`, `gt_frame_id`), and synthetic ones whose masks are known.
+Masks: F1 over all frames but the first tenth, in which others learn, on the scenes of `benchmarks.scenes`, for the
+methods of `benchmarks.subtractors`; those of OpenCV need the package opencv-contrib-python-headless. The last line has
+the time that each method took for all scenes, relative to ours.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import ndimage
 
-import lowsparse as ls
 from lowsparse.cli.text import table
+from lowsparse.support.files import write_csv
 from lowsparse.video import metrics
 
-DATA = Path(__file__).resolve().parents[1] / "../shared/data"
-FILM = "vtest.avi"
+from .realdata import FOLDER
+from .scenes import FILM, Mask, Scene, Sources, available, make
+from .subtractors import SUBTRACTORS, missing
+
+LEARNING = 10  # the first of so many parts of a clip is not judged
 OPTIONS = ("--rank", "1", "--observe", "0.1")
 BOUNDS = {"video": (2.5, 1500.0), "video --stream": (float("inf"), 500.0)}  # times the transcode, megabytes
 TRANSCODE = """
@@ -52,15 +52,32 @@ Measured = tuple[float, float]  # seconds, megabytes
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=DATA, help="folder with vtest.avi and scenes with masks")
+    parser.add_argument("--data", type=Path, default=FOLDER, help="folder with the research data, if they are at hand")
     parser.add_argument("--repeat", type=int, default=3, help="runs of each, whose median counts; 0: masks only")
+    parser.add_argument("--scenes", nargs="*", metavar="SCENE", help="only these (none: times only)")
+    parser.add_argument("--methods", nargs="+", choices=list(SUBTRACTORS), help="only these")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="of the scenes; means are shown")
+    parser.add_argument("--out", type=Path, help="folder for video.csv")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        if options.repeat and (options.data / FILM).exists():
+    sources = Sources.of(options.data)
+    names = available(sources) if options.scenes is None else options.scenes
+    unknown = sorted(set(names) - set(available(sources)))
+    if unknown:
+        parser.error(f"no scene {unknown[0]!r} here; there are {', '.join(available(sources))}")
+    if options.repeat and (options.data / FILM).exists():
+        with tempfile.TemporaryDirectory() as folder:
             print(times(options.data / FILM, Path(folder), options.repeat), end="\n\n")
-        elif options.repeat:
-            print(f"there is no {options.data / FILM}: no times\n")
-        print(masks(scenes(options.data, Path(folder)), Path(folder)))
+    elif options.repeat:
+        print(f"there is no {options.data / FILM}: no times\n")
+    absent = missing()
+    if absent:
+        print(f"without {', '.join(absent)}: install opencv-contrib-python-headless\n")
+    methods = [name for name in options.methods or SUBTRACTORS if name not in absent]
+    rows = list(scores(names, sources, options.seeds, methods))
+    if rows:
+        print(summary(rows, methods))
+        if options.out is not None:
+            write_csv(options.out / "video.csv", rows, digits=4)
 
 
 # ---------------------------------------------------------------------- time and memory
@@ -102,49 +119,38 @@ def measured(command: list[str]) -> Measured:
 # ---------------------------------------------------------------------- masks
 
 
-def scenes(data: Path, folder: Path) -> Iterator[Path]:
-    """Archives with frames and masks."""
-    for path in sorted(data.glob("*.npz")):
-        with np.load(path) as arrays:
-            if {"frames", "gt", "gt_frame_id"} <= set(arrays.files):
-                yield path
-    for seed in (1, 2):
-        clip = ls.datasets.moving_blocks(150, 96, 128, random_state=seed)
-        shown = np.arange(10, 150, 20)
-        gt = 255 * clip.moving[shown].astype(np.uint8)
-        path = folder / f"synthetic-{seed}.npz"
-        np.savez(path, frames=clip.frames, frame_id=np.arange(150), gt=gt, gt_frame_id=shown)
-        yield path
+def scores(
+    names: Sequence[str], sources: Sources, seeds: Sequence[int], methods: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    """A row for each scene, seed and method: F1, and seconds."""
+    for seed in seeds:
+        for name in names:
+            scene = make(name, sources, seed)
+            for method in methods:
+                began = time.perf_counter()
+                masks = SUBTRACTORS[method](scene)
+                seconds = time.perf_counter() - began
+                yield {"scene": name, "seed": seed, "method": method, "f1": f1(masks, scene), "seconds": seconds}
 
 
-def masks(paths: Iterator[Path], folder: Path) -> str:
-    """A table of F1 scores."""
-    rows = []
-    for path in paths:
-        ours, theirs = of_lowsparse(path, folder / path.stem), of_median(path)
-        verdict = "met" if ours["best_f1"] >= theirs else "MISSED"
-        rows.append([path.stem, f"{ours['best_f1']:.3f}", f"{ours['f1']:.3f}", f"{theirs:.3f}", verdict])
-    return table(
-        ["scene", "best F1, from 10 %", "F1 as it is set", "best F1, median of all", "bound"], rows, left=(0, 4)
-    )
+def f1(masks: Mask, scene: Scene) -> float:
+    """F1 of the masks of a clip, over all frames with a truth but the first tenth of the clip."""
+    judged = scene.at >= len(scene.frames) // LEARNING
+    return metrics.f1(masks[scene.at[judged]], scene.moving[judged])
 
 
-def of_lowsparse(path: Path, out: Path) -> dict[str, float]:
-    """Our scores, from the command."""
-    options = [*OPTIONS, "--truth", str(path), "--out", str(out), "--json", "--quiet"]
-    command = [sys.executable, "-m", "lowsparse", "video", str(path), *options]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return dict(json.loads(done.stdout)["scores"])
+def summary(rows: Sequence[dict[str, Any]], methods: Sequence[str]) -> str:
+    """The mean F1 of each method on each scene and on all, and its time."""
+    names = list(dict.fromkeys(row["scene"] for row in rows))
 
+    def mean(key: str, method: str, name: str | None = None) -> float:
+        return float(np.mean([row[key] for row in rows if row["method"] == method and name in (None, row["scene"])]))
 
-def of_median(path: Path) -> float:
-    """The best F1 of |frame - median over time|, smoothed or not."""
-    with np.load(path) as arrays:
-        frames, labels, gt = arrays["frames"], arrays["frame_id"].tolist(), arrays["gt"] > 127
-        shown = frames[[labels.index(label) for label in arrays["gt_frame_id"]]]
-    far: NDArray[Any] = np.abs(shown - np.median(frames, axis=0))
-    smooth = np.stack([ndimage.median_filter(one, 3, mode="nearest") for one in far])
-    return max(metrics.best_f1(one, gt)[0] for one in (far, smooth))
+    lines = [[name, *(f"{mean('f1', method, name):.2f}" for method in methods)] for name in names]
+    lines.append(["mean", *(f"{mean('f1', method):.3f}" for method in methods)])
+    own = mean("seconds", methods[0])
+    lines.append(["time", *(f"{mean('seconds', method) / own:.2f}" for method in methods)])
+    return table(["F1", *methods], lines, left=(0,))
 
 
 if __name__ == "__main__":

@@ -240,21 +240,39 @@ def test_the_setting_that_predicts_best_is_taken(module):
     assert imputer.choose(X, False, seconds=0.0) == (0.5, 1)
 
 
-def test_video_masks_are_compared_with_the_median(module, tmp_path):
-    """The median of a scene in which nothing moves but one block is the scene, and its mask the truth."""
+def test_video_scores_masks_on_scenes(tmp_path):
     pytest.importorskip("av", reason="needs the extra `video`")
-    frames = np.full((40, 32, 48), 90, np.uint8)
-    moving = np.zeros((40, 32, 48), bool)
-    for t in range(40):
-        moving[t, 8:20, t : t + 6] = True
-    frames[moving] = 200
-    path = tmp_path / "scene.npz"
-    np.savez(path, frames=frames, frame_id=np.arange(40), gt=255 * moving[20:21].astype(np.uint8), gt_frame_id=[20])
-    video = module("video")
-    assert video.of_median(path) == 1
-    assert 0.9 < video.of_lowsparse(path, tmp_path / "out")["best_f1"] < 1  # corners are smoothed away
-    assert "MISSED" in video.masks(iter([path]), tmp_path / "again")
-    assert video.measured([sys.executable, "-c", "x = bytearray(200_000_000)"])[1] > 200
+    methods = ["ours", "median"]
+    options = ["--repeat", 0, "--data", tmp_path, "--scenes", "switch", "--methods", *methods, "--out", tmp_path]
+    done = run("video", *options)
+    assert done.returncode == 0, done.stderr
+    ours, median = (float(row["f1"]) for row in rows_of(tmp_path / "video.csv"))
+    assert 1 > ours > 0.9 > median + 0.3
+    assert f"{ours:.2f}" in next(line for line in done.stdout.splitlines() if line.startswith("switch"))
+    refused = run("video", "--repeat", 0, "--data", tmp_path, "--scenes", "water")
+    assert refused.returncode == 2
+    assert "no scene 'water' here; there are blocks," in refused.stderr
+
+
+def test_scenes_are_what_their_truth_says(module):
+    """What is not in front is the background of the scene; the seed changes a scene, and nothing else does."""
+    scenes, video = module("scenes"), module("video")
+    sources = scenes.Sources.of(None)
+    assert "water" not in scenes.available(sources)
+    for name in scenes.available(sources):
+        scene, again, other = (scenes.make(name, sources, seed) for seed in (3, 3, 4))
+        assert np.array_equal(scene.frames, again.frames)
+        assert not np.array_equal(scene.frames[:, :8, :8], other.frames[:, :8, :8])
+        assert scene.moving.shape == scene.frames.shape[:3]
+        assert video.f1(scene.moving, scene) == 1
+        assert 0.01 < scene.moving.mean() < 0.3
+    scene = scenes.make("long stay in colour", sources, 3)
+    empty = np.ma.masked_array(scene.frames, np.repeat(scene.moving[..., None], 3, axis=3))
+    assert np.ma.std(empty, axis=0).max() < 2 * scenes.NOISE
+
+
+def test_the_memory_of_a_process_is_measured(module):
+    assert module("video").measured([sys.executable, "-c", "x = bytearray(200_000_000)"])[1] > 200
 
 
 def test_structure_counts_and_draws(tmp_path):
