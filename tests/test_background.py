@@ -214,6 +214,43 @@ def test_rank_2_follows_a_lamp():
     assert errors[1] > 3 * errors[2]
 
 
+def stander(T=90, H=64, W=96, *, colour=False, lights=False):
+    """Somebody stands in a scene for the last two fifths; with `lights`, those of the right go out for the middle."""
+    _, frames = scene(T, H, W, 21)
+    moving = np.zeros(frames.shape, bool)
+    moving[54:, 14:50, 20:34] = True
+    if lights:
+        frames[30:70, :, 60:] *= 0.5
+    frames[moving] = 30 + 2 * np.random.default_rng(22).standard_normal(moving.sum())
+    return (np.repeat(frames[..., None], 3, axis=3) * (0.9, 1, 0.8) if colour else frames), moving
+
+
+@pytest.mark.parametrize("colour", [False, True])
+def test_who_stands_still_does_not_become_light(colour):
+    frames, moving = stander(colour=colour)
+    given = as_frames(frames)
+    found = learn(given, rank=2, observe=0.5)
+    assert found.rank == 1
+    assert f1_of(found.separate(given), moving) > 0.95
+
+
+def test_who_stands_still_does_not_become_light_in_a_stream():
+    frames, moving = stander()
+    follower = Follower(rank=2)
+    assert f1_of(follower.follow(as_frames(frames)), moving) > 0.95
+    assert follower.background.rank == 1
+
+
+def test_half_of_the_lights_go_out_and_somebody_stands_still_elsewhere():
+    frames, moving = stander(lights=True)
+    given = as_frames(frames)
+    assert f1_of(learn(given, observe=0.5).separate(given), moving) < 0.8
+    found = learn(given, rank=2, observe=0.5)
+    assert found.rank == 2
+    assert f1_of(found.separate(given), moving) > 0.95
+    assert metrics.age(next(found.separate(given[40:])).background.luma, frames[40]) < 2.5
+
+
 def test_a_tenth_of_the_pixels_separates_as_well_as_the_median_of_all():
     frames, moving = wave()
     which = slice(20, 120, 10)

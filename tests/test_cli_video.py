@@ -151,20 +151,26 @@ def test_a_picture_that_is_all_width(here, command):
     assert command("video", "wide.npy", "-q")[0] == 0
 
 
-def test_rank_threshold_and_clean_reach_the_engine(folder, here, command):
+def test_threshold_and_clean_reach_the_engine(folder, here, command):
     shares = {}
     for name, options in {
-        "usual": [],
+        "usual": ["--backend", "numpy"],
         "sure": ["--threshold", "9"],
         "specks": ["--threshold", "0.2", "--clean", "0"],
-        "two": ["--rank", "2", "--backend", "numpy"],
     }.items():
         facts = json.loads(command("video", folder / "colour.mp4", "--out", name, *options, "--json")[1])
         shares[name] = facts["in_front"]["median"]
-        assert facts["rank"] == 1 + (name == "two")
-        if name == "two":
+        if name == "usual":
             assert facts["solve"]["backend"] == "numpy"
     assert shares["sure"] < shares["usual"] < shares["specks"]
+
+
+def test_a_rank_is_used_if_there_is_a_lamp_and_otherwise_it_is_said_that_it_is_not(folder, here, command):
+    np.save("lamp.npy", ls.datasets.moving_blocks(T, H, W, random_state=4).frames)
+    said = command("video", "lamp.npy", "--rank", "2", "--json")[1]
+    assert json.loads(said)["rank"] == 2
+    said = command("video", folder / "colour.mp4", "--rank", "2")[1]
+    assert "the rank is 1" in " ".join(said.split())
 
 
 def test_words_and_quiet(folder, here, command):

@@ -94,7 +94,7 @@ def process_video(job: VideoJob, output: Output) -> None:
             pictures = _ReportPictures(show)
             separate = partial(separate_video, on_progress=pictures.on_progress, watch=pictures.add)
             done = separate(job.source, folder, stream=job.stream, until=end, **job.settings)
-        notes = [*_notes(done, end.is_set(), job.settings.get("stabilise", False)), *job.notes]
+        notes = [*_notes(done, end.is_set(), job.settings), *job.notes]
         _write_report(folder / REPORT, job, done, pictures.film, notes)
     output.result(_facts(job, done), text=_text(job, done, notes), brief=str(job.out / REPORT))
 
@@ -225,16 +225,18 @@ def _write_report(path: Path, job: VideoJob, done: Separation, film: Filmstrip, 
     video_report(path, run, film, density=done.shares, fps=float(done.rate), scores=_scores(done))
 
 
-def _notes(done: Separation, ended: bool, stabilise: bool) -> list[str]:
+def _notes(done: Separation, ended: bool, settings: Mapping[str, Any]) -> list[str]:
     """What the user should know of this run."""
     notes = []
+    if done.background.rank < settings.get("rank", 1):
+        notes.append("only the brightness of the light changes, and things that stand still: the rank is 1")
     if done.background.lost > MOVES:
         notes.append(
             f"{percent(done.background.lost)} of the frames do not show this background: the camera moves, or there "
             "are several scenes; hold it still, choose a part with --start and --stop, or follow scenes with --stream"
         )
     elif done.background.registration is not None:
-        steady = "" if stabilise else "; --stabilise gives steady films"
+        steady = "" if settings.get("stabilise") else "; --stabilise gives steady films"
         notes.append(f"the camera shakes: frames were aligned before they were compared{steady}")
     if ended:
         notes.append(f"the stream was ended after {len(done):,} frames; the results so far were kept")

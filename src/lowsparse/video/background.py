@@ -42,6 +42,7 @@ from ..support.checks import check_count, check_positive
 from ..sweeps import Float, host_backend
 from ..sweeps.native import num_threads
 from .foreground import Bounds, Separated, foreground_mask, label_regions, max_of_block, of_blocks
+from .light import extremes, split_changes
 from .pixel_regression import estimate_noise, initial_estimate, regress
 from .registration import Aligned, Registration, Steadiness, move, share_lost, shifted
 from .sampling import MIN_SAMPLES, TARGET, EvenlySpaced, PixelSampler, PixelSamples, Single, default_share
@@ -84,6 +85,7 @@ class Background:
     chroma_noise: Single | None  # (2, h, w)
     flicker: Single  # (⌈H/2⌉, ⌈W/2⌉): the largest distance that each block of pixels has gone as a part of a small spot
     usual: Float  # median of v over the frames
+    brightness: Float  # r numbers, of which the product with v is the brightness of a frame
     coefficients: Float  # T x r: v of the frames from which it was learnt
     noise_level: tuple[float, float]  # median noise of luma and of chroma
     n_samples: int  # of each pixel
@@ -302,6 +304,18 @@ def fit_background(sampler: PixelSampler, rank: int, backend: str, on_progress: 
             f"observing {sampler.share:g} of the pixels of {sampler.frames} frames does not show each often enough: "
             f"observe {least:g} or more"
         )
+    found = _fit_rank(sampler, samples, rank, backend, on_progress)
+    if rank == 1:
+        return found
+    plain = _fit_rank(sampler, samples, 1, backend)
+    brightness = np.linalg.lstsq(found.coefficients, plain.coefficients[:, 0], rcond=None)[0].astype(np.float64)
+    return without_things(replace(found, brightness=brightness), plain)
+
+
+def _fit_rank(
+    sampler: PixelSampler, samples: PixelSamples, rank: int, backend: str, on_progress: OnProgress | None = None
+) -> Background:
+    """The background of this rank, whatever it follows."""
     rng = np.random.default_rng([sampler.frames, samples.layout.blocks])
     enough = max(4000, math.ceil(PER_FRAME * rank / sampler.share))
     some = np.sort(rng.permutation(samples.layout.blocks)[:enough])
@@ -310,6 +324,35 @@ def fit_background(sampler: PixelSampler, rank: int, backend: str, on_progress: 
     c = np.full((len(x), 1), 10.0, np.float32)
     noise = estimate_noise(x, vs, regress(x, vs, initial_estimate(x, vs, c), c, 2))
     return fit_pixels(samples, v, noise_level(noise[:4], noise[4:]), result, sampler.entries, on_progress)
+
+
+def without_things(found: Background, plain: Background) -> Background:
+    """A background of rank above 1, and in its place one of rank 1 where more than light changes in it.
+
+    Who stands still for a while is of low rank as well: a component of v says when, and its b who. The pictures of
+    both backgrounds are compared at the extremes of v. Where they differ by another texture, b is that of rank 1 times
+    `brightness`; if they differ by light nowhere, the background of rank 1 is all that is left.
+    """
+    light, things = np.zeros(found.noise.shape, bool), np.zeros(found.noise.shape, bool)
+    bounds = found._bounds(THRESHOLD)
+    for v in extremes(found.coefficients, found.brightness):
+        one, other = found.picture(v), plain.picture(np.atleast_1d(v @ found.brightness))
+        changes = split_changes(bounds.exceeded(one, other), one.luma, other.luma)
+        light, things = light | changes[0], things | changes[1]
+    if not things.any():
+        return found
+    if not (light & ~things).any():
+        return plain
+    things = ndimage.binary_dilation(things, np.ones((3, 3), bool), 2)
+    scale = found.brightness.astype(np.float32)[:, None, None]
+    luma, noise = np.where(things, scale * plain.luma, found.luma), np.where(things, plain.noise, found.noise)
+    joined = replace(found, luma=luma, noise=noise)
+    if found.chroma is None or plain.chroma is None or found.chroma_noise is None or plain.chroma_noise is None:
+        return joined
+    if found.chroma.shape[2:] != things.shape:
+        things = max_of_block(things)
+    chroma = np.where(things, scale[..., None] * plain.chroma, found.chroma)
+    return replace(joined, chroma=chroma, chroma_noise=np.where(things, plain.chroma_noise, found.chroma_noise))
 
 
 def fit_pixels(
@@ -353,6 +396,7 @@ def fit_pixels(
         chroma_noise=chroma_noise,
         flicker=np.zeros([-(-side // 2) for side in luma_noise.shape], np.float32),
         usual=np.median(v[np.abs(v).sum(axis=1) > 0], axis=0).astype(np.float64),
+        brightness=np.ones(1),
         coefficients=v.astype(np.float64),
         noise_level=level,
         n_samples=len(samples),

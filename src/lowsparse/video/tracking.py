@@ -21,7 +21,16 @@ from ..entries.frames import Frame
 from ..entries.pictures import Picture
 from ..support.checks import check_count
 from ..sweeps import Float
-from .background import THRESHOLD, WITNESSES, Background, check_separation, fit_background, fit_pixels, noise_level
+from .background import (
+    THRESHOLD,
+    WITNESSES,
+    Background,
+    check_separation,
+    fit_background,
+    fit_pixels,
+    noise_level,
+    without_things,
+)
 from .foreground import Separated
 from .registration import Aligned, Steadiness
 from .sampling import MIN_SAMPLES, PixelSampler, PixelSamples, check_fraction
@@ -158,6 +167,8 @@ class Follower:
             yield self._separate_one(*one)
 
     def _use(self, background: Background) -> None:
+        if self._v and background.rank < len(self._v[0]):  # only the brightness is followed from now on
+            self._v = [np.array([v @ self.background.brightness]) for v in self._v]
         self._background = background
         self._separate_one = background.separator(self.threshold, self.clean, self.stabilise)
 
@@ -195,6 +206,10 @@ class Follower:
 
         def learn_again() -> Background:
             found = fit_pixels(recent, v, level, current.result, self._sampler.entries)
+            if current.rank > 1:
+                brightness = (v @ current.brightness[:, None]).astype(np.float32)
+                plain = fit_pixels(recent, brightness, level, current.result, self._sampler.entries)
+                found = without_things(replace(found, brightness=current.brightness), plain)
             return replace(found, flicker=current.flicker).with_flicker(witnesses)
 
         self._next = self._threads.submit(learn_again)
