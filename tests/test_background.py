@@ -251,6 +251,23 @@ def test_half_of_the_lights_go_out_and_somebody_stands_still_elsewhere():
     assert metrics.age(next(found.separate(given[40:])).background.luma, frames[40]) < 2.5
 
 
+@pytest.mark.parametrize("colour", [False, True])
+def test_who_stays_for_more_than_half_of_the_time_and_leaves_is_in_front(colour):
+    _, frames = scene(90, 64, 96, 23)
+    moving = np.zeros(frames.shape, bool)
+    moving[10:66, 14:50, 20:34] = True
+    frames[moving] = 30
+    if colour:
+        frames = np.repeat(frames[..., None], 3, axis=3) * (0.9, 1, 0.8)
+    given = as_frames(frames)
+    found = learn(given, observe=0.5)
+    assert f1_of(found.separate(given), moving) > 0.95
+    picture = given[80].picture
+    assert metrics.age(found.still.luma, picture.luma) < 2.5
+    if colour:
+        assert metrics.age(found.still.chroma[0], picture.chroma[0]) < 2.5
+
+
 def test_a_tenth_of_the_pixels_separates_as_well_as_the_median_of_all():
     frames, moving = wave()
     which = slice(20, 120, 10)

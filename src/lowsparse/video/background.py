@@ -42,7 +42,8 @@ from ..support.checks import check_count, check_positive
 from ..sweeps import Float, host_backend
 from ..sweeps.native import num_threads
 from .foreground import Bounds, Separated, foreground_mask, label_regions, max_of_block, of_blocks
-from .light import extremes, split_changes
+from .ghosts import split_by_outline
+from .light import NO_LIGHT, extremes, split_changes
 from .pixel_regression import estimate_noise, initial_estimate, regress
 from .registration import Aligned, Registration, Steadiness, move, share_lost, shifted
 from .sampling import MIN_SAMPLES, TARGET, EvenlySpaced, PixelSampler, PixelSamples, Single, default_share
@@ -61,6 +62,7 @@ SPOT = 200  # a region smaller than this part of the picture may be flicker
 REACH = 3  # side of the square of blocks around a spot in which it flickers as well
 FADING = np.float32(0.8)  # factor of the flicker that was known before
 BEYOND = 1.3  # times the flicker: what is in front goes that far
+SIGHTINGS = 0.2  # share of the pictures in which a thing that was taken for background must have left
 PROBES = 4096  # pixels that determine v of a frame, for each rank
 BATCH = 16  # frames whose v is computed together
 EXPLAINED = 0.25  # of the probes: a frame with fewer gets the usual v
@@ -208,6 +210,44 @@ class Background:
             return Bounds(bounds)
         return Bounds(bounds, levels(np.floor((far if chroma.shape[1:] == far.shape else of_pixels) * chroma)))
 
+    def without_ghosts(self, pictures: list[Picture]) -> Background:
+        """This background, without things that have left in enough of these pictures (see `ghosts`)."""
+        bounds, v = self._bounds(THRESHOLD), self.coefficients_of(pictures)[0]
+        brightness = np.maximum(v @ self.brightness, NO_LIGHT).astype(np.float32)
+        votes, seen_without = np.zeros(self.noise.shape, np.int32), []
+        for picture, one in zip(pictures, v, strict=True):
+            background = self.picture(one)
+            mask = foreground_mask(picture, background, bounds, bounds)
+            ghosts, things = split_by_outline(mask, picture.luma, background.luma)
+            votes += ghosts.view(np.int8) - things.view(np.int8)
+            seen_without.append(ghosts)
+        gone = votes >= max(2, SIGHTINGS * len(pictures))
+        if not gone.any():
+            return self
+
+        def replaced(planes: Single, noise: Single, level: float, values: list[Single]) -> tuple[Single, Single]:
+            """b and noise, with the median over the pictures that show what is behind."""
+            where, without = gone, seen_without
+            if gone.shape != noise.shape[-2:]:
+                where, without = max_of_block(gone), [max_of_block(one) for one in seen_without]
+            shown = [
+                np.where(ok[where], x[..., where] / light, np.nan)
+                for ok, x, light in zip(without, values, brightness, strict=True)
+            ]
+            planes, noise = planes.copy(), noise.copy()
+            planes[..., where] = np.multiply.outer(self.brightness, np.nanmedian(shown, axis=0))
+            noise[..., where] = level
+            return planes, noise
+
+        level = self.noise_level
+        luma, noise = replaced(self.luma, self.noise, level[0], [one.luma.astype(np.float32) for one in pictures])
+        found = replace(self, luma=luma, noise=noise)
+        if self.chroma is None or self.chroma_noise is None:
+            return found
+        values = [one.chroma.astype(np.float32) - NEUTRAL for one in pictures if one.chroma is not None]
+        chroma, noise = replaced(self.chroma, self.chroma_noise, level[1], values)
+        return replace(found, chroma=chroma, chroma_noise=noise)
+
     def with_flicker(self, pictures: list[Picture]) -> Background:
         """This background, with the flicker of these pictures; what was known of it before fades."""
         flicker = FADING * self.flicker
@@ -284,7 +324,8 @@ def learn(
         witnesses.add(picture)
         if on_progress is not None:
             on_progress("reading", sampler.frames, length)
-    found = fit_background(sampler, rank, backend, on_progress).with_flicker(witnesses.kept)
+    found = fit_background(sampler, rank, backend, on_progress).without_ghosts(witnesses.kept)
+    found = found.with_flicker(witnesses.kept)
     lost = share_lost(found.still, witnesses.kept)
     return replace(found, registration=camera.registration if camera.shakes else None, lost=lost)
 

@@ -156,7 +156,8 @@ class Follower:
     def _learn_scene(self) -> Iterator[Separated]:
         """Learn the background from the first frames of a scene, and separate them."""
         pictures = [one.picture for one in self._first[:: -(-len(self._first) // WITNESSES)]]
-        self._use(fit_background(self._sampler, self.rank, self.backend).with_flicker(pictures))
+        found = fit_background(self._sampler, self.rank, self.backend)
+        self._use(found.without_ghosts(pictures).with_flicker(pictures))
         self.scenes.append(self._first[0].frame.number)
         self._sampler.share = self.observe
         fitted = self._fit(self._first)
@@ -210,7 +211,7 @@ class Follower:
                 brightness = (v @ current.brightness[:, None]).astype(np.float32)
                 plain = fit_pixels(recent, brightness, level, current.result, self._sampler.entries)
                 found = without_things(replace(found, brightness=current.brightness), plain)
-            return replace(found, flicker=current.flicker).with_flicker(witnesses)
+            return replace(found.without_ghosts(witnesses), flicker=current.flicker).with_flicker(witnesses)
 
         self._next = self._threads.submit(learn_again)
 
