@@ -124,12 +124,23 @@ def dense_gradient(U, V, Y, C, lambda2):
 # ---------------------------------------------------------------------- the waist
 
 
-@pytest.fixture(
-    params=["numpy", "native-baseline", "native-v3", "native-v4", pytest.param("cuda", marks=pytest.mark.gpu)]
-)
+COMPILED = ["native-baseline", "native-v3", "native-v4", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+@pytest.fixture(params=["numpy", *COMPILED])
 def backend(request, monkeypatch):
     """Every way to run a sweep that this machine has, the oracle included."""
-    name, _, isa = request.param.partition("-")
+    return use_backend(request.param, monkeypatch)
+
+
+@pytest.fixture(params=COMPILED)
+def compiled(request, monkeypatch):
+    """Every way to run a sweep that this machine has, but for the oracle."""
+    return use_backend(request.param, monkeypatch)
+
+
+def use_backend(param, monkeypatch):
+    name, _, isa = param.partition("-")
     if available()[name] is not None:
         pytest.skip(available()[name])
     if isa:

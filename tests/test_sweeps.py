@@ -24,7 +24,11 @@ from lowsparse.sweeps.native import num_threads
 RANKS = [*range(1, 17), 20, 33, 50]
 STEPS = [(Rule.FIT, 1.0), (Rule.MANPG, 1.0), (Rule.MANPG, 0.6), (Rule.AMANPG, 1.0), (Rule.AMANPG, 0.6)]
 LAMBDAS = [0.0, 1e-16, 1e-6, 0.3**2]
-RAGGED = [*((r, dtype) for r in (11, 12, 20, 33) for dtype in (np.float64, np.float32)), (50, np.float64)]
+RAGGED = [
+    *((r, np.float64) for r in (11, 12, 20, 33, 50)),
+    *(pytest.param(r, np.float32, marks=pytest.mark.slow) for r in (11, 12, 20)),
+    (33, np.float32),
+]
 EXACT = 1e-10
 THIN = 1e-6  # V of a column with fewer than r entries: rounding is magnified by 1/λ²
 
@@ -201,21 +205,21 @@ def test_columns_of_any_length_agree_with_the_oracle(backend, r):
 
 
 @pytest.mark.parametrize(("r", "dtype"), RAGGED)
-def test_columns_of_5_and_of_50000_agree_with_the_oracle(backend, r, dtype):
+def test_columns_of_5_and_of_50000_agree_with_the_oracle(compiled, r, dtype):
     """Above rank 10 a GPU has other kernels, which also take the long ones in pieces."""
-    M = columns_of([5, 50_000, 0, 5, 300, 20_011, 97], m=50_100, dtype=dtype, seed=r)
+    M = columns_of([5, 50_000, 0, 5, 300, 2_011, 97], m=50_100, dtype=dtype, seed=r)
     U = orthonormal(50_100, r)
     for rule in Rule:
-        assert_same_sweep(M, backend, U, rule, 1.0, lambda2=1e-6)
-    assert_close(opened(M, backend).grams(U), opened(M).grams(U), EXACT)
+        assert_same_sweep(M, compiled, U, rule, 1.0, lambda2=1e-6)
+    assert_close(opened(M, compiled).grams(U), opened(M).grams(U), EXACT)
 
 
 @pytest.mark.parametrize(("r", "dtype"), RAGGED)
-def test_columns_of_5_and_of_50000_are_regressed(backend, r, dtype):
-    M = columns_of([5, 50_000, 0, 5, 300, 20_011, 97], m=50_100, dtype=dtype, seed=r)
+def test_columns_of_5_and_of_50000_are_regressed(compiled, r, dtype):
+    M = columns_of([5, 50_000, 0, 5, 300, 2_011, 97], m=50_100, dtype=dtype, seed=r)
     U = orthonormal(50_100, r)
     for more in ({"n_reweight": 1}, {"n_reweight": 3, "first_c": 4.0}):
-        a, b = (opened(M, name).regress(U, None, Robust(c=0.5, bound=0.3, **more)) for name in (backend, "numpy"))
+        a, b = (opened(M, name).regress(U, None, Robust(c=0.5, bound=0.3, **more)) for name in (compiled, "numpy"))
         enough = M.column_counts >= r + 2
         assert_close(a.V[enough], b.V[enough], EXACT, max(1.0, np.max(np.abs(b.V[enough]))))
         np.testing.assert_array_equal(a.inside, b.inside)
