@@ -6,7 +6,7 @@ if (byId("entries")) {
   const certainty = (deviations) => (deviations >= 10 ? "certain" : deviations >= 6 ? "very likely" : "likely");
   const format = {
     deviations: (found) => (found >= 1000 ? "> 1000" : found.toPrecision(3)),
-    sure: (found) => `${(100 * found).toFixed(1)} %`,
+    sure: (found) => (found >= 0.9995 ? "> 99.9 %" : `${(100 * found).toFixed(1)} %`),
   };
   const shown = (name, k) => {
     const found = columns[name][k];

@@ -242,7 +242,7 @@
     context.textAlign = "left";
     context.textBaseline = "alphabetic";
     context.globalAlpha = 1;
-    if (chosen.length > 1) context.fillText(line.name, box.left, box.top - 3, box.width);
+    context.fillText(line.name, box.left, box.top - 3, box.width);
     const rough = (high - low) / Math.max(2, Math.floor(box.height / 60));
     const power = 10 ** Math.floor(Math.log10(rough));
     const size = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= rough);
@@ -400,7 +400,10 @@
   const choose = (numbers) => {
     chosen = numbers;
     current = null;
-    [...byId("chooser").children].forEach((chip, k) => chip.setAttribute("aria-pressed", String(chosen.includes(k))));
+    const chooser = byId("chooser");
+    [...chooser.children].forEach((chip, k) => chip.setAttribute("aria-pressed", String(chosen.includes(k))));
+    const top = chooser.children[numbers[numbers.length - 1]].offsetTop - chooser.offsetTop;
+    if (top < chooser.scrollTop || top + 30 > chooser.scrollTop + chooser.clientHeight) chooser.scrollTop = top - 40;
     ask();
   };
   const toggle = (number, more) => {
@@ -410,7 +413,6 @@
   const other = (by) => {
     const number = (chosen[0] + by + lines.length) % lines.length;
     choose([number]);
-    byId("chooser").children[number].scrollIntoView({ block: "nearest" });
     announce(lines[number].name);
   };
 
