@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lowsparse.entries.files.times import TimesError
+from lowsparse.tables.timeline import Timeline
 from test_cli_complete import complete, completed, fails
 
 pd = pytest.importorskip("pandas")
@@ -84,7 +86,7 @@ def test_bands_are_two_tables_about_the_completed_one(done):
     assert (upper - lower)[missing].mean() < 60
 
 
-@pytest.mark.parametrize("ending", [".parquet", ".xlsx"])
+@pytest.mark.parametrize("ending", [".parquet", pytest.param(".xlsx", marks=pytest.mark.slow)])
 def test_other_files_with_times(ending, tmp_path, done):
     read = done[1]
     facts = completed(stored(read, tmp_path / f"demand{ending}"))
@@ -121,19 +123,38 @@ def test_it_says_that_times_are_used_and_can_be_told_not_to(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("written", "step"),
-    [
-        ("%d.%m.%Y %H:%M", "1 hour"),
-        ("%m/%d/%Y %I:%M %p", "1 hour"),
-        ("%Y-%m-%dT%H:%M:%SZ", "1 hour"),
-    ],
+    "written",
+    ["%d.%m.%Y %H:%M", "%m/%d/%Y %I:%M %p", "%d/%m/%y %H:%M:%S", "%Y-%m-%dT%H:%M:%SZ", "%Y/%m/%d %H:%M", "%Y-%m-%d %H"],
 )
-def test_times_as_people_write_them(written, step, tmp_path):
-    _, read = demand(24 * 15, 2)
-    read.index = read.index.strftime(written)
+def test_times_as_people_write_them(written):
+    times = pd.date_range("2024-01-25", periods=24 * 10, freq="h")
+    found = Timeline.of(np.array(times.strftime(written), object))
+    np.testing.assert_array_equal(found.stamps, times.to_numpy())
+    assert found.span(24) == "1 day"
+    assert found.positions.tolist() == list(range(240))
+
+
+def test_zones_are_taken_in_utc_so_that_no_hour_is_missing_or_doubled():
+    times = pd.date_range("2024-10-26", periods=48, freq="h", tz="Europe/Berlin")  # clocks go back on the 27th
+    found = Timeline.of(np.array([time.isoformat() for time in times], object))
+    assert found.positions.tolist() == list(range(48))
+    with pytest.raises(TimesError, match=r"stands twice.*when clocks go back"):
+        Timeline.of(np.array(times.strftime("%Y-%m-%d %H:%M"), object))
+
+
+@pytest.mark.parametrize(
+    "labels", [["ann", "bob"], ["12:00", "13:00"], ["2024", "2025"], ["a 2024-01-01", "b 2024-01-02"]]
+)
+def test_other_labels_are_no_times(labels):
+    assert Timeline.of(np.array(labels, object)) is None
+
+
+def test_times_come_back_as_they_stood_there(tmp_path):
+    _, read = demand(24 * 8, 2)
+    read.index = read.index.strftime("%d.%m.%Y %H:%M")
     facts = completed(stored(read, tmp_path / "demand.csv"))
-    assert (facts["step"], facts["periods"]) == (step, [24])
-    assert pd.read_csv(facts["completed"]).iloc[:, 0].tolist() == read.index.tolist()  # as they stood there
+    assert (facts["step"], facts["periods"]) == ("1 hour", [24])
+    assert pd.read_csv(facts["completed"]).iloc[:, 0].tolist() == read.index.tolist()
 
 
 @pytest.mark.parametrize(
@@ -246,6 +267,15 @@ def test_bands_of_a_table_without_times(tmp_path):
     inside = (lower <= read) & (read <= upper)
     assert 0.8 < inside[hidden].mean() < 0.99
     np.testing.assert_array_equal(lower[~hidden], value[~hidden])
+
+
+def test_of_noise_it_says_that_nothing_predicts_it(tmp_path):
+    rng = np.random.default_rng(4)
+    X = np.where(rng.random((200, 3)) < 0.1, nan, rng.standard_normal((200, 3)))
+    read = pd.DataFrame(X, pd.date_range("2024-01-01", periods=200, name="day"), list("abc"))
+    facts = completed(stored(read, tmp_path / "noise.csv"))
+    assert (facts["verdict"], facts["periods"]) == ("doubtful", [])
+    assert "nothing predicts the values" in facts["why"]
 
 
 def test_the_report_has_the_series_and_the_anomalies(done):
