@@ -278,6 +278,18 @@ def test_of_noise_it_says_that_nothing_predicts_it(tmp_path):
     assert "nothing predicts the values" in facts["why"]
 
 
+def test_numbers_of_any_size(tmp_path):
+    _, read = demand(24 * 8, 3)
+    read.iloc[50, 0], read.iloc[60, 1], read.iloc[70:74, 2] = 1e60, 1e-300, nan
+    code, _, err = complete(stored(read, tmp_path / "demand.csv"))
+    assert (code, err) == (0, "")
+    found = pd.read_csv(tmp_path / "demand-completed.csv", index_col=0)
+    assert (found.iloc[50, 0], found.iloc[60, 1]) == (1e60, 1e-300)
+    assert (np.abs(found.iloc[70:74, 2] - 500) < 200).all()
+    listed = pd.read_csv(tmp_path / "demand-completed-outliers.csv")
+    assert listed["series"].tolist() == ["meter 0", "meter 1"]
+
+
 def test_the_report_has_the_series_and_the_anomalies(done):
     page = Path(done[2]["report"]).read_text("utf-8")
     start = page.index('id="data">') + len('id="data">')

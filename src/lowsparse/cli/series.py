@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..imputation.offsets import NEGLIGIBLE
 from ..linalg.scale import robust_scale
 from ..notebook import Remark
 from ..report.page import Run
@@ -20,6 +21,7 @@ from ..support.optional import import_optional
 from ..tables import Table, write_table
 from ..tables.timeline import Timeline
 from ..tables.write import write_columns
+from .failure import fail
 from .progress import Meter
 from .verdict import LIMIT, Verdict
 
@@ -45,14 +47,21 @@ class SeriesCompletion:
         times, pandas = self.times, import_optional("pandas", "tables", "series in time")
         by_month = isinstance(times.step, int)
         # without times, rows are taken as equally spaced, as months are
-        X = self._on_grid(self.given) if by_month else self.given
+        X = self._on_grid(self._without_negligible()) if by_month else self._without_negligible()
         rows = times.positions if by_month else np.arange(len(X))
         frame = pandas.DataFrame(X, index=None if by_month else pandas.DatetimeIndex(times.stamps), columns=self.names)
         imputer = RobustSeriesImputer(clean=True, random_state=self.seed)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="RobustSeriesImputer")  # these are its notes
+            warnings.simplefilter("ignore", RuntimeWarning)  # of numbers; the result is looked at below
             band = imputer.fit(frame).predict(frame, interval=self.interval or LEVEL)
-        self.value, self.lower, self.upper = (part.to_numpy()[rows] for part in band)
+        self.value, self.lower, self.upper = (
+            np.where(part.to_numpy()[rows] == X[rows], self.given, part.to_numpy()[rows]) for part in band
+        )
+        if not np.isfinite(self.value[:, np.isfinite(self.given).any(axis=0)]).all():
+            fail(
+                "the readings differ by too many orders of magnitude: leave those out that are wrong, or give --no-time"
+            )
         self.bad = ~np.isnan(self.given) & (self.value != self.given)
         self.flagged = int(np.count_nonzero(self.bad))
         self.periods, self._notes = imputer.periods_, imputer.notes_
@@ -64,6 +73,12 @@ class SeriesCompletion:
         found = {name: listed[name].to_numpy() for name in ("kind", "observed", "expected", "sure")}
         ends = {name: np.searchsorted(moments, listed[name].to_numpy()) for name in ("begin", "end")}
         return {"series": np.array([number[name] for name in listed["series"]], np.intp), **ends, **found}
+
+    def _without_negligible(self) -> NDArray[Any]:
+        """The readings; zeros for those so small, relative to the largest of their series, that powers underflow."""
+        sizes = np.abs(self.given)
+        largest = np.max(np.where(np.isnan(sizes), 0.0, sizes), axis=0)
+        return np.where(sizes < NEGLIGIBLE * largest, 0.0, self.given)
 
     def _on_grid(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Rows at their moments; NaN at moments that are no rows of the table."""

@@ -22,6 +22,7 @@ from .page import Run, card, entries, icon, write
 READ, FILLED, BAD, EMPTY = range(4)  # what a moment of a series is; the script has the same numbers
 SHOWN = 6_000_000  # readings in the page, about; more series than that are left out
 LISTED = 5000  # anomalies in the page, at most
+LARGEST = 3e38  # bad reading, in numbers of 4 bytes
 WIDEST = 1.0  # ranges of a series by which a band is drawn beyond it, at most
 HEADINGS = (
     ("series", "Series", False),
@@ -108,7 +109,7 @@ class SeriesView:
             },
             "lower": encode_values(bands[0], low, span),
             "upper": encode_values(bands[1], low, span),
-            "bad": to_base64(self.given[states == BAD, j].astype("<f4")),
+            "bad": to_base64(np.clip(self.given[states == BAD, j], -LARGEST, LARGEST).astype("<f4")),
             "filled": int(np.sum(states == FILLED)),
         }
 
