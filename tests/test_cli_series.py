@@ -2,14 +2,18 @@
 
 import json
 import re
+import signal
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from conftest import PATH, interruptible
 from lowsparse.entries.files.times import TimesError
 from lowsparse.tables.timeline import Timeline
-from test_cli_complete import complete, completed, fails
+from test_cli_complete import POSIX, complete, completed, fails
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("sklearn")
@@ -297,3 +301,19 @@ def test_the_report_has_the_series_and_the_anomalies(done):
     assert [line["name"] for line in data["series"]["lines"]] == done[1].columns.tolist()
     assert data["series"]["moments"] == HOURS
     assert sorted(data["anomalies"]["kind"]) == sorted(done[3]["outliers"]["kind"].tolist())
+
+
+@pytest.mark.slow
+@POSIX
+def test_stopped_by_ctrl_c_nothing_is_left(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", PATH)
+    stored(pd.concat([demand()[1]] * 8, axis=1).set_axis(range(40), axis=1), tmp_path / "demand.csv")
+    child = interruptible([sys.executable, "-m", "lowsparse", "complete", "demand.csv"], tmp_path)
+    assert child.stdout is not None
+    child.stdout.readline()  # it has read the table
+    time.sleep(1.0)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert err.strip().splitlines()[-1] == "lowsparse complete: stopped; nothing was written"
+    assert [path.name for path in tmp_path.iterdir()] == ["demand.csv"]
