@@ -70,7 +70,7 @@ class Complete:
 class Video(Complete):
     """A folder of films, a picture and a report."""
 
-    names = ("out/background.png", "out/background.mp4", "out/mask.mp4", "out/cutout.mp4", "out/report.html")
+    names = ("out/background.png", "out/mask.mp4", "out/cutout.mp4", "out/report.html")
 
     def prepare(self, folder):
         np.save(folder / "frames.npy", np.random.default_rng(1).integers(0, 255, (12, 32, 32), dtype=np.uint8))

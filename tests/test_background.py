@@ -20,9 +20,10 @@ from lowsparse.video.film import write_picture
 from lowsparse.video.foreground import Bounds, Separated, coherent, foreground_mask, majority
 from lowsparse.video.pixel_regression import regress, typical_sample
 from lowsparse.video.sampling import EvenlySpaced, Layout, PixelSampler, default_share
-from lowsparse.video.separation import FILMS, STILL, separate_video
+from lowsparse.video.separation import STILL, separate_video
 from lowsparse.video.tracking import FIRST, LATEST, NEW_SCENE, Follower, follow
 from lowsparse.video.truth import Scores, Truth, read_truth
+from lowsparse.video.views import VIEWS
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -646,17 +647,18 @@ def test_the_files_hold_what_was_found(stream, clip, tmp_path):
     path, made = clip
     out, steps = tmp_path / "out", []
     watched = []
-    done = separate_video(path, out, stream=stream, on_progress=lambda *step: steps.append(step), watch=watched.append)
-    assert sorted(os.listdir(out)) == sorted([STILL, *FILMS])
-    assert sorted(done.files) == sorted(out / name for name in (STILL, *FILMS))
+    report = {"on_progress": lambda *step: steps.append(step), "watch": watched.append}
+    done = separate_video(path, out, stream=stream, films=tuple(VIEWS), **report)
+    assert sorted(os.listdir(out)) == sorted([STILL, *(f"{view}.mp4" for view in VIEWS)])
+    assert sorted(done.files) == sorted(out / name for name in os.listdir(out))
     assert len(done) == len(watched) == 50
     assert metrics.f1(np.stack([one.mask for one in watched]), made.moving) > 0.9
     assert np.array_equal(done.shares, [one.share for one in watched])
-    films = {name: [frame.picture.luma for frame in Frames(out / name, colour=False)] for name in FILMS}
+    films = {view: [frame.picture.luma for frame in Frames(out / f"{view}.mp4", colour=False)] for view in VIEWS}
     for k, one in enumerate(watched):
-        assert metrics.age(films["background.mp4"][k], one.background.luma) < 4
-        assert np.mean((films["mask.mp4"][k] > 127) != one.mask) < 0.02
-        assert metrics.age(films["cutout.mp4"][k], one.cutout().luma) < 6
+        assert np.mean((films["mask"][k] > 127) != one.mask) < 0.02
+        for view, most in (("background", 4), ("cutout", 6), ("overlay", 6)):
+            assert metrics.age(films[view][k], VIEWS[view](one).luma) < most
     assert np.array_equal(next(iter(Frames(out / STILL, colour=False))).picture.luma, done.background.still.luma)
     writing = [done for stage, done, _ in steps if stage == "writing"]
     assert writing == list(range(1, 51))

@@ -16,7 +16,7 @@ import pytest
 import lowsparse as ls
 from conftest import interruptible, on_terminal, repeated_command
 
-NAMES = ["background.mp4", "background.png", "cutout.mp4", "mask.mp4", "report.html"]
+NAMES = ["background.png", "cutout.mp4", "mask.mp4", "report.html"]
 
 
 def run(*arguments, cwd, **environment):

@@ -29,7 +29,7 @@ from lowsparse.video.film import write_picture
 av = pytest.importorskip("av", reason="needs the extra `video`")
 
 T, H, W = 40, 48, 64
-NAMES = ["background.mp4", "background.png", "cutout.mp4", "mask.mp4", "report.html"]
+NAMES = ["background.png", "cutout.mp4", "mask.mp4", "report.html"]
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="signals and odd names of POSIX")
 
 

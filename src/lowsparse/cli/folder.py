@@ -29,16 +29,20 @@ def _nearest_existing(path: Path) -> Path:
 
 
 @contextmanager
-def output_folder(out: Path, names: Sequence[str], *, force: bool, stopped: str = NOTHING) -> Iterator[Path]:
+def output_folder(
+    out: Path, names: Sequence[str], *, pictures: Sequence[str] = (), force: bool, stopped: str = NOTHING
+) -> Iterator[Path]:
     """A temporary folder whose files are moved to `out` if the block succeeds, and removed if it fails.
 
-    Without `force`, none of the files to be written, `names`, may exist before the block or after it. Other files in
-    `out` are left alone. `stopped` is said after Ctrl-C.
+    Without `force`, none of the files to be written, `names`, may exist before the block or after it, nor folders of
+    `pictures`, which are replaced as a whole. Other files in `out` are left alone. `stopped` is said after Ctrl-C.
     """
     if reason := reason_not_writable(out):
         fail(reason)
     for name in names:
         _check_replaceable(out / name, force)
+    for name in pictures:
+        _check_absent(out / name, force)
     target = out.resolve()
     remove_leftovers(target.parent)
     temporary = None
@@ -49,15 +53,17 @@ def output_folder(out: Path, names: Sequence[str], *, force: bool, stopped: str 
             files = temporary.path / "files"
             files.mkdir()
             yield files
-            _move(files, target, out, force)
+            _move(files, target, out, force, pictures)
         finally:
             if temporary is not None:
                 with defer_signals():
                     temporary.remove()
 
 
-def _move(files: Path, target: Path, out: Path, force: bool) -> None:
+def _move(files: Path, target: Path, out: Path, force: bool, pictures: Sequence[str]) -> None:
     """Move everything to the target, or nothing if something is in the way."""
+    for name in pictures:
+        _check_absent(out / name, force)
     found = sorted(files.rglob("*"))
     for path in found:
         destination = out / path.relative_to(files)
@@ -69,6 +75,9 @@ def _move(files: Path, target: Path, out: Path, force: bool) -> None:
         if not target.exists():
             os.replace(files, target)
             return
+        for name in pictures:
+            if (target / name).is_dir():
+                os.replace(target / name, files.with_name(name))
         for path in found:
             destination = target / path.relative_to(files)
             if path.is_dir():
@@ -107,5 +116,9 @@ def _check_replaceable(destination: Path, force: bool) -> None:
     """Fail if something exists there that must not be replaced by a file."""
     if destination.exists() and not destination.is_file():
         fail(f"{destination} is {'a folder' if destination.is_dir() else 'not a regular file'}: choose another --out")
+    _check_absent(destination, force)
+
+
+def _check_absent(destination: Path, force: bool) -> None:
     if os.path.lexists(destination) and not force:
         fail(f"{destination} exists: use --force to overwrite it, or choose another --out")

@@ -14,14 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..entries.pictures import Picture
+from ..report.activity import Activity, activity_card
 from ..report.film import Filmstrip
 from ..report.page import Run
 from ..report.player import video_report
 from ..support.format import duration, percent, pluralize
 from ..video.background import OnProgress
+from ..video.film import reason_to_keep
 from ..video.foreground import Separated
-from ..video.separation import FILMS, STILL, Separation, separate_video
-from .failure import advise
+from ..video.separation import STILL, TRACKS, Separation, separate_video
+from ..video.views import FILMS, cutout, parse_film
+from .failure import advise, fail
 from .folder import NOTHING, output_folder
 from .output import Output, repeat_command
 from .progress import Meter, show_progress
@@ -29,13 +32,11 @@ from .signals import set_on_signal
 from .text import columns, paragraph, width
 
 REPORT = "report.html"
-NAMES = (STILL, *FILMS, REPORT)  # the files written
-DESCRIPTIONS = {
-    STILL: "the median background",
-    "background.mp4": "the background, frame by frame",
-    "mask.mp4": "the foreground, in white",
-    "cutout.mp4": "the foreground, on black",
-    REPORT: "the report: open it in a browser",
+VIEWS = {  # that may be filmed
+    "mask": "the foreground, in white",
+    "cutout": "the foreground, on grey",
+    "overlay": "the frames, with the foreground in red",
+    "background": "the background, frame by frame",
 }
 SCORES = {
     "masks": "Masks compared",
@@ -81,12 +82,33 @@ class VideoJob:
     settings: Mapping[str, Any]  # of `separate_video`
     notes: tuple[str, ...] = ()
 
+    @property
+    def outputs(self) -> dict[str, str]:
+        """The files and folders that are written, and what they are."""
+        films = {file: VIEWS[view] for view, file in map(parse_film, self.settings.get("films", FILMS))}
+        tracks = {TRACKS[0]: "boxes and tracks of objects, as a table", TRACKS[1]: "the same in the format of COCO"}
+        return {
+            STILL: "the median background",
+            **{name: text if Path(name).suffix else f"{text}: pictures" for name, text in films.items()},
+            **(tracks if self.settings.get("tracks") else {}),
+            REPORT: "the report: open it in a browser",
+        }
+
+    @property
+    def pictures(self) -> list[str]:
+        """The folders among them, of pictures."""
+        return [name for name in self.outputs if not Path(name).suffix]
+
 
 def process_video(job: VideoJob, output: Output) -> None:
     """Separate the video, write the report and print the result."""
     end = threading.Event()
+    for reason in filter(None, (reason_to_keep(job.out / name) for name in job.pictures)):
+        fail(reason)
+    files = [name for name in job.outputs if name not in job.pictures]
+    stopped = f"{NOTHING}: run the same command again"
     with (
-        output_folder(job.out, NAMES, force=job.force, stopped=f"{NOTHING}: run the same command again") as folder,
+        output_folder(job.out, files, pictures=job.pictures, force=job.force, stopped=stopped) as folder,
         advise(memory="choose --shrink 2 or --region, or --stream"),
         set_on_signal(end) if job.stream else nullcontext(),
     ):
@@ -95,7 +117,7 @@ def process_video(job: VideoJob, output: Output) -> None:
             separate = partial(separate_video, on_progress=pictures.on_progress, watch=pictures.add)
             done = separate(job.source, folder, stream=job.stream, until=end, **job.settings)
         notes = [*_notes(done, end.is_set(), job.settings), *job.notes]
-        _write_report(folder / REPORT, job, done, pictures.film, notes)
+        _write_report(folder / REPORT, job, done, pictures, notes)
     output.result(_facts(job, done), text=_text(job, done, notes), brief=str(job.out / REPORT))
 
 
@@ -123,6 +145,7 @@ class _ReportPictures:
 
     def __init__(self, show: OnProgress) -> None:
         self.film, self.frames, self.show = Filmstrip(width=WIDTH), 0, show
+        self.activity = Activity()
 
     def on_progress(self, stage: str, done: int, total: int | None) -> None:
         """Count the frames while they are read, and show the progress."""
@@ -133,7 +156,8 @@ class _ReportPictures:
     def add(self, one: Separated) -> None:
         """The next frame."""
         if self.film.wants(self.frames):
-            self.film.add(self.frames, *map(_small, (one.frame.picture, one.background, one.cutout())))
+            self.film.add(self.frames, *map(_small, (one.frame.picture, one.background, cutout(one))))
+        self.activity.add(one.mask)
         self.frames += 1
 
 
@@ -152,7 +176,7 @@ def _facts(job: VideoJob, done: Separation) -> dict[str, Any]:
         "source": job.name,
         "out": job.out,
         "report": job.out / REPORT,
-        "files": {name: job.out / name for name in NAMES},
+        "files": {name: job.out / name for name in job.outputs},
         "frames": len(done),
         "skipped": done.skipped,
         "height": done.shape[0],
@@ -164,6 +188,7 @@ def _facts(job: VideoJob, done: Separation) -> dict[str, Any]:
         "samples_per_pixel": done.background.n_samples,
         "in_front": {"median": np.median(done.shares), "most": done.shares[peak], "at": done.numbers[peak]},
         "scenes": done.scenes,
+        "tracks": None if done.tracks is None else len(np.unique(done.tracks.track)),
         "camera": {"shakes": done.background.registration is not None, "lost": done.background.lost},
         "scores": done.scores,
         "solve": {"method": result.method, "backend": result.backend, "status": result.status},
@@ -185,11 +210,11 @@ def _text(job: VideoJob, done: Separation, notes: list[str]) -> str:
     lines = [paragraph(line, width()) for line in lines]
     if done.scores:
         lines += ["", columns([list(pair) for pair in _scores(done).items()], left=(0,))]
-    listed = [[str(job.out / name), description] for name, description in DESCRIPTIONS.items()]
+    listed = [[str(job.out / name), description] for name, description in job.outputs.items()]
     return "\n".join([*lines, "", columns(listed, left=(0, 1), fit=width())])
 
 
-def _write_report(path: Path, job: VideoJob, done: Separation, film: Filmstrip, notes: list[str]) -> None:
+def _write_report(path: Path, job: VideoJob, done: Separation, pictures: _ReportPictures, notes: list[str]) -> None:
     changed = [name for name, value in job.settings.items() if value not in (None, DEFAULTS.get(name))]
     settings = {
         "Source": job.name,
@@ -222,7 +247,9 @@ def _write_report(path: Path, job: VideoJob, done: Separation, film: Filmstrip, 
         diagnosis=None if done.background.lost > MOVES else done.background.result.diagnostics,
         notes=[note[:1].upper() + note[1:] + "." for note in notes],
     )
-    video_report(path, run, film, density=done.shares, fps=float(done.rate), scores=_scores(done))
+    cards = [activity_card(pictures.activity, _small(done.background.still))]
+    fps = float(done.rate)
+    video_report(path, run, pictures.film, density=done.shares, fps=fps, scores=_scores(done), cards=cards)
 
 
 def _notes(done: Separation, ended: bool, settings: Mapping[str, Any]) -> list[str]:

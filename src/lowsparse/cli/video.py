@@ -14,12 +14,14 @@ from ..entries.pictures import Region
 from ..places.decide import available
 from ..support.addresses import shown_address
 from ..video.background import THRESHOLD
+from ..video.views import FILMS, VIEWS, parse_film
 from .failure import require
-from .footage import NAMES, VideoJob, process_video
+from .footage import VideoJob, process_video
 from .output import Force, Json, Output, Quiet
 
 SUFFIX = "-lowsparse"
 BACKENDS = ["auto", *available()]
+DEFAULT_FILMS = ",".join(FILMS)
 
 Source = Annotated[
     str,
@@ -70,6 +72,17 @@ Stabilise = Annotated[
         "--stabilise", "--stabilize", help="Undo the shaking of the camera in the films. It never disturbs the masks."
     ),
 ]
+Films = Annotated[
+    str,
+    typer.Option(
+        metavar="A,B,...",
+        help=f"What to film: {', '.join(VIEWS)}, or none. Each is an MP4; mask.mkv is without loss (FFV1), as are the "
+        "pictures in a folder of mask.png.",
+    ),
+]
+Tracks = Annotated[
+    bool, typer.Option("--tracks", help="Write boxes and tracks of objects: tracks.csv, and tracks.json as in COCO.")
+]
 Truth = Annotated[
     Path | None,
     typer.Option(
@@ -101,6 +114,8 @@ def video(
     threshold: Threshold = THRESHOLD,
     clean: Clean = 1,
     stabilise: Stabilise = False,
+    films: Films = DEFAULT_FILMS,
+    tracks: Tracks = False,
     truth: Truth = None,
     backend: Backend = "auto",
     seed: Seed = 0,
@@ -111,8 +126,8 @@ def video(
     """Separate a video into background and foreground.
 
     The background is the low-rank part of a random sample of the pixels. The output folder holds the background
-    (background.png, background.mp4), the foreground (mask.mp4, cutout.mp4), and report.html, a page with a player.
-    Damaged frames are skipped and counted.
+    (background.png), the foreground (mask.mp4, cutout.mp4, or what --films asks for), and report.html, a page with a
+    player. Damaged frames are skipped and counted.
 
     \b
     lowsparse video street.avi --observe 0.1
@@ -132,15 +147,17 @@ def video(
         "threshold": threshold,
         "clean": clean,
         "stabilise": stabilise,
+        "films": _films(films),
+        "tracks": tracks,
         "truth": truth,
         "random_state": seed,
         "backend": backend,
     }
     path, out = Path(source), out or Path(name_of(source) + SUFFIX)
-    own = [name for name in NAMES if path.exists() and (out / name).exists() and path.samefile(out / name)]
-    require(not own, f"{source} would be overwritten by the result: choose another --out")
     name = path.name if path.exists() else shown_address(source)
     job = VideoJob(source=source, out=out, name=name, stream=stream, force=force, settings=settings)
+    own = [name for name in job.outputs if path.exists() and (out / name).exists() and path.samefile(out / name)]
+    require(not own, f"{source} would be overwritten by the result: choose another --out")
     process_video(job, Output(quiet=quiet, json=json))
 
 
@@ -167,6 +184,16 @@ def name_of(source: str) -> str:
         path = path.parent
     name = path.resolve().name if path.is_dir() else path.stem
     return name.lstrip("-") or "video"
+
+
+def _films(text: str) -> tuple[str, ...]:
+    films = () if text.strip() == "none" else tuple(part.strip() for part in text.split(","))
+    for film in films:
+        try:
+            parse_film(film)
+        except ValueError as error:
+            require(False, f"--films: {error}")
+    return films
 
 
 def _region(text: str | None) -> Region | None:

@@ -106,14 +106,14 @@ def inline(picture: bytes) -> str:
 
 def size(picture: bytes) -> tuple[int, int]:
     """Width and height of an encoded picture."""
-    with _pillow().open(io.BytesIO(picture)) as opened:
+    with pillow().open(io.BytesIO(picture)) as opened:
         width, height = opened.size
     return width, height
 
 
 def _jpeg(pixels: NDArray[np.uint8], quality: int) -> bytes:
     file = io.BytesIO()
-    _pillow().fromarray(pixels).save(file, "JPEG", quality=quality, optimize=True)
+    pillow().fromarray(pixels).save(file, "JPEG", quality=quality, optimize=True)
     return file.getvalue()
 
 
@@ -124,12 +124,13 @@ def _reduced(picture: Picture, width: int) -> NDArray[np.uint8]:
     factor = -(-pixels.shape[1] // width)
     if factor == 1:
         return np.array(pixels)
-    return np.asarray(_pillow().fromarray(np.ascontiguousarray(pixels)).reduce(factor))
+    return np.asarray(pillow().fromarray(np.ascontiguousarray(pixels)).reduce(factor))
 
 
 def _alike(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> bool:
     return one.shape == other.shape and int(np.abs(one.astype(np.int16) - other).max()) <= SAME
 
 
-def _pillow() -> Any:
+def pillow() -> Any:
+    """The module of pictures of Pillow, or an error that names the extra."""
     return import_optional("PIL.Image", "cli", "pictures")

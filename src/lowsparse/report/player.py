@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,7 @@ def video_report(
     density: ArrayLike,
     fps: float | None = None,
     scores: Mapping[str, str] | None = None,
+    cards: Sequence[Markup] = (),
 ) -> None:
     """Write the report on a video.
 
@@ -39,6 +40,8 @@ def video_report(
         Frames per second.
     scores
         Agreement with the ground truth, if any: names and values.
+    cards
+        Further sections.
     """
     shares = _checked(film, density, fps)
     pictures = list(dict.fromkeys(picture for moment in film.moments for picture in moment))
@@ -56,7 +59,7 @@ def video_report(
         run,
         kind="video report",
         body=_player(film, shares, fps),
-        cards=[card("Agreement with the ground truth", settings_list(scores))] if scores else (),
+        cards=[*cards, *([card("Agreement with the ground truth", settings_list(scores))] if scores else [])],
         reading="Rows are frames, columns are pixels.",
         scripts=["player.js"],
         data=data,
@@ -101,6 +104,8 @@ def _player(film: Filmstrip, shares: NDArray[np.float64], fps: float | None) -> 
     where = element("p", f"Frame 1 of {shares.size:,}", id="where")
     controls = [element("div", *buttons, class_="buttons"), where, _speeds(film.every, fps)]
     keys = "Keys: ← → one frame, Page ↑ ↓ ten, Home and End, space to play."
+    if film.every > 1:
+        keys = f"One frame in {film.every} is shown, {len(film.numbers):,} of {shares.size:,}. {keys}"
     return element(
         "section",
         element("div", *panes, class_="panes"),

@@ -1,4 +1,4 @@
-"""What is in front of a background: the mask and the cut-out of a frame."""
+"""What is in front of a background: the mask of a frame."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from ..entries.frames import Frame
-from ..entries.pictures import NEUTRAL, Grey, Picture
+from ..entries.pictures import Grey, Picture
 from ..sweeps import Float
 
 # Parts of the picture: a region as large as this needs no seed; a smaller one is dropped; a smaller hole is filled.
@@ -36,15 +36,6 @@ class Separated:
     def share(self) -> float:
         """Share of the pixels that are in front."""
         return float(np.count_nonzero(self.mask)) / self.mask.size
-
-    def cutout(self) -> Picture:
-        """What is in front, on black."""
-        picture = self.frame.picture
-        luma = picture.luma * self.mask
-        if picture.chroma is None:
-            return Picture(luma)
-        mask = max_of_block(self.mask) if picture.halved else self.mask
-        return Picture(luma, np.where(mask, picture.chroma, np.uint8(NEUTRAL)))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,23 +15,21 @@ from pathlib import Path
 import numpy as np
 
 from ..entries.frames import Frames, NoVideoError, import_av
-from ..entries.pictures import Picture, Region
+from ..entries.pictures import Region
 from ..places.decide import check_can_run
+from ..support.files import write
 from ..sweeps import Float
 from .background import THRESHOLD, Background, OnProgress, TooFewError, check_separation, learn
-from .film import Film, write_picture
+from .film import Film, PictureFolder, Writer, write_picture
 from .foreground import Separated
 from .prefetch import prefetch
 from .tracking import SHARE, Follower
+from .tracks import Tracker, Tracks
 from .truth import Scores, Truth, read_truth
+from .views import FILMS, VIEWS, parse_film
 
 STILL = "background.png"
-STATIC = "background.mp4"  # little changes in it
-FILMS: dict[str, Callable[[Separated], Picture]] = {
-    STATIC: lambda one: one.background,
-    "mask.mp4": lambda one: Picture(one.mask.view(np.uint8) * np.uint8(255)),
-    "cutout.mp4": lambda one: one.cutout(),
-}
+TRACKS = ("tracks.csv", "tracks.json")
 
 
 @dataclass(frozen=True)
@@ -51,6 +49,7 @@ class Separation:
     explained: Float  # share of the probed pixels of each frame that agree with the background
     scenes: list[int]  # numbers of their first frames
     background: Background  # of a stream the last one
+    tracks: Tracks | None  # if asked for
     scores: dict[str, float]  # against the truth
     seconds: dict[str, float]  # of the stages
 
@@ -74,7 +73,8 @@ def separate_video(
     threshold: float = THRESHOLD,
     clean: int = 1,
     stabilise: bool = False,
-    films: Sequence[str] = tuple(FILMS),
+    films: Sequence[str] = FILMS,
+    tracks: bool = False,
     truth: str | os.PathLike[str] | None = None,
     random_state: int = 0,
     backend: str = "auto",
@@ -84,10 +84,12 @@ def separate_video(
 ) -> Separation:
     """Separate the background of a video from what is in front of it, and write both to a folder.
 
-    `background.png` and the `films` ("background.mp4", "mask.mp4", "cutout.mp4") appear at the end, all of them; after
-    an error or Ctrl-C none does. What is read is described by `Frames`, the background (`rank`, `observe`,
-    `random_state`, `backend`) by `learn`, `threshold`, `clean` and `stabilise` by `Background.separate`, `truth` by
-    `read_truth`.
+    `background.png` and the `films` appear at the end, all of them; after an error or Ctrl-C none does. A film is
+    "mask", "cutout" (what is in front, on grey), "overlay" (tinted in the frame) or "background", an MP4; "mask.mkv" is
+    without loss (FFV1), as are the pictures in a folder of "mask.png". With `tracks`, the boxes of what is in front and
+    the numbers of objects are written to `tracks.csv` and, in the format of COCO, `tracks.json`. What is read is
+    described by `Frames`, the background (`rank`, `observe`, `random_state`, `backend`) by `learn`, `threshold`,
+    `clean` and `stabilise` by `Background.separate`, `truth` by `read_truth`.
 
     Frames are decoded twice, to learn the background from all of them and to separate them. With `stream` they are read
     once, and the background adapts to the scene, in bounded memory (see `Follower`), until the event `until` is set.
@@ -100,9 +102,12 @@ def separate_video(
     ...     np.save(Path(folder, "clip.npy"), moving_blocks(40, 48, 64, random_state=3).frames)
     ...     done = separate_video(Path(folder, "clip.npy"), Path(folder, "out"))
     ...     len(done), sorted(os.listdir(Path(folder, "out")))
-    (40, ['background.mp4', 'background.png', 'cutout.mp4', 'mask.mp4'])
+    (40, ['background.png', 'cutout.mp4', 'mask.mp4'])
     """
-    _check(films, threshold, clean, backend)
+    files = {file: view for view, file in map(parse_film, films)}
+    check_separation(threshold, clean)
+    check_can_run(backend)
+    import_av()
     scores = Scores(Truth() if truth is None else read_truth(truth, region=region, shrink=shrink), clean)
     clock = _Clock(on_progress)
     frames = Frames(
@@ -136,16 +141,7 @@ def separate_video(
             length = len(background.coefficients)
             sampled = min(1.0, background.entries / (length * background.noise.size))
             video = _SeparatedVideo(separated, length, sampled, lambda: background)
-        return _write(out, films, frames, video, scores, clock, watch)
-
-
-def _check(films: Sequence[str], threshold: float, clean: int, backend: str) -> None:
-    wrong = sorted(set(films) - set(FILMS))
-    if wrong:
-        raise ValueError(f"there is no film {wrong[0]!r}: choose from {', '.join(FILMS)}")
-    check_separation(threshold, clean)
-    check_can_run(backend)
-    import_av()
+        return _write(out, files, frames, video, Tracker() if tracks else None, scores, clock, watch)
 
 
 @dataclass(frozen=True)
@@ -161,16 +157,17 @@ class _SeparatedVideo:
 
 def _write(
     folder: Path,
-    names: Sequence[str],
+    files: Mapping[str, str],
     frames: Frames,
     video: _SeparatedVideo,
+    tracker: Tracker | None,
     scores: Scores,
     clock: _Clock,
     watch: Callable[[Separated], object] | None,
 ) -> Separation:
-    """Write the films and the still, and collect the figures of every frame."""
-    films = {name: Film(folder / name, rate=frames.rate, static=name == STATIC) for name in FILMS if name in names}
-    numbers = array("q")
+    """Write the films, the views by their files, and the still, and collect the figures of every frame."""
+    films = {file: _open_film(folder / file, view, frames.rate) for file, view in files.items()}
+    numbers, labels = array("q"), array("q")
     rows = array("d")  # of each frame time, share, explained and v: a stream may be long
     with ExitStack() as stack:
         for film in films.values():
@@ -178,9 +175,13 @@ def _write(
         for one in video.frames:
             if not numbers:
                 scores.check(one.mask.shape)
-            for name, film in films.items():
-                film.write(FILMS[name](one), one.frame.time - (rows[0] if rows else one.frame.time))
+            for file, film in films.items():
+                time = one.frame.time - (rows[0] if rows else one.frame.time)
+                film.write(VIEWS[files[file]](one), time, one.frame.label)
+            if tracker is not None:
+                tracker.add(one.mask, one.frame.number, one.frame.time)
             numbers.append(one.frame.number)
+            labels.append(one.frame.label)
             rows.extend((one.frame.time, one.share, one.explained, *one.coefficients))
             if one.frame.label in scores.truth.masks:
                 scores.add(one, video.background().distance(one.frame.picture, one.background))
@@ -191,9 +192,13 @@ def _write(
             film.finish()  # all of them, before the first one gets its name
         still = video.background().still
         write_picture(folder / STILL, still)
-    times, shares, explained, *coefficients = np.array(rows).reshape(len(numbers), -1).T
+        times, shares, explained, *coefficients = np.array(rows).reshape(len(numbers), -1).T
+        tracks = None if tracker is None else tracker.tracks()
+        if tracks is not None:
+            write(folder / TRACKS[0], tracks.to_csv())
+            write(folder / TRACKS[1], tracks.to_coco(numbers, labels, times, still.shape))
     return Separation(
-        files=[folder / name for name in (STILL, *films)],
+        files=[folder / name for name in (STILL, *films, *(() if tracks is None else TRACKS))],
         shape=still.shape,
         colour=still.chroma is not None,
         rate=frames.rate,
@@ -206,9 +211,14 @@ def _write(
         explained=explained,
         scenes=list(video.scenes) or numbers.tolist()[:1],
         background=video.background(),
+        tracks=tracks,
         scores=scores.summary(still),
         seconds=clock.stop(),
     )
+
+
+def _open_film(path: Path, view: str, rate: Fraction) -> Writer:
+    return Film(path, rate=rate, static=view == "background") if path.suffix else PictureFolder(path)
 
 
 class _Clock:
