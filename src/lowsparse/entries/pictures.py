@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -47,8 +47,8 @@ class Picture:
         return "Picture({} x {}, {})".format(*self.shape, kind)
 
     @classmethod
-    def of_rgb(cls, rgb: Grey, *, colour: bool = True) -> Picture:
-        """A picture from (H, W, 3) integers from 0 to 255.
+    def of_rgb(cls, rgb: Grey, *, colour: bool = True, halved: bool = False) -> Picture:
+        """A picture from (H, W, 3) integers from 0 to 255; `halved` says how its chroma is to be.
 
         >>> picture = Picture.of_rgb(np.full((2, 2, 3), (200, 100, 50), np.uint8))
         >>> int(picture.luma[0, 0]), picture.chroma[:, 0, 0].tolist(), picture.rgb()[0, 0].tolist()
@@ -59,7 +59,8 @@ class Picture:
         luma = ((exact + (1 << 15)) >> 16).astype(np.uint8)
         if not colour:
             return cls(luma)
-        parts = [scale * (part - exact / 65536) for part, scale in zip((blue, red), TO_CHROMA, strict=True)]
+        of_chroma: list[NDArray[Any]] = [_means_of_four(plane) if halved else plane for plane in (blue, red, exact)]
+        parts = [scale * (part - of_chroma[2] / 65536) for part, scale in zip(of_chroma[:2], TO_CHROMA, strict=True)]
         return cls(luma, levels(np.stack(parts) + NEUTRAL))
 
     def rgb(self) -> Grey:
@@ -114,6 +115,13 @@ class Picture:
         missing = [max(0, by * size - had) for size, had in zip((h, w), self.chroma.shape[1:], strict=True)]
         padded = np.pad(self.chroma, [(0, 0), (0, missing[0]), (0, missing[1])], mode="edge")
         return Picture(luma, np.stack([_block_means(plane, by)[:h, :w] for plane in padded]))
+
+
+def _means_of_four(plane: NDArray[np.int32]) -> NDArray[np.float64]:
+    """Means of blocks of 2 x 2; the border is repeated if a side is odd."""
+    even = np.pad(plane, [(0, side % 2) for side in plane.shape], mode="edge")
+    total = even[::2, ::2] + even[::2, 1::2] + even[1::2, ::2] + even[1::2, 1::2]
+    return np.asarray(total / 4)
 
 
 def _block_means(plane: Grey, by: int) -> Grey:

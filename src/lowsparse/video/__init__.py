@@ -4,10 +4,12 @@ from ..entries.frames import Frame, Frames, NoVideoError
 from .background import Background, TooFewError, learn
 from .grey import TooLargeError, Video, read_video, sample_pixels
 from .separation import Separation, separate_video
+from .subtractor import BackgroundSubtractor
 from .tracking import Follower, follow
 
 __all__ = [
     "Background",
+    "BackgroundSubtractor",
     "Follower",
     "Frame",
     "Frames",

@@ -1,0 +1,129 @@
+"""A subtractor of backgrounds for frames in arrays, used like those of OpenCV.
+
+Frames go through a `Follower`, which holds some of them back until it is sure of a background or of a new scene. Here
+every frame is answered at once: with the background that is known, or that the frames held back give.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..entries.frames import RATE, Frame
+from ..entries.pictures import Grey, Picture
+from ..support.checks import check_choice
+from .background import THRESHOLD, Background, learn
+from .foreground import Separated
+from .sampling import MIN_SAMPLES
+from .tracking import NEW_SCENE, SHARE, Follower
+from .views import mask
+
+EARLY = 3, 6, NEW_SCENE, 20, 40  # numbers of frames held back from which a background is learnt
+
+
+class BackgroundSubtractor:
+    """Masks of what is in front, frame by frame, without a delay; the background follows the scene.
+
+    Parameters
+    ----------
+    rank, observe, threshold, clean, random_state, backend
+        As for `Follower`.
+    order
+        Of the colours of a frame: "bgr", as OpenCV reads it, or "rgb".
+
+    The first two frames have nothing in front, as nothing else is known of the scene. Then the background is
+    learnt from the frames so far, and again after 6, 10, 20, 40 and 60; from then on it is learnt again every 50 frames
+    while the next ones pass.
+
+    >>> from lowsparse.datasets import moving_blocks
+    >>> clip = moving_blocks(100, 40, 48, random_state=2)
+    >>> subtractor = BackgroundSubtractor()
+    >>> masks = [subtractor.apply(frame) for frame in clip.frames]
+    >>> masks[0].dtype.name, float(np.mean((masks[90] > 0) == clip.moving[90])) > 0.97
+    ('uint8', True)
+    >>> bool(np.abs(subtractor.getBackgroundImage().astype(int) - clip.background[-1]).mean() < 3)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        rank: int = 1,
+        observe: float = SHARE,
+        threshold: float = THRESHOLD,
+        clean: int = 1,
+        order: str = "bgr",
+        random_state: int = 0,
+        backend: str = "auto",
+    ) -> None:
+        self.order = check_choice("order", order, ("bgr", "rgb"))
+        self._follower = Follower(
+            rank=rank, observe=observe, threshold=threshold, clean=clean, random_state=random_state, backend=backend
+        )
+        self._held: list[Frame] = []
+        self._frames = 0
+        self._shape: tuple[int, ...] | None = None  # of a frame
+        self._known: Background | None = None  # in use
+        self._latest: Picture | None = None  # the background of the latest frame
+
+    def apply(self, image: ArrayLike, fgmask: Grey | None = None, learningRate: float = -1) -> Grey:
+        """The mask of the next frame: 255 where something is in front, 0 elsewhere.
+
+        The frame is (H, W), or (H, W, 3) in colour, of uint8. The mask is written to `fgmask` if that is given. With
+        ``learningRate=0`` nothing is learnt from this frame; otherwise the background adapts by itself.
+        """
+        if not (learningRate == 0 or learningRate < 0):
+            raise ValueError(f"learningRate must be -1 (the background adapts) or 0 (it stays), not {learningRate!r}")
+        frame = Frame(self._picture(image), self._frames, self._frames, float(self._frames / RATE))
+        self._frames += 1
+        found = self._separate_known(frame) if learningRate == 0 else self._follow(frame)
+        self._latest = frame.picture if found is None else found.background
+        pixels = np.zeros(frame.picture.shape, np.uint8) if found is None else mask(found).luma
+        if fgmask is None:
+            return pixels
+        np.copyto(fgmask, pixels)
+        return fgmask
+
+    def getBackgroundImage(self) -> Grey:  # noqa: N802
+        """The background of the latest frame, as frames are given: (H, W), or (H, W, 3) in colour."""
+        if self._latest is None or self._shape is None:
+            raise RuntimeError("no frame has been seen yet: apply the subtractor to one")
+        if len(self._shape) == 2:
+            return self._latest.luma
+        rgb = self._latest.rgb()
+        return rgb if self.order == "rgb" else np.ascontiguousarray(rgb[..., ::-1])
+
+    def _picture(self, image: ArrayLike) -> Picture:
+        pixels = np.asarray(image)
+        if (
+            pixels.dtype != np.uint8
+            or pixels.ndim not in (2, 3)
+            or pixels.shape[2:] not in ((), (3,))
+            or not pixels.size
+        ):
+            raise ValueError(f"a frame is (H, W) or (H, W, 3) of uint8, not {pixels.shape} of {pixels.dtype}")
+        if self._shape is not None and pixels.shape != self._shape:
+            raise ValueError(
+                f"frames keep their shape, {self._shape}, not {pixels.shape}: make a new subtractor for others"
+            )
+        self._shape = pixels.shape
+        if pixels.ndim == 2:
+            return Picture(pixels.copy())  # the caller may use the array again
+        return Picture.of_rgb(pixels if self.order == "rgb" else pixels[..., ::-1], halved=True)
+
+    def _follow(self, frame: Frame) -> Separated | None:
+        """The frame, separated by the follower, or if it is held back, by the background that is known."""
+        self._held.append(frame)
+        released = list(self._follower.take(frame))
+        if released and released[-1].frame is frame:
+            self._held, self._known = [], self._follower.background
+            return released[-1]
+        new = self._known is None or len(self._held) >= NEW_SCENE
+        if new and len(self._held) in EARLY and len(self._held) >= max(MIN_SAMPLES, 2 * self._follower.rank):
+            self._known = learn(self._held, rank=self._follower.rank, observe=1.0, backend=self._follower.backend)
+        return self._separate_known(frame)
+
+    def _separate_known(self, frame: Frame) -> Separated | None:
+        if self._known is None:
+            return None
+        return next(self._known.separate([frame], threshold=self._follower.threshold, clean=self._follower.clean))

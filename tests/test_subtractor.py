@@ -1,0 +1,99 @@
+"""The subtractor that is used like those of OpenCV: against known masks, at once, and with frames that do not fit."""
+
+import numpy as np
+import pytest
+
+import lowsparse as ls
+from lowsparse.entries.frames import Frame
+from lowsparse.entries.pictures import Picture
+from lowsparse.video import BackgroundSubtractor, follow, metrics
+from lowsparse.video.tracking import FIRST, NEW_SCENE
+
+CLIP = ls.datasets.moving_blocks(130, 40, 48, random_state=22)
+
+
+def coloured(grey):
+    """Frames in BGR, with a tint that tells the orders apart."""
+    return np.stack([grey // 2, grey, grey - grey // 4], axis=-1)
+
+
+def test_masks_come_at_once_and_are_those_of_the_stream():
+    subtractor = BackgroundSubtractor()
+    masks = np.stack([subtractor.apply(frame) for frame in CLIP.frames])
+    assert masks.dtype == np.uint8
+    assert set(np.unique(masks)) == {0, 255}
+    assert not masks[:2].any()
+    assert metrics.f1(masks[10:FIRST] > 0, CLIP.moving[10:FIRST]) > 0.8
+    assert metrics.f1(masks[FIRST:] > 0, CLIP.moving[FIRST:]) > 0.85
+    frames = (Frame(Picture(one), t, t, t / 25) for t, one in enumerate(CLIP.frames))
+    for one in follow(frames):
+        if one.frame.number >= FIRST:
+            assert np.array_equal(one.mask, masks[one.frame.number] > 0)
+
+
+@pytest.mark.parametrize("order", ["bgr", "rgb"])
+def test_colours_in_either_order(order):
+    frames = coloured(CLIP.frames)
+    subtractor = BackgroundSubtractor(order=order)
+    masks = np.stack([subtractor.apply(frame if order == "bgr" else frame[..., ::-1]) for frame in frames])
+    assert metrics.f1(masks[20:] > 0, CLIP.moving[20:]) > 0.85
+    found = subtractor.getBackgroundImage()
+    truth = coloured(CLIP.background[-1])
+    assert found.shape == truth.shape
+    assert np.abs(found.astype(int) - (truth if order == "bgr" else truth[..., ::-1])).mean() < 6
+
+
+def test_a_new_scene_is_learnt_while_its_frames_come():
+    frames = np.concatenate([CLIP.frames[:70], 255 - CLIP.frames[70:] // 2])
+    subtractor = BackgroundSubtractor()
+    masks = np.stack([subtractor.apply(frame) for frame in frames]) > 0
+    assert masks[70 : 70 + NEW_SCENE - 1].mean() > 0.5  # all of it is new
+    assert metrics.f1(masks[90:], CLIP.moving[90:]) > 0.7
+
+
+def test_a_background_that_stays_as_it_is():
+    subtractor = BackgroundSubtractor()
+    for frame in CLIP.frames[:80]:
+        subtractor.apply(frame)
+    known = subtractor.getBackgroundImage().copy()
+    bright = np.clip(known.astype(int) + 60, 0, 255).astype(np.uint8)
+    for _ in range(60):
+        mask = subtractor.apply(np.where(np.arange(48) < 12, bright, known).astype(np.uint8), learningRate=0)
+    assert (mask[:, :11] == 255).all()
+    assert not mask[:, 14:].any()
+    out = np.zeros_like(mask)
+    assert subtractor.apply(CLIP.frames[81], out, -1) is out
+    assert out.any()
+
+
+def test_the_frame_may_be_used_again_by_the_caller():
+    buffer, subtractor = np.empty_like(CLIP.frames[0]), BackgroundSubtractor()
+    again = BackgroundSubtractor()
+    for frame in CLIP.frames[:20]:
+        np.copyto(buffer, frame)
+        assert np.array_equal(subtractor.apply(buffer), again.apply(frame))
+        buffer[:] = 7
+
+
+def test_what_does_not_fit_is_refused():
+    subtractor = BackgroundSubtractor()
+    with pytest.raises(RuntimeError, match="no frame has been seen"):
+        subtractor.getBackgroundImage()
+    for bad in (
+        CLIP.frames[0] / 255,
+        CLIP.frames[0][..., None],
+        np.zeros((4, 4, 4), np.uint8),
+        np.zeros((0, 4), np.uint8),
+    ):
+        with pytest.raises(ValueError, match=r"a frame is \(H, W\) or \(H, W, 3\) of uint8"):
+            subtractor.apply(bad)
+    subtractor.apply(CLIP.frames[0])
+    assert np.array_equal(subtractor.getBackgroundImage(), CLIP.frames[0])
+    with pytest.raises(ValueError, match="make a new subtractor"):
+        subtractor.apply(CLIP.frames[0][:20])
+    for rate in (0.01, 1, np.nan):
+        with pytest.raises(ValueError, match="learningRate must be -1"):
+            subtractor.apply(CLIP.frames[0], learningRate=rate)
+    for options in ({"order": "gbr"}, {"rank": 0}, {"threshold": 0}, {"observe": 2.0}):
+        with pytest.raises(ValueError, match=next(iter(options))):
+            BackgroundSubtractor(**options)
