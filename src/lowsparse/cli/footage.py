@@ -28,6 +28,7 @@ from .failure import advise, fail
 from .folder import NOTHING, output_folder
 from .output import Output, repeat_command
 from .progress import Meter, show_progress
+from .reliability import reliability
 from .signals import set_on_signal
 from .text import columns, paragraph, width
 
@@ -58,6 +59,7 @@ SETTINGS = {  # shown in the report, if they are not the default
     "stop": "Ended before frame",
     "every": "Every n-th frame",
     "shrink": "Shrunk by",
+    "fps": "Frames per second",
     "threshold": "Threshold",
     "clean": "Cleaned within (pixels)",
     "stabilise": "Films without the shaking of the camera",
@@ -244,9 +246,10 @@ def _write_report(path: Path, job: VideoJob, done: Separation, pictures: _Report
         settings=settings,
         timings={name.capitalize(): seconds for name, seconds in done.seconds.items()},
         trace=done.background.result.trace,
-        diagnosis=None if done.background.lost > MOVES else done.background.result.diagnostics,
+        remarks=[] if done.background.lost > MOVES else reliability(done.background),
         notes=[note[:1].upper() + note[1:] + "." for note in notes],
     )
+    pictures.film.stretch(float(done.pixel_aspect))
     cards = [activity_card(pictures.activity, _small(done.background.still))]
     fps = float(done.rate)
     video_report(path, run, pictures.film, density=done.shares, fps=fps, scores=_scores(done), cards=cards)

@@ -59,6 +59,10 @@ Start = Annotated[int, typer.Option(min=0, help="First frame to read, counted fr
 Stop = Annotated[int | None, typer.Option(help="Frame before which to stop. [default: the end]")]
 Every = Annotated[int, typer.Option(min=1, help="Read only every n-th frame.")]
 Shrink = Annotated[int, typer.Option(min=1, help="Reduce pictures by this factor: blocks of pixels become one.")]
+Fps = Annotated[
+    float | None,
+    typer.Option(help="Frames per second, for pictures and arrays, or instead of a video's own times. [default: 25]"),
+]
 Threshold = Annotated[
     float, typer.Option(help="How much a foreground pixel must differ. Lower values find more, also noise.")
 ]
@@ -83,6 +87,7 @@ Films = Annotated[
 Tracks = Annotated[
     bool, typer.Option("--tracks", help="Write boxes and tracks of objects: tracks.csv, and tracks.json as in COCO.")
 ]
+Audio = Annotated[bool, typer.Option("--audio", help="Keep the sound of a video file in the films.")]
 Truth = Annotated[
     Path | None,
     typer.Option(
@@ -111,11 +116,13 @@ def video(
     stop: Stop = None,
     every: Every = 1,
     shrink: Shrink = 1,
+    fps: Fps = None,
     threshold: Threshold = THRESHOLD,
     clean: Clean = 1,
     stabilise: Stabilise = False,
     films: Films = DEFAULT_FILMS,
     tracks: Tracks = False,
+    audio: Audio = False,
     truth: Truth = None,
     backend: Backend = "auto",
     seed: Seed = 0,
@@ -135,6 +142,8 @@ def video(
     lowsparse video rtsp://camera/live --stream --every 5
     """
     _check(observe=observe, start=start, stop=stop, threshold=threshold, backend=backend)
+    require(fps is None or 0 < fps < math.inf, f"--fps must be a number above 0, not {fps}")
+    require(fps is None or not audio, "--audio and --fps do not go together: sound has the pace of the video")
     settings: dict[str, Any] = {
         "rank": rank,
         "observe": observe,
@@ -144,11 +153,13 @@ def video(
         "stop": stop,
         "every": every,
         "shrink": shrink,
+        "fps": fps,
         "threshold": threshold,
         "clean": clean,
         "stabilise": stabilise,
         "films": _films(films),
         "tracks": tracks,
+        "audio": audio,
         "truth": truth,
         "random_state": seed,
         "backend": backend,

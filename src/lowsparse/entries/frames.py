@@ -6,12 +6,13 @@ import glob
 import math
 import os
 import re
+import shutil
 import stat
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -23,17 +24,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..support.addresses import hide_passwords, shown_address
-from ..support.checks import check_count
+from ..support.checks import check_count, check_positive
 from ..support.files import TemporaryFolder
 from ..support.npy import check_archive, read_header
 from ..support.optional import import_optional
 from ..support.sizes import check_fits
+from .interlaced import deinterlace
 from .pictures import Grey, Picture, Region
 
 PICTURES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 RATE = Fraction(25)  # frames per second of a source that has no rate
 STANDARD_INPUT = "pipe:0"  # FFmpeg's name
 PER_PIXEL = 16  # bytes that decoding and converting a frame takes
+MICROSECOND = Fraction(1, 1_000_000)  # FFmpeg's unit of the duration of a file
 TIMEOUT = 30.0  # seconds to wait for a source on the network
 
 
@@ -64,10 +67,14 @@ class Reader(ABC):
 
     length: int | None = None  # number of frames, if known
     rate = RATE
+    pixel_aspect = Fraction(1)  # width of a pixel by its height
 
     @abstractmethod
     def __iter__(self) -> Iterator[LazyFrame | None]:
         """The frames in order; None is a damaged one."""
+
+    def find_length(self) -> None:  # noqa: B027  # most readers know it
+        """Read what tells the length, if that is possible."""
 
     def close(self) -> None:  # noqa: B027  # most readers have none
         """Remove temporary files."""
@@ -91,12 +98,15 @@ class Frames:
         First frame, end (exclusive) and step, counted from 0.
     shrink
         Replace blocks of ``shrink`` x ``shrink`` pixels by their mean.
+    fps
+        Frames per second, for pictures and arrays, or instead of the times that a video has; None: those, or 25.
     replay
         Keep a source that can be read only once (a pipe, a camera) in a temporary file, as it is encoded, so that
         it can be iterated again. Use the object as a context manager, which removes the file.
 
     Each iteration reads the source again. Damaged frames are skipped, and counted in `skipped`. A frame that differs
-    in size from the first is scaled in a video file, and an error among pictures.
+    in size from the first is scaled in a video file, and an error among pictures. Interlaced frames are made whole, 10
+    bits become 8, transparency is left out, and a phone's pictures come upright.
 
     Examples
     --------
@@ -120,12 +130,14 @@ class Frames:
         stop: int | None = None,
         every: int = 1,
         shrink: int = 1,
+        fps: float | None = None,
         replay: bool = False,
     ) -> None:
         self.name = shown_address(os.fspath(source))  # for messages
         self.region = None if region is None else _checked_region(region)
         self.start, self.stop = check_count("start", start, 0), None if stop is None else check_count("stop", stop)
         self.every, self.shrink = check_count("every", every), check_count("shrink", shrink)
+        self.fps = None if fps is None else Fraction(check_positive("fps", fps)).limit_denominator(65535)
         if stop is not None and stop <= start:
             raise ValueError(f"stop must be more than start: between {start} and {stop} there is no frame")
         self.skipped = 0  # damaged frames in the latest iteration
@@ -144,10 +156,20 @@ class Frames:
         ends = [end for end in (self._reader.length, self.stop) if end is not None]
         return len(range(self.start, min(ends), self.every)) if ends else None
 
+    def find_length(self) -> int | None:
+        """Number of frames; a file that does not give it is read through, a pipe copied. An address may have none."""
+        self._reader.find_length()
+        return self.length
+
     @property
     def rate(self) -> Fraction:
         """Frames per second."""
-        return self._reader.rate / self.every
+        return (self.fps or self._reader.rate) / self.every
+
+    @property
+    def pixel_aspect(self) -> Fraction:
+        """Width of a pixel by its height; known when frames have been read."""
+        return self._reader.pixel_aspect
 
     def __iter__(self) -> Iterator[Frame]:
         self.skipped = 0
@@ -161,7 +183,8 @@ class Frames:
             if picture.shape != shape:
                 sizes = " and ".join("{} x {}".format(*one) for one in (shape, picture.shape))
                 raise NoVideoError(f"{self.name} has frames of different sizes: {sizes}")
-            time = float(number / self._reader.rate) if lazy.time is None else lazy.time
+            given = lazy.time if self.fps is None else None
+            time = float(number / (self.fps or self._reader.rate)) if given is None else given
             yield Frame(self._crop_and_shrink(picture), number, lazy.label, time)
 
     def _crop_and_shrink(self, picture: Picture) -> Picture:
@@ -314,12 +337,17 @@ def _archive_member(path: Path) -> tuple[str, NDArray[Any] | None, int]:
 
 
 class _MediaReader(Reader):
-    """A file or an address that PyAV opens; with `replay` it is copied while it is read for the first time."""
+    """A file or an address that PyAV opens; with `replay` what can be read only once is copied.
+
+    The bytes of a pipe are copied before anything is decoded, so that it is read like the file it came from; of an
+    address, the packets are copied while it is read for the first time.
+    """
 
     def __init__(self, source: str, colour: bool, *, halved_chroma: bool = True, replay: bool = False) -> None:
         self.source, self.colour, self.halved_chroma, self.replay = source, colour, halved_chroma, replay
+        self.is_pipe = source == STANDARD_INPUT or not (_is_address(source) or os.path.isfile(source))
         self.copy: TemporaryFolder | None = None
-        if not replay and not _is_address(source):  # opening others might use up what can be read only once
+        if not replay and not self.is_pipe and not _is_address(source):  # opening others uses up what is read only once
             with self._opened(source):
                 pass
 
@@ -327,36 +355,65 @@ class _MediaReader(Reader):
     def _opened(self, source: str) -> Iterator[tuple[Any, Any]]:
         """The container and its video stream."""
         av = import_av()
-        name = "the standard input" if self.source == STANDARD_INPUT else shown_address(self.source)
         try:
             given, timeout = (source, TIMEOUT) if _is_address(source) else (ffmpeg_path(source), None)
             container = av.open(given, timeout=timeout, metadata_errors="replace")
         except (av.error.FFmpegError, OSError) as error:
             # without its cause, the text of which may hold a password
             raise NoVideoError(
-                f"{name} cannot be read as a video: {error.strerror or hide_passwords(str(error))}"
+                f"{self.name} cannot be read as a video: {error.strerror or hide_passwords(str(error))}"
             ) from None
         with container:
             if not container.streams.video:
-                raise NoVideoError(f"{name} has no pictures in it")
+                raise NoVideoError(f"{self.name} has no pictures in it")
             stream = container.streams.video[0]
             if stream.codec_context is None:
-                raise NoVideoError(f"{name} is encoded in a way that FFmpeg does not know")
+                raise NoVideoError(f"{self.name} is encoded in a way that FFmpeg does not know")
             stream.thread_type = "AUTO"
             width, height = stream.codec_context.width, stream.codec_context.height
-            check_fits(name, f"a frame of {width} x {height} pixels", PER_PIXEL * width * height)
+            check_fits(self.name, f"a frame of {width} x {height} pixels", PER_PIXEL * width * height)
             self.rate = Fraction(stream.average_rate or stream.guessed_rate or RATE)
-            if stream.frames or stream.duration:
-                self.length = stream.frames or round(stream.duration * stream.time_base * self.rate)
+            seconds = stream.duration * stream.time_base if stream.duration else (container.duration or 0) * MICROSECOND
+            self.length = stream.frames or round(seconds * self.rate) or self.length
             yield container, stream
+
+    @property
+    def name(self) -> str:
+        """Of the source, for messages."""
+        return "the standard input" if self.source == STANDARD_INPUT else shown_address(self.source)
 
     def __iter__(self) -> Iterator[LazyFrame | None]:
         if not self.replay:
             return self._frames(self.source)
+        if self.is_pipe:
+            return self._frames(self._copied_pipe())
         first = self.copy is None
         self.copy = self.copy or TemporaryFolder("lowsparse-")
         copy = os.path.join(self.copy.path, "copy.nut")
         return self._frames(self.source, copy) if first else self._frames(copy)
+
+    def find_length(self) -> None:
+        """Copy a pipe, and count the packets of a file that does not give its length."""
+        if self.length is not None or (not self.replay if self.is_pipe else _is_address(self.source)):
+            return
+        path = self._copied_pipe() if self.is_pipe else self.source
+        with self._opened(path) as (container, stream):
+            if self.length is None:
+                with suppress(import_av().error.FFmpegError):  # truncated
+                    self.length = 0
+                    for packet in container.demux(stream):
+                        self.length += packet.size > 0
+
+    def _copied_pipe(self) -> str:
+        """The path of a file with the bytes of the pipe."""
+        first = self.copy is None
+        self.copy = self.copy or TemporaryFolder("lowsparse-")
+        path = os.path.join(self.copy.path, "copy")
+        if first:
+            given = 0 if self.source == STANDARD_INPUT else self.source
+            with open(given, "rb", closefd=given != 0) as pipe, open(path, "wb") as file:
+                shutil.copyfileobj(pipe, file)
+        return path
 
     def close(self) -> None:
         if self.copy is not None:
@@ -365,33 +422,48 @@ class _MediaReader(Reader):
 
     def _frames(self, source: str, copy: str | None = None) -> Iterator[LazyFrame | None]:
         """Decoded frames; with `copy`, their packets are written to that file."""
-        av = import_av()
         with self._opened(source) as (container, stream), _packet_writer(copy, stream) as write:
-            packets = container.demux(stream)
+            decoded = self._decoded(container, stream, write)
             size = origin = None
-            number = 0
-            while True:
-                try:
-                    packet = next(packets, None)
-                except av.error.FFmpegError:  # truncated
+            for number, frame in enumerate(deinterlace(decoded, stream, import_av())):
+                if frame is None:
                     yield None
-                    return
-                if packet is None:
-                    return
-                try:
-                    decoded = packet.decode()
-                except av.error.FFmpegError:
-                    decoded = [None]
-                write(packet)
-                for frame in decoded:
-                    if frame is None or frame.is_corrupt:
-                        yield None
-                    else:
-                        size = size or (frame.width, frame.height)
-                        origin = frame.time if origin is None else origin  # a transport stream begins somewhere
-                        time = None if frame.time is None else frame.time - origin
-                        yield LazyFrame(number, time, partial(self._upright, frame, size))
-                    number += 1
+                    continue
+                size = size or (frame.width, frame.height)
+                if origin is None:
+                    origin = frame.time  # a transport stream begins somewhere
+                    self._set_aspect(stream, frame)
+                time = None if frame.time is None else frame.time - origin
+                yield LazyFrame(number, time, partial(self._upright, frame, size))
+
+    def _decoded(self, container: Any, stream: Any, write: Callable[[Any], None]) -> Iterator[Any]:
+        """Frames of PyAV; None is a damaged one. Packets are written."""
+        av = import_av()
+        packets, begun = container.demux(stream), False
+        while True:
+            try:
+                packet = next(packets, None)
+            except av.error.FFmpegError:  # truncated
+                if not begun and self.is_pipe and not self.replay and "mp4" in container.format.name:
+                    raise NoVideoError(
+                        f"{self.name} is an MP4 whose index is at its end, so it cannot be followed as it comes: give "
+                        "the file itself, leave the stream out, or write it with the index first (-movflags +faststart)"
+                    ) from None
+                yield None
+                return
+            if packet is None:
+                return
+            begun = True
+            try:
+                found = packet.decode()
+            except av.error.FFmpegError:
+                found = [None]
+            write(packet)
+            yield from (None if frame is None or frame.is_corrupt else frame for frame in found)
+
+    def _set_aspect(self, stream: Any, frame: Any) -> None:
+        aspect = Fraction(stream.sample_aspect_ratio or 1)
+        self.pixel_aspect = 1 / aspect if round(frame.rotation / 90) % 2 else aspect
 
     def _upright(self, frame: Any, size: tuple[int, int]) -> Picture:
         """A frame as it is to be shown: a phone that was held upright stores it lying, and by how much to rotate it."""

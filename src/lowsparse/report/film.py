@@ -73,6 +73,15 @@ class Filmstrip:
         different = {id(picture): len(picture) for moment in self.moments for picture in moment}
         return round(BASE64 * sum(different.values()))
 
+    def stretch(self, aspect: float) -> None:
+        """Show pixels with this width by their height, if that is not 1: the longer side of the two grows."""
+        if aspect == 1:
+            return
+        stretched = {
+            picture: _stretched(picture, aspect, self.quality) for moment in self.moments for picture in moment
+        }
+        self.moments = [(stretched[one], stretched[two], stretched[three]) for one, two, three in self.moments]
+
     def _thin(self) -> None:
         self.every *= 2
         kept = [k for k, number in enumerate(self.numbers) if self.wants(number)] or [0]
@@ -109,6 +118,13 @@ def size(picture: bytes) -> tuple[int, int]:
     with pillow().open(io.BytesIO(picture)) as opened:
         width, height = opened.size
     return width, height
+
+
+def _stretched(picture: bytes, aspect: float, quality: int) -> bytes:
+    with pillow().open(io.BytesIO(picture)) as opened:
+        width, height = opened.size
+        shape = round(width * max(aspect, 1.0)), round(height * max(1 / aspect, 1.0))
+        return _jpeg(np.asarray(opened.resize(shape)), quality)
 
 
 def _jpeg(pixels: NDArray[np.uint8], quality: int) -> bytes:

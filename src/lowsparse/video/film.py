@@ -17,6 +17,7 @@ import numpy as np
 from ..entries.frames import ffmpeg_path, import_av
 from ..entries.pictures import Picture
 from ..support.files import explain_refusal, replacing, write
+from .sound import Sound
 
 CODECS = ("libx264", "libopenh264", "mpeg4")  # in the order of preference
 OPTIONS = {"libx264": {"preset": "superfast", "crf": "21"}, "mpeg4": {"qscale": "3"}}
@@ -105,11 +106,21 @@ class Film(Writer):
     """A video file: an MP4, H.264 if there is an encoder for it, else MPEG-4; or a Matroska file without loss, FFV1.
 
     H.264 with halved colours needs even sides, so a picture with an odd side is encoded with whole ones (4:4:4).
-    `static` says that little changes from one picture to the next.
+    `static` says that little changes from one picture to the next; `pixel_aspect` is the width of a pixel by its
+    height, which only an MP4 can say; `sound` is copied.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, rate: Fraction | int = 25, static: bool = False) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        rate: Fraction | int = 25,
+        static: bool = False,
+        pixel_aspect: Fraction | int = 1,
+        sound: Sound | None = None,
+    ) -> None:
         super().__init__(path)
+        self.pixel_aspect, self.sound = Fraction(pixel_aspect), sound
         self.rate = Fraction(rate).limit_denominator(65535)
         self.lossless = self.path.suffix == ".mkv"
         self.codec = LOSSLESS if self.lossless else codec()
@@ -123,6 +134,8 @@ class Film(Writer):
         if self._container is not None:
             with suppress(OSError):
                 self._container.close()
+        if self.sound is not None:
+            self.sound.close()
 
     def _encode(self, picture: Picture, time: float | None, label: int | None) -> None:
         if self._stream is None:
@@ -133,6 +146,8 @@ class Film(Writer):
         self._last = max(ticks, self._last + 1)
         frame.pts, frame.time_base = self._last, Fraction(1, TICKS)
         self._container.mux(self._stream.encode(frame))
+        if self.sound is not None:
+            self.sound.copy_until(self._last / TICKS)
 
     def _open(self, picture: Picture) -> None:
         name, options = CONTAINERS[self.path.suffix]
@@ -148,15 +163,19 @@ class Film(Writer):
         self._stream.pix_fmt = kind
         self._stream.options = self.options
         context = self._stream.codec_context
-        context.time_base = Fraction(1, TICKS)
+        context.time_base, context.sample_aspect_ratio = Fraction(1, TICKS), self.pixel_aspect
         context.thread_count = 1  # else the file depends on the number of threads
         if self.lossless:
             context.color_range = FULL_RANGE
+        if self.sound is not None:
+            self.sound.attach(self._container)
 
     def _close(self) -> None:
         if self._container is not None:
             with explain_refusal(self.path):
                 self._container.mux(self._stream.encode())
+                if self.sound is not None:
+                    self.sound.copy_until(self._last / TICKS + 1 / float(self.rate))
                 self._container.close()
                 self._container = None
 

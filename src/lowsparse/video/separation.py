@@ -6,23 +6,25 @@ import os
 import threading
 import time
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 
 from ..entries.frames import Frames, NoVideoError, import_av
-from ..entries.pictures import Region
+from ..entries.pictures import Picture, Region
 from ..places.decide import check_can_run
 from ..support.files import write
 from ..sweeps import Float
 from .background import THRESHOLD, Background, OnProgress, TooFewError, check_separation, learn
-from .film import Film, PictureFolder, Writer, write_picture
+from .film import CONTAINERS, Film, PictureFolder, Writer, write_picture
 from .foreground import Separated
 from .prefetch import prefetch
+from .sound import Sound
 from .tracking import SHARE, Follower
 from .tracks import Tracker, Tracks
 from .truth import Scores, Truth, read_truth
@@ -40,6 +42,7 @@ class Separation:
     shape: tuple[int, int]  # height, width
     colour: bool
     rate: Fraction  # frames per second
+    pixel_aspect: Fraction  # width of a pixel by its height
     skipped: int  # damaged frames
     observe: float  # share of the pixels that was sampled
     numbers: list[int]  # of the frames in the source, from 0
@@ -70,11 +73,13 @@ def separate_video(
     stop: int | None = None,
     every: int = 1,
     shrink: int = 1,
+    fps: float | None = None,
     threshold: float = THRESHOLD,
     clean: int = 1,
     stabilise: bool = False,
     films: Sequence[str] = FILMS,
     tracks: bool = False,
+    audio: bool = False,
     truth: str | os.PathLike[str] | None = None,
     random_state: int = 0,
     backend: str = "auto",
@@ -87,9 +92,10 @@ def separate_video(
     `background.png` and the `films` appear at the end, all of them; after an error or Ctrl-C none does. A film is
     "mask", "cutout" (what is in front, on grey), "overlay" (tinted in the frame) or "background", an MP4; "mask.mkv" is
     without loss (FFV1), as are the pictures in a folder of "mask.png". With `tracks`, the boxes of what is in front and
-    the numbers of objects are written to `tracks.csv` and, in the format of COCO, `tracks.json`. What is read is
-    described by `Frames`, the background (`rank`, `observe`, `random_state`, `backend`) by `learn`, `threshold`,
-    `clean` and `stabilise` by `Background.separate`, `truth` by `read_truth`.
+    the numbers of objects are written to `tracks.csv` and, in the format of COCO, `tracks.json`. With `audio`, films
+    have the sound of the video. What is read is described by `Frames`, the background (`rank`, `observe`,
+    `random_state`, `backend`) by `learn`, `threshold`, `clean` and `stabilise` by `Background.separate`, `truth` by
+    `read_truth`.
 
     Frames are decoded twice, to learn the background from all of them and to separate them. With `stream` they are read
     once, and the background adapts to the scene, in bounded memory (see `Follower`), until the event `until` is set.
@@ -108,10 +114,20 @@ def separate_video(
     check_separation(threshold, clean)
     check_can_run(backend)
     import_av()
+    if audio:
+        _check_sound(source, fps, files)
     scores = Scores(Truth() if truth is None else read_truth(truth, region=region, shrink=shrink), clean)
     clock = _Clock(on_progress)
     frames = Frames(
-        source, colour=colour, region=region, start=start, stop=stop, every=every, shrink=shrink, replay=not stream
+        source,
+        colour=colour,
+        region=region,
+        start=start,
+        stop=stop,
+        every=every,
+        shrink=shrink,
+        fps=fps,
+        replay=not stream,
     )
     with frames, _naming(frames), _output_folder(Path(folder)) as out:
         if stream:
@@ -132,7 +148,7 @@ def separate_video(
                 prefetch(frames),
                 rank=rank,
                 observe=observe,
-                length=frames.length,
+                length=frames.find_length(),
                 random_state=random_state,
                 backend=backend,
                 on_progress=clock.report,
@@ -141,7 +157,8 @@ def separate_video(
             length = len(background.coefficients)
             sampled = min(1.0, background.entries / (length * background.noise.size))
             video = _SeparatedVideo(separated, length, sampled, lambda: background)
-        return _write(out, files, frames, video, Tracker() if tracks else None, scores, clock, watch)
+        outputs = _Outputs(out, files, frames, source if audio else None, Tracker() if tracks else None)
+        return _write(outputs, video, scores, clock, watch)
 
 
 @dataclass(frozen=True)
@@ -155,31 +172,88 @@ class _SeparatedVideo:
     scenes: Sequence[int] = ()  # numbers of their first frames, if there may be several
 
 
+class _Outputs:
+    """The films, tracks and the still of a video, written frame by frame; they appear when the context is left."""
+
+    def __init__(
+        self,
+        folder: Path,
+        views: Mapping[str, str],
+        frames: Frames,
+        sound: str | os.PathLike[str] | None,
+        tracker: Tracker | None,
+    ) -> None:
+        self.folder, self.views, self.frames, self.sound, self.tracker = folder, views, frames, sound, tracker
+        self.films: dict[str, Writer] = {}
+        self._begin = 0.0  # time of the first frame
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self._stack.__exit__(*raised)
+
+    def write(self, one: Separated) -> None:
+        """The next frame."""
+        if not self.films:
+            self._begin = one.frame.time
+            self.films = {file: self._stack.enter_context(self._open(file)) for file in self.views}
+        for file, film in self.films.items():
+            film.write(VIEWS[self.views[file]](one), one.frame.time - self._begin, one.frame.label)
+        if self.tracker is not None:
+            self.tracker.add(one.mask, one.frame.number, one.frame.time)
+
+    def _open(self, file: str) -> Writer:
+        path = self.folder / file
+        if not path.suffix:
+            return PictureFolder(path)
+        return Film(
+            path,
+            rate=self.frames.rate,
+            static=self.views[file] == "background",
+            pixel_aspect=self.frames.pixel_aspect,
+            sound=None if self.sound is None else Sound(self.sound, self._begin),
+        )
+
+    def finish(self, still: Picture) -> None:
+        """Wait for all films, before the first one gets its name, and write the still."""
+        for film in self.films.values():
+            film.finish()
+        write_picture(self.folder / STILL, still)
+
+    def write_tracks(
+        self, numbers: Iterable[int], labels: Iterable[int], times: Float, shape: tuple[int, int]
+    ) -> Tracks | None:
+        """Write the tracks, if asked for; of all frames numbers, labels and times are given."""
+        if self.tracker is None:
+            return None
+        tracks = self.tracker.tracks()
+        write(self.folder / TRACKS[0], tracks.to_csv())
+        write(self.folder / TRACKS[1], tracks.to_coco(numbers, labels, times, shape))
+        return tracks
+
+    @property
+    def paths(self) -> list[Path]:
+        """What is written."""
+        return [self.folder / name for name in (STILL, *self.films, *(() if self.tracker is None else TRACKS))]
+
+
 def _write(
-    folder: Path,
-    files: Mapping[str, str],
-    frames: Frames,
+    outputs: _Outputs,
     video: _SeparatedVideo,
-    tracker: Tracker | None,
     scores: Scores,
     clock: _Clock,
     watch: Callable[[Separated], object] | None,
 ) -> Separation:
-    """Write the films, the views by their files, and the still, and collect the figures of every frame."""
-    films = {file: _open_film(folder / file, view, frames.rate) for file, view in files.items()}
-    numbers, labels = array("q"), array("q")
+    """Write everything, and collect the figures of every frame."""
+    frames, numbers, labels = outputs.frames, array("q"), array("q")
     rows = array("d")  # of each frame time, share, explained and v: a stream may be long
-    with ExitStack() as stack:
-        for film in films.values():
-            stack.enter_context(film)
+    with outputs:
         for one in video.frames:
             if not numbers:
                 scores.check(one.mask.shape)
-            for file, film in films.items():
-                time = one.frame.time - (rows[0] if rows else one.frame.time)
-                film.write(VIEWS[files[file]](one), time, one.frame.label)
-            if tracker is not None:
-                tracker.add(one.mask, one.frame.number, one.frame.time)
+            outputs.write(one)
             numbers.append(one.frame.number)
             labels.append(one.frame.label)
             rows.extend((one.frame.time, one.share, one.explained, *one.coefficients))
@@ -188,20 +262,16 @@ def _write(
             if watch is not None:
                 watch(one)
             clock.report("writing", len(numbers), video.length)
-        for film in films.values():
-            film.finish()  # all of them, before the first one gets its name
         still = video.background().still
-        write_picture(folder / STILL, still)
+        outputs.finish(still)
         times, shares, explained, *coefficients = np.array(rows).reshape(len(numbers), -1).T
-        tracks = None if tracker is None else tracker.tracks()
-        if tracks is not None:
-            write(folder / TRACKS[0], tracks.to_csv())
-            write(folder / TRACKS[1], tracks.to_coco(numbers, labels, times, still.shape))
+        tracks = outputs.write_tracks(numbers, labels, times, still.shape)
     return Separation(
-        files=[folder / name for name in (STILL, *films, *(() if tracks is None else TRACKS))],
+        files=outputs.paths,
         shape=still.shape,
         colour=still.chroma is not None,
         rate=frames.rate,
+        pixel_aspect=frames.pixel_aspect,
         skipped=frames.skipped,
         observe=video.observe,
         numbers=numbers.tolist(),
@@ -217,8 +287,17 @@ def _write(
     )
 
 
-def _open_film(path: Path, view: str, rate: Fraction) -> Writer:
-    return Film(path, rate=rate, static=view == "background") if path.suffix else PictureFolder(path)
+def _check_sound(source: str | os.PathLike[str], fps: float | None, files: Iterable[str]) -> None:
+    """Raise if the sound of a source cannot be kept in these files."""
+    if fps is not None:
+        raise ValueError("audio and fps do not go together: sound has the pace of the video; leave one of them out")
+    sound = Sound(source)
+    try:
+        for suffix in {Path(file).suffix for file in files} & set(CONTAINERS):
+            with import_av().open(os.devnull, "w", format=CONTAINERS[suffix][0]) as film:
+                sound.attach(film)
+    finally:
+        sound.close()
 
 
 class _Clock:

@@ -1,0 +1,49 @@
+"""How far the background of a video can be relied on, in words for who made the video."""
+
+from __future__ import annotations
+
+from ..notebook import Remark
+from ..support.format import format_number, percent, pluralize
+from ..video.background import Background
+
+PLENTY, ENOUGH = 20, 8  # samples of each pixel
+RARE = 0.01  # share of the pixels, or frames, below which exceptions are not worth a remark
+ALONE = 0.8  # of the largest coherence that a frame can have
+MANY = 0.35  # share of the pixels in front at which the background is hardly seen
+
+
+def reliability(background: Background) -> list[Remark]:
+    """Sentences on the fit of the brightness of the frames, and on what was seen of the background."""
+    found = background.result.diagnostics
+    seen, noise = background.n_samples, format_number(background.noise_level[0])
+    few = "few: give more frames, or a larger --observe"
+    amount = "plenty" if seen >= PLENTY else "enough" if seen >= ENOUGH else few
+    remarks = [
+        Remark(f"Each pixel was looked at {seen:,} times: {amount}.", seen >= ENOUGH),
+        Remark(f"A pixel of the background is off by {noise} grey levels of 255, which is noise."),
+        Remark(f"{percent(found.outlier_share)} of the pixels that were looked at differ from the background."),
+    ]
+    frames, pixels = found.shape
+    for poor, total, what, advice in (
+        (found.poor_rows, frames, "frame", "leave them out with --start and --stop, if their masks are wrong"),
+        (found.poor_columns, pixels, "pixel", "a longer part of the video shows what is behind them"),
+    ):
+        if poor.size > RARE * total:
+            share = f"{poor.size:,} of {pluralize(total, what)}"
+            remarks.append(Remark(f"In {share} hardly anything of the background is seen: {advice}.", False))
+    if found.outlier_share > MANY:
+        remarks.append(Remark("So much is in front that the background is hardly seen: give a longer video.", False))
+    if found.rank > 1 and found.coherence[0] > ALONE * frames / found.rank:
+        remarks.append(Remark("One frame has a part of the background almost alone: try a lower --rank.", False))
+    if found.recovered:
+        remarks.append(Remark("The brightness of the frames was found: the fit converged.", True))
+    else:
+        unsure = (
+            "The brightness of the frames could not be confirmed: look at the background above; if it is not clean, "
+        )
+        remarks.append(
+            Remark(unsure + "give more frames, a larger --observe, or --rank 2 for lights that switch.", False)
+        )
+    if all(remark.good is not False for remark in remarks):
+        remarks.append(Remark("Nothing speaks against this result.", True))
+    return remarks
