@@ -13,12 +13,13 @@ from scipy import ndimage
 import lowsparse as ls
 from conftest import PATH, interruptible
 from lowsparse.entries.frames import Frame, Frames, NoVideoError
-from lowsparse.entries.pictures import Picture
+from lowsparse.entries.pictures import Picture, doubled
 from lowsparse.video import metrics
 from lowsparse.video.background import TooFewError, learn
 from lowsparse.video.film import write_picture
 from lowsparse.video.foreground import Bounds, Separated, coherent, foreground_mask, majority
 from lowsparse.video.pixel_regression import regress, typical_sample
+from lowsparse.video.registration import _noise
 from lowsparse.video.sampling import EvenlySpaced, Layout, PixelSampler, default_share
 from lowsparse.video.separation import STILL, separate_video
 from lowsparse.video.tracking import FIRST, LATEST, NEW_SCENE, Follower, follow
@@ -627,6 +628,37 @@ def test_the_end_of_a_stream_after_a_cut():
 def test_how_not_to_follow(options):
     with pytest.raises(ValueError, match=next(iter(options))):
         Follower(**options)
+
+
+# ---------------------------------------------------------------------- fast ways to the same numbers
+
+
+@pytest.mark.parametrize("shape", [(12, 16), (13, 16), (12, 17), (13, 17)])
+@pytest.mark.parametrize("chroma", [None, "halved", "whole"])
+def test_all_blocks_at_once_are_the_blocks_one_by_one(shape, chroma):
+    rng = np.random.default_rng(8)
+    small = tuple(-(-side // 2) for side in shape) if chroma == "halved" else shape
+    planes = None if chroma is None else rng.integers(0, 256, (2, *small)).astype(np.uint8)
+    picture = Picture(rng.integers(0, 256, shape).astype(np.uint8), planes)
+    layout = Layout(picture)
+    assert np.array_equal(layout.extract_all(picture), layout.extract(picture, np.arange(layout.blocks)))
+
+
+def test_halves_are_rounded_to_even_and_pixels_doubled():
+    pixels = np.random.default_rng(9).integers(0, 256, (64, 50)).astype(np.uint8)
+    means = pixels.reshape(32, 2, 25, 2).mean(axis=(1, 3))
+    assert np.array_equal(Picture(pixels).shrunken(2).luma, np.rint(means))
+    for values in (pixels, pixels > 99, pixels.astype(np.float32)):
+        twice = doubled(values[:, ::2], (127, 49))
+        assert twice.dtype == values.dtype
+        assert np.array_equal(twice, np.kron(values[:, ::2], np.ones((2, 2)))[:127, :49])
+
+
+@pytest.mark.parametrize("shape", [(40, 51), (41, 51), (3, 4)])
+def test_the_noise_of_a_picture_is_a_median(shape):
+    luma = np.random.default_rng(3).normal(120, 6, shape).clip(0, 255).astype(np.uint8)
+    rows = np.diff(luma.astype(float), 2, axis=0)
+    assert _noise(luma) == pytest.approx(np.median(np.abs(np.diff(rows, 2, axis=1))) / (0.6745 * 6))
 
 
 # ---------------------------------------------------------------------- the whole job

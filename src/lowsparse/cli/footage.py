@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..entries.pictures import Picture
 from ..report.activity import Activity, activity_card
-from ..report.film import Filmstrip
+from ..report.film import Filmstrip, pillow
 from ..report.page import Run
 from ..report.player import video_report
 from ..support.format import duration, percent, pluralize
@@ -164,9 +164,15 @@ class _ReportPictures:
 
 
 def _small(picture: Picture) -> NDArray[np.uint8]:
+    """The picture in grey or in colour, reduced by a whole factor to a width of the report."""
     H, W = picture.shape
-    small = picture.shrunken(min(-(-W // WIDTH), H))
-    return small.luma if small.chroma is None else small.rgb()
+    factor = min(-(-W // WIDTH), H)
+    image = pillow()
+    luma = image.fromarray(picture.luma).reduce(factor)
+    if picture.chroma is None:
+        return np.asarray(luma)
+    chroma = [image.fromarray(plane).resize(luma.size, image.Resampling.BOX) for plane in picture.chroma]
+    return Picture(np.asarray(luma), np.stack([np.asarray(plane) for plane in chroma])).rgb()
 
 
 # ---------------------------------------------------------------------- results

@@ -32,7 +32,7 @@ from scipy import ndimage
 from ..entries.compressed import offsets
 from ..entries.frames import Frame
 from ..entries.observed import ObservedMatrix
-from ..entries.pictures import NEUTRAL, Picture, levels
+from ..entries.pictures import NEUTRAL, Grey, Picture, doubled, levels
 from ..linalg.arrays import host
 from ..places.gpu.launch import need_cupy
 from ..result import Result
@@ -41,7 +41,7 @@ from ..solve import solve
 from ..support.checks import check_count, check_positive
 from ..sweeps import Float, host_backend
 from ..sweeps.native import num_threads
-from .foreground import Bounds, Separated, foreground_mask, label_regions, max_of_block, of_blocks
+from .foreground import Bounds, Separated, foreground_mask, label_regions, max_of_block
 from .ghosts import split_by_outline
 from .light import NO_LIGHT, extremes, split_changes
 from .pixel_regression import estimate_noise, initial_estimate, regress
@@ -64,7 +64,8 @@ FADING = np.float32(0.8)  # factor of the flicker that was known before
 BEYOND = 1.3  # times the flicker: what is in front goes that far
 SIGHTINGS = 0.2  # share of the pictures in which a thing that was taken for background must have left
 PROBES = 4096  # pixels that determine v of a frame, for each rank
-BATCH = 16  # frames whose v is computed together
+LINES = 32  # of a picture that are computed together
+BATCH = 8  # frames whose v is computed together
 EXPLAINED = 0.25  # of the probes: a frame with fewer gets the usual v
 # Share of the probes below which something large may be in front: then v near the usual one is likelier than another,
 # by which a dark object is taken for the background without light, unless that explains three times as many.
@@ -108,8 +109,7 @@ class Background:
 
     def picture(self, v: Float) -> Picture:
         """The background with these coefficients."""
-        chroma = None if self.chroma is None else levels(_combine(v, self.chroma) + np.float32(NEUTRAL))
-        return Picture(levels(_combine(v, self.luma)), chroma)
+        return Picture(_rounded(v, self.luma), None if self.chroma is None else _rounded(v, self.chroma, NEUTRAL))
 
     def align(self, frame: Frame) -> Aligned:
         """A frame and its picture as the camera would have taken it had it not moved."""
@@ -204,7 +204,7 @@ class Background:
         far = np.full(self.flicker.shape, threshold, np.float32)
         if flicker is not None:
             far = np.maximum(np.float32(BEYOND) * ndimage.maximum_filter(flicker, REACH), far)
-        of_pixels = of_blocks(far, self.noise.shape)
+        of_pixels = doubled(far, self.noise.shape)
         bounds = levels(np.floor(of_pixels * luma))
         if chroma is None:
             return Bounds(bounds)
@@ -266,6 +266,16 @@ def check_separation(threshold: float, clean: int) -> None:
     check_count("clean", clean, 0, 20)
 
 
+def _rounded(v: Float, planes: Single, zero: int = 0) -> Grey:
+    """Σ v_k planes_k + zero as integers from 0 to 255, some lines at a time, which stay in the cache."""
+    found = np.empty(planes.shape[1:], np.uint8)
+    for k in range(0, planes.shape[-2], LINES):
+        lines = np.s_[..., k : k + LINES, :]
+        some = _combine(v, planes[lines])
+        found[lines] = levels(some + np.float32(zero) if zero else some)
+    return found
+
+
 def _combine(v: Float, planes: Single) -> Single:
     """Σ v_k planes_k; `tensordot` is many times slower."""
     total: Single = np.float32(v[0]) * planes[0]
@@ -324,7 +334,9 @@ def learn(
         witnesses.add(picture)
         if on_progress is not None:
             on_progress("reading", sampler.frames, length)
-    found = fit_background(sampler, rank, backend, on_progress).without_ghosts(witnesses.kept)
+    found = fit_background(sampler, rank, backend, on_progress)
+    del sampler  # the samples are the larger part of the memory
+    found = found.without_ghosts(witnesses.kept)
     found = found.with_flicker(witnesses.kept)
     lost = share_lost(found.still, witnesses.kept)
     return replace(found, registration=camera.registration if camera.shakes else None, lost=lost)

@@ -25,7 +25,7 @@ STATIC_OPTIONS = {"libx264": {"preset": "veryfast"}}  # as fast, and a third of 
 LOSSLESS = "ffv1"
 CONTAINERS = {".mp4": ("mp4", {"movflags": "faststart"}), ".mkv": ("matroska", {})}
 FULL_RANGE = 2  # FFmpeg's name of luma from 0 to 255
-QUEUE = 8  # pictures that wait for the encoder
+QUEUE = 4  # pictures that wait for the encoder
 TICKS = 60_000  # in a second: the unit of times in a film; MPEG-4 has no more than 65,535
 
 

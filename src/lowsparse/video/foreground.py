@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from ..entries.frames import Frame
-from ..entries.pictures import Grey, Picture
+from ..entries.pictures import Grey, Picture, doubled
 from ..sweeps import Float
 
 # Parts of the picture: a region as large as this needs no seed; a smaller one is dropped; a smaller hole is filled.
@@ -82,16 +82,18 @@ def coherent(mask: Mask, seeds: Mask) -> Mask:
     holes = is_hole[labels]
     if not coarse:
         return kept | holes
-    holes = ndimage.binary_dilation(holes, np.ones((3, 3), bool))  # blocks at its edge are in the mask in part
-    return (mask & of_blocks(kept, mask.shape)) | of_blocks(holes, mask.shape)
+    kept_pixels = mask & doubled(kept, mask.shape)
+    if not is_hole.any():
+        return kept_pixels
+    return kept_pixels | doubled(_with_neighbours(holes), mask.shape)  # blocks at its edge are in the mask in part
 
 
-def label_regions(mask: Mask, *, corners: bool) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
+def label_regions(mask: Mask, *, corners: bool) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """The number of the region of each pixel, from 1 on, 0 for none; and the areas of the regions.
 
     With `corners`, pixels that touch at a corner only are of one region.
     """
-    labels = np.empty(mask.shape, np.int32)
+    labels = np.empty(mask.shape, np.intp)
     ndimage.label(mask, ndimage.generate_binary_structure(2, 1 + corners), output=labels)
     return labels, np.bincount(labels.ravel())
 
@@ -116,15 +118,21 @@ def majority(mask: Mask, radius: int) -> Mask:
 
 def max_of_block(pixels: NDArray[Value]) -> NDArray[Value]:
     """The largest number in each block of 2 x 2 pixels; of a mask, whether any pixel is in it."""
-    H, W = pixels.shape
-    even = np.pad(pixels, [(0, H % 2), (0, W % 2)], mode="edge")
+    odd = [(0, side % 2) for side in pixels.shape]
+    even = np.pad(pixels, odd, mode="edge") if any(last for _, last in odd) else pixels
     upper, lower = np.maximum(even[::2, ::2], even[::2, 1::2]), np.maximum(even[1::2, ::2], even[1::2, 1::2])
     return np.maximum(upper, lower)
 
 
-def of_blocks(blocks: NDArray[Value], shape: tuple[int, int]) -> NDArray[Value]:
-    """The value of its block of 2 x 2 for each pixel."""
-    return blocks.repeat(2, axis=0).repeat(2, axis=1)[: shape[0], : shape[1]]
+def _with_neighbours(mask: Mask) -> Mask:
+    """The mask, and the eight neighbours of each of its pixels."""
+    rows = mask.copy()
+    rows[1:] |= mask[:-1]
+    rows[:-1] |= mask[1:]
+    both = rows.copy()
+    both[:, 1:] |= rows[:, :-1]
+    both[:, :-1] |= rows[:, 1:]
+    return both
 
 
 def _difference(one: Grey, other: Grey) -> Grey:

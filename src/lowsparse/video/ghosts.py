@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from ..entries.pictures import Grey
+from ..entries.pictures import Grey, doubled
 from ..sweeps import Float
-from .foreground import FINE, Mask, label_regions, max_of_block, of_blocks
+from .foreground import FINE, Mask, label_regions, max_of_block
 from .sampling import Single
 
 SIDE = 7  # of the square around a pixel on the border
@@ -46,7 +46,7 @@ def split_by_outline(mask: Mask, frame: Grey, background: Grey) -> tuple[Mask, M
     is_thing = in_frame > in_background
     is_ghost[0] = is_thing[0] = False
     ghosts, things = is_ghost[labels], is_thing[labels]
-    return (ghosts, things) if ghosts.shape == shape else (of_blocks(ghosts, shape), of_blocks(things, shape))
+    return (ghosts, things) if ghosts.shape == shape else (doubled(ghosts, shape), doubled(things, shape))
 
 
 def _mean_steps(mask: Mask, border: NDArray[np.int32], luma: Grey, regions: int) -> Float:

@@ -42,7 +42,7 @@ def split_changes(changed: Mask, one: Grey, other: Grey) -> tuple[Mask, Mask]:
     (ay, ax), (by, bx) = (_gradient(picture) for picture in (one, other))
     products = ay * by + ax * bx, ay**2 + ax**2, by**2 + bx**2
 
-    def totals(where: NDArray[np.int32]) -> list[Float]:
+    def totals(where: NDArray[np.intp]) -> list[Float]:
         return [np.bincount(where.ravel(), product.ravel(), len(areas)).astype(np.float64) for product in products]
 
     sums = totals(inside)

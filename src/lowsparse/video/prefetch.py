@@ -12,7 +12,7 @@ T = TypeVar("T")
 JOIN_TIMEOUT = 1.0  # seconds to wait for a thread that is blocked by its source
 
 
-def prefetch(items: Iterable[T], size: int = 8, until: threading.Event | None = None) -> Iterator[T]:
+def prefetch(items: Iterable[T], size: int = 4, until: threading.Event | None = None) -> Iterator[T]:
     """The same items in the same order, up to `size` of them made in advance.
 
     An error is raised in its place among the items. When the iterator is closed, the thread ends after its current

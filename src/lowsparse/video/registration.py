@@ -172,11 +172,19 @@ class Steadiness:
 
 def share_lost(background: Picture, pictures: list[Picture]) -> float:
     """The share of the pictures whose edges are not those of the background, as if the camera had moved."""
-    noise = float(np.median([_noise(picture.luma.astype(np.float32)) for picture in pictures]))
+    noise = float(np.median([_noise(picture.luma) for picture in pictures]))
     registration = Registration.of(background, noise)
     bound = max(TEXTURED, registration.edges / BLURRED)
-    lost = [not registration.find(one)[1] or Registration.of(one, noise).edges > bound for one in pictures]
+    lost = [not registration.find(one)[1] or _share_of_edges(one, noise) > bound for one in pictures]
     return float(np.mean(lost))
+
+
+def _share_of_edges(picture: Picture, noise: float) -> float:
+    """As `Registration.edges`, from the smallest size alone."""
+    if min(picture.shape) < SMALLEST:
+        return 0.0
+    sizes = _sizes(picture)
+    return _level(sizes[0], noise / 2 ** (len(sizes) - 1))[1]
 
 
 def _sizes(picture: Picture) -> list[Grey]:
@@ -201,7 +209,7 @@ def _level(luma: Grey, noise: float) -> tuple[Level, float]:
     row, column = np.divmod(np.arange(len(tiles)), W // tile)
     rows, columns = row * tile + inside // tile, column * tile + inside % tile
     found = strength[rows, columns]
-    is_edge = found >= max(ABOVE_NOISE * max(noise, _noise(grey)), 1.0)
+    is_edge = found >= max(ABOVE_NOISE * max(noise, _noise(luma)), 1.0)
     strong = is_edge & (found >= np.median(found))
     rows, columns, found = rows[strong], columns[strong], found[strong]
     gradient = np.stack([down[rows, columns], right[rows, columns]], axis=1)
@@ -210,11 +218,14 @@ def _level(luma: Grey, noise: float) -> tuple[Level, float]:
     return Level(rows, columns, gradient, BOUND * bound, max(brightness, 1.0), cells), float(is_edge.mean())
 
 
-def _noise(grey: NDArray[np.float32]) -> float:
+def _noise(luma: Grey) -> float:
     """The standard deviation of the noise, from second differences in both directions, which edges hardly have."""
+    grey = luma.astype(np.int16)
     rows = grey[2:] - 2 * grey[1:-1] + grey[:-2]
-    both = rows[:, 2:] - 2 * rows[:, 1:-1] + rows[:, :-2]
-    return float(np.median(np.abs(both))) / (0.6745 * 6)
+    both = np.abs(rows[:, 2:] - 2 * rows[:, 1:-1] + rows[:, :-2])
+    counts = np.cumsum(np.bincount(both.ravel()))  # the median of small integers, from how many there are of each
+    middle = np.searchsorted(counts, [(both.size - 1) // 2, both.size // 2], side="right")
+    return float(middle.mean()) / (0.6745 * 6)
 
 
 def shifted(picture: Picture, shift: Shift) -> Picture:
@@ -234,5 +245,7 @@ def shifted(picture: Picture, shift: Shift) -> Picture:
 
 def move(plane: NDArray[Value], shift: Shift) -> NDArray[Value]:
     """A plane moved down and to the right; its border is repeated."""
+    if shift == (0, 0):
+        return plane
     rows, columns = (np.clip(np.arange(side) - by, 0, side - 1) for side, by in zip(plane.shape, shift, strict=True))
     return np.asarray(plane[rows[:, None], columns])

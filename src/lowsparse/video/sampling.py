@@ -6,6 +6,7 @@ in each of them every block is sampled once, in a frame drawn at random.
 
 from __future__ import annotations
 
+import mmap
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -16,6 +17,7 @@ from ..entries.pictures import NEUTRAL, Grey, Picture
 
 TARGET = 80  # samples of each pixel, where there is a choice; in a long video up to twice as many
 MIN_SAMPLES = 3
+MANY = 0.05  # share of the blocks above which all of them are taken out of a picture, which is faster than some
 MAX_BYTES = 400_000_000  # of the samples of a video
 
 Single = NDArray[np.float32]
@@ -40,12 +42,25 @@ class Layout:
     def __init__(self, picture: Picture) -> None:
         self.shape, self.halved, self.colour = picture.shape, picture.halved, picture.chroma is not None
         H, W = self.shape
+        self.is_odd = bool(H % 2 or W % 2)
         rows, columns = np.arange(0, H, 2), np.arange(0, W, 2)
         below, right = np.minimum(rows + 1, H - 1), np.minimum(columns + 1, W - 1)  # an odd border counts twice
         corners = [(y[:, None] * W + x).ravel() for y in (rows, below) for x in (columns, right)]
         self.corners = np.stack(corners).astype(np.int32)  # 4 x blocks: pixels of the luma
         self.blocks = self.corners.shape[1]
         self.values = 4 if not self.colour else 6 if self.halved else 12
+
+    def extract_all(self, picture: Picture) -> Grey:
+        """The values (values x blocks) of all blocks."""
+        values = np.empty((self.values, self.blocks), np.uint8)
+        chroma = [] if picture.chroma is None else list(picture.chroma)
+        for k, plane in enumerate([picture.luma] if self.halved else [picture.luma, *chroma]):
+            even = np.pad(plane, [(0, side % 2) for side in self.shape], mode="edge") if self.is_odd else plane
+            for corner in range(4):
+                values[4 * k + corner] = even[corner // 2 :: 2, corner % 2 :: 2].ravel()
+        if self.halved:
+            values[4:] = np.reshape(chroma, (2, -1))
+        return values
 
     def extract(self, picture: Picture, blocks: NDArray[np.intp]) -> Grey:
         """The values (values x blocks) of some blocks."""
@@ -105,6 +120,11 @@ class PixelSamples:
         return values
 
 
+def _mapped_zeros(values: int, blocks: int) -> Grey:
+    """Zeros in memory of their own, which goes back to the system when they are dropped, not to the heap."""
+    return np.frombuffer(mmap.mmap(-1, values * blocks), np.uint8).reshape(values, blocks)
+
+
 class EvenlySpaced(Generic[Item]):
     """Keeps items of a sequence of unknown length, at equal distances: at least half of `most` of a long one."""
 
@@ -162,9 +182,17 @@ class PixelSampler:
             self._begin_interval(self.layout, t)
         if self._sampling:
             current = self._intervals[-1]
-            blocks = np.flatnonzero(current.offset == t - current.first)
-            current.values[:, blocks] = self.layout.extract(picture, blocks)
-            self.entries += 4 * blocks.size
+            chosen = current.offset == t - current.first
+            count = int(np.count_nonzero(chosen))
+            if count > MANY * chosen.size:
+                change = self.layout.extract_all(picture)  # chosen ? new : old, without branches
+                change ^= current.values
+                change &= -chosen.view(np.uint8)
+                current.values ^= change
+            else:
+                blocks = np.flatnonzero(chosen)
+                current.values[:, blocks] = self.layout.extract(picture, blocks)
+            self.entries += 4 * count
 
     def _begin_interval(self, layout: Layout, t: int) -> None:
         self._exact_end += 1 / self.share
@@ -181,7 +209,7 @@ class PixelSampler:
         self._begun += 1
         if self._sampling:
             offset = np.asarray(self.rng.integers(frames, size=layout.blocks, dtype=kind))
-            self._intervals.append(Interval(t, offset, np.zeros((layout.values, layout.blocks), np.uint8)))
+            self._intervals.append(Interval(t, offset, _mapped_zeros(layout.values, layout.blocks)))
 
     def samples(self, *, at_end: bool = False) -> PixelSamples:
         """The samples of all complete intervals.

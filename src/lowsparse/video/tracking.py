@@ -164,8 +164,8 @@ class Follower:
         self._first = []
         self._v = [v for _, v, _ in fitted]
         self._usual = float(np.median([explained for *_, explained in fitted]))
-        for one in fitted:
-            yield self._separate_one(*one)
+        while fitted:
+            yield self._separate_one(*fitted.pop(0))  # nobody else needs it then
 
     def _use(self, background: Background) -> None:
         if self._v and background.rank < len(self._v[0]):  # only the brightness is followed from now on
