@@ -336,3 +336,19 @@ def test_bands_are_refused_with_advice():
         ls.RobustImputer().fit(X).predict_interval(X, 90)
     with pytest.raises(ValueError, match="add_indicator=False"):
         ls.RobustImputer(add_indicator=True).fit(X).predict_interval(X)
+
+
+def test_the_score_is_of_entries_that_were_hidden_in_any_units():
+    rng = np.random.default_rng(41)
+    truth = rng.standard_normal((300, 2)) @ rng.standard_normal((2, 12))
+    X = truth + 0.3 * rng.standard_normal(truth.shape)
+    X[rng.random(X.shape) < 0.03] += 30
+    units = np.logspace(0, 6, 12)
+    one = RobustImputer().fit(X[:200]).score(X[200:])
+    other = RobustImputer().fit(X[:200] * units).score(X[200:] * units)
+    assert other == pytest.approx(one, abs=0.01)  # scales are shrunk to each other
+    assert 0.4 < one < 0.9
+    noise = rng.standard_normal((300, 12))
+    assert abs(RobustImputer().fit(noise[:200]).score(noise[200:])) < 0.1
+    with pytest.raises(ValueError, match="no entry"):
+        RobustImputer().fit(X).score(np.full((2, 12), np.nan))

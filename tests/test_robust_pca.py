@@ -343,3 +343,49 @@ def test_the_parts_it_is_made_of():
     apart = points - at
     pull = (apart / np.linalg.norm(apart, axis=1)[:, None]).sum(axis=0)  # zero at the smallest sum of distances
     assert np.linalg.norm(pull) < 0.05
+
+
+def test_units_do_not_matter_with_a_robust_scale():
+    X, truth, _ = samples(31, n=200, d=30, rank=2, mean=5.0, noise=0.05)
+    units = np.logspace(-4, 6, 30)
+    pca, other = (RobustPCA(n_components=2, scale="robust").fit(Y) for Y in (X, X * units))
+    np.testing.assert_allclose(other.scale_, pca.scale_ * units, rtol=0.06)  # they are shrunk to each other
+    assert subspace_angles(other.components_.T, pca.components_.T).max() < 0.02
+    np.testing.assert_allclose(other.mean_ / units, pca.mean_, atol=0.02)
+    np.testing.assert_allclose(other.feature_noise_, pca.feature_noise_ * units, rtol=0.1)
+    fitted = other.inverse_transform(other.transform(X * units)) / units
+    assert np.sqrt(np.mean((fitted - truth) ** 2)) < 0.05
+    for ours, theirs in ((other.outliers_, pca.outliers_), (other.outliers(X * units), pca.outliers(X))):
+        ours, theirs = ours.toarray() / units, theirs.toarray()
+        np.testing.assert_allclose(ours, theirs, atol=0.4)  # more than four times the noise, where one alone is flagged
+        assert np.count_nonzero((ours != 0) != (theirs != 0)) < 20
+    assert not other.result_.notes
+    with pytest.raises(ValueError, match="scale must be one of None, 'robust'"):
+        RobustPCA(scale="yes").fit(X)
+
+
+def test_noise_of_very_different_sizes_is_said():
+    rng = np.random.default_rng(32)
+    sizes = np.repeat([0.01, 1.0], 20)
+    X = rng.standard_normal((200, 2)) @ rng.standard_normal((2, 40)) + sizes * rng.standard_normal((200, 40))
+    pca = RobustPCA(n_components=2).fit(X)
+    np.testing.assert_allclose(pca.feature_noise_[20:], 1.0, rtol=0.35)
+    assert "the noise of some features is" in pca.result_.notes[-1]
+
+
+@pytest.mark.filterwarnings("ignore:RobustPCA. stalled")  # of fewer components than there are
+def test_a_share_of_the_variance_gives_the_number_of_components():
+    rng = np.random.default_rng(33)
+    axes = np.linalg.qr(rng.standard_normal((40, 4)))[0]
+    X = rng.standard_normal((300, 4)) * [10.0, 6.0, 3.0, 1.5] @ axes.T + 0.05 * rng.standard_normal((300, 40))
+    X[rng.random(X.shape) < 0.05] += 50
+    variance = np.cumsum([100.0, 36.0, 9.0, 2.25]) / (147.25 + 40 * 0.0025)
+    for share in (0.6, 0.9, 0.97, 0.995):
+        pca = RobustPCA(n_components=share).fit(X)
+        assert pca.n_components_ == np.searchsorted(variance, share) + 1
+        assert pca.explained_variance_ratio_.sum() >= share
+    with pytest.raises(ValueError, match="choose a smaller share"):
+        RobustPCA(n_components=0.99999999, max_rank=4).fit(X)
+    for bad in (0.0, 1.5, -0.2):
+        with pytest.raises(ValueError, match="n_components"):
+            RobustPCA(n_components=bad).fit(X)

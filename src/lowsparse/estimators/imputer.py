@@ -14,12 +14,24 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.impute import MissingIndicator
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
+from ..entries.observed import ObservedMatrix
 from ..imputation.bands import Bands
 from ..imputation.model import MAX_REPLACED, Imputation
+from ..linalg.lowrank import LowRank
 from ..robust.calibration import Interval
 from ..support.checks import check_choice, check_share
 from ..support.format import percent
-from .samples import Samples, SampleTransformer, is_dask, is_large, map_chunks, to_dense, to_observed, to_seed
+from .samples import (
+    Samples,
+    SampleTransformer,
+    held_out_score,
+    is_dask,
+    is_large,
+    map_chunks,
+    to_dense,
+    to_observed,
+    to_seed,
+)
 
 
 class RobustImputer(SampleTransformer):
@@ -179,6 +191,31 @@ class RobustImputer(SampleTransformer):
         given, fitted = to_dense(samples), self._predict(samples)
         wrong = self._outlying(given, fitted)
         return sparse.csr_array(np.where(wrong, given - fitted, 0.0).astype(samples.dtype))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """How well entries of X are predicted from the others of their sample: 1 is exact, 0 is as good as medians.
+
+        As `RobustPCA.score`, in units of each feature's spread. X should be samples that were not fitted.
+
+        >>> rng = np.random.default_rng(2)
+        >>> X = rng.standard_normal((200, 2)) @ rng.standard_normal((2, 10)) * np.logspace(0, 5, 10)
+        >>> RobustImputer().fit(X[:100]).score(X[100:]) > 0.9
+        True
+        """
+        check_is_fitted(self)
+        M = to_observed(self._read(X, reset=False).T)
+        if M is None:
+            raise ValueError("X has no entry that could be predicted")
+        scale, level = self._prediction.preparation.scale, self._prediction.preparation.level
+        features, one = len(scale), np.ones((M.shape[1], 1))
+
+        def predict(rest: ObservedMatrix | None) -> LowRank:
+            if rest is not None:
+                rest = rest.with_values((rest.values + level[rest.rows]) * scale[rest.rows])
+            found = self._prediction.rows(rest, len(one), self.backend) / scale - level
+            return LowRank(found, np.eye(features))
+
+        return held_out_score(M.with_values(M.values / scale[M.rows] - level[M.rows]), predict)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """The names of the features of the output; an indicator has "missingindicator_" and the name of its feature."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 from functools import partial
+from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
@@ -12,8 +13,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
+from ..diagnosis import largest_rank
 from ..entries.protocol import PartialMatrix
 from ..entries.statistics import by_columns, column_medians, column_sums
+from ..imputation.model import column_noise
+from ..imputation.offsets import feature_scales
 from ..linalg.lowrank import LowRank
 from ..result import Result, Status
 from ..robust.regression import WILD
@@ -23,11 +27,12 @@ from ..support.checks import check_choice
 from ..sweeps import host_backend
 from .affine import AffineFit, fit_affine
 from .detector import RowDetector
-from .rows import CentredFit, JudgedFit, axes_of, fit_good_rows
+from .rows import NOISELESS, CentredFit, JudgedFit, axes_of, fit_good_rows
 from .samples import check_n_components, to_seed
 from .subspace import principal_axes
 
 BETTER = 0.5  # noise of a fit with another centre relative to that of the first, below which it is taken
+KNOWN, UNEVEN = 20, 6.0  # entries that show the noise of a feature; ratio of the high to the low that is worth a note
 FAR_BETTER = 0.2  # noise of the solve relative to that of the affine fit, below which another centre is tried
 
 
@@ -37,17 +42,20 @@ class RobustPCA(RowDetector):
     Rows are samples. The model is that of `lowsparse.solve`, L of low rank plus S sparse on the observed entries, and
     the axes are those of L. New samples may have missing entries and outliers too: `transform` regresses each of them
     robustly on the components. Samples may be wrong as a whole, too: `row_outliers_` and `predict` say which. The noise
-    is assumed to have the same scale in all features: if their units differ, scale them first, for instance by
-    scikit-learn's `RobustScaler`, which accepts NaN.
+    is assumed to have the same scale in all features: if their units differ, use ``scale="robust"``.
 
     Parameters
     ----------
-    n_components : int or "auto"
-        The rank of L. "auto" tries one rank after the other as long as held-out entries are predicted better.
+    n_components : int, "auto" or float between 0 and 1
+        The rank of L. "auto" tries one rank after the other as long as held-out entries are predicted better. A share
+        asks for as few components as explain this share of the variance.
     center : "robust", "median" or None
         What is subtracted first: a centre that is fitted together with the components, by the library's own method
         whatever `method` is; the medians of the features, whose error adds a component; or nothing. Never the mean, by
         which an outlier would spread over its whole feature.
+    scale : None or "robust"
+        With "robust", each feature is divided by a robust measure of its spread, so that units do not matter: the
+        components are those of the features in these units.
     rows : "robust" or None
         With "robust", samples that are wrong as a whole lose their say in the mean and the components: those that do
         not fit the subspace of the others, up to 45 % of all. The fit ends with an MM-estimate and least squares,
@@ -74,11 +82,16 @@ class RobustPCA(RowDetector):
         Of the low-rank part of the training data.
     mean_ : n_features, or None if `center` is
         With ``center="robust"``, the spatial median of the samples that fit the affine subspace, within it.
+    scale_ : n_features, or None if `scale` is
+        What the features were divided by.
+    feature_noise_ : n_features
+        The robust standard deviation of the residuals of each feature, in its own units. A note of `result_` says so
+        where these are far from what the model assumes: the same for all, in units of `scale_`.
     explained_variance_, explained_variance_ratio_ : n_components
         Variances of the scores, and their shares in the total variance without outliers: that of all scores, plus that
         of the residuals of the inliers.
     noise_ : float
-        The standard deviation of the inliers about the low-rank part.
+        The standard deviation of the inliers about the low-rank part, in units of `scale_`.
     outliers_ : csr_array, n_samples x n_features
         The gross errors of the training data, on observed entries; a `StoredOutliers` if the samples are not in memory.
     row_outliers_ : RowOutliers
@@ -114,9 +127,10 @@ class RobustPCA(RowDetector):
 
     def __init__(
         self,
-        n_components: int | str = 2,
+        n_components: float | str = 2,
         *,
         center: str | None = "robust",
+        scale: str | None = None,
         rows: str | None = "robust",
         method: str | Solver = "auto",
         max_iter: int = 500,
@@ -130,6 +144,7 @@ class RobustPCA(RowDetector):
     ) -> None:
         self.n_components = n_components
         self.center = center
+        self.scale = scale
         self.rows = rows
         self.method = method
         self.max_iter = max_iter
@@ -153,17 +168,35 @@ class RobustPCA(RowDetector):
             Not used.
         """
         check_choice("center", self.center, (None, "median", "robust"))
+        check_choice("scale", self.scale, (None, "robust"))
         check_choice("rows", self.rows, (None, "robust"))
         warm = self.warm_start and hasattr(self, "components_")
         _, M = self._observe(X, reset=not warm)
         rank = self.n_components
-        if rank != "auto":
-            rank = check_n_components(rank, M.shape, min(M.shape), also="'auto'")
-        last = None
-        if warm and rank == len(self.components_):
-            scores = np.asarray(self.transform(M if M.in_pieces else X), dtype=np.float64)
-            mean = np.zeros(self.n_features_in_) if self.mean_ is None else self.mean_
-            last = AffineFit(mean, scores, self.components_, self.noise_)
+        share = float(rank) if isinstance(rank, Real) and not isinstance(rank, Integral) and 0 < rank < 1 else None
+        if share is None and rank != "auto":
+            rank = check_n_components(rank, M.shape, min(M.shape), also="'auto' or a share between 0 and 1")
+        last = self._last_fit(M if M.in_pieces else X) if warm and rank == len(self.components_) else None
+        self.scale_ = None
+        if self.scale is not None:
+            self.scale_ = feature_scales(M, self.backend)[0]
+            M = M.with_stored_values(M.values / M.spread_over_columns(self.scale_))
+        if share is None:
+            self._fit_rank(M, rank, last)
+        else:
+            self._fit_share(M, share)
+        result = self.result_
+        if not result.converged and result.next_noise is None:  # to ask for few components is no failure
+            warnings.warn(f"RobustPCA: {result.status.value}: {result.message}", ConvergenceWarning, stacklevel=2)
+        return self
+
+    def _last_fit(self, X: Any) -> AffineFit:
+        """The last fit, with scores of the samples X, in units of the scale."""
+        scores = np.asarray(self.transform(X), dtype=np.float64)
+        mean = np.zeros(self.n_features_in_) if self.mean_ is None else self.mean_
+        return AffineFit(mean if self.scale_ is None else mean / self.scale_, scores, self.components_, self.noise_)
+
+    def _fit_rank(self, M: PartialMatrix, rank: Any, last: AffineFit | None = None) -> None:
         found = self._fit_cells(M, rank, last)
         found = replace(found, result=found.result.to_host())
         if self.rows == "robust":
@@ -171,10 +204,25 @@ class RobustPCA(RowDetector):
             self._set_attributes(fit_good_rows(found, self.backend, move=move, choose=choose))
         else:
             self._set_attributes(found.judge(np.ones(M.shape[0], bool)))
-        result = self.result_
-        if not result.converged and result.next_noise is None:  # to ask for few components is no failure
-            warnings.warn(f"RobustPCA: {result.status.value}: {result.message}", ConvergenceWarning, stacklevel=2)
-        return self
+
+    def _fit_share(self, M: PartialMatrix, share: float) -> None:
+        """Fit as few components as explain this share of the variance: twice as many while they do not."""
+        rank: int | str = "auto"
+        most = min(largest_rank(M), *M.shape) if self.max_rank is None else self.max_rank
+        while True:
+            self._fit_rank(M, rank)
+            explained = np.cumsum(self.explained_variance_ratio_)
+            if explained[-1] >= share:
+                break
+            if explained.size >= most:
+                raise ValueError(
+                    f"n_components = {share:g}: {explained.size} components explain {explained[-1]:.3g} of the "
+                    "variance, and the data determine no more; choose a smaller share"
+                )
+            rank = min(2 * explained.size, most)
+        enough = int(np.searchsorted(explained, share)) + 1
+        if enough < explained.size:
+            self._fit_rank(M, enough)
 
     def fit_predict(self, X: Any, y: Any = None) -> NDArray[np.int64]:
         """Learn the components, and `predict` which of the samples are outliers: -1, the others 1."""
@@ -240,17 +288,25 @@ class RobustPCA(RowDetector):
 
     def _set_attributes(self, found: JudgedFit) -> None:
         """Those of a fit in which some rows may have no say; the axes are those of the rows that have one."""
-        result = found.fit.result
+        result, scale = found.fit.result, self.scale_
         scores, self.singular_values_, self.components_ = axes_of(result.L, found.kept)
-        scores, S = scores[found.kept], result.S
-        self.mean_, self.result_, self.n_iter_, self.noise_ = found.fit.mean, result, found.fit.n_iter, result.noise
+        scores, S, mean = scores[found.kept], result.S, found.fit.mean
+        noise = column_noise(result, self.backend)
+        if (note := _uneven_noise(noise, result)) is not None:
+            result = replace(result, notes=(*result.notes, note))
+        if scale is not None:
+            units: Any = result.M.spread_over_columns(scale)[result.flagged]
+            S, noise, mean = result.M.outliers(result.flagged, S.data * units), noise * scale, _times(mean, scale)
+        self.result_, self.n_iter_, self.noise_ = result, found.fit.n_iter, result.noise
+        self.mean_, self.feature_noise_ = mean, noise
         self.n_components_ = len(self.components_)
         self._unit = result.M.median_magnitude() or 1.0
         self._largest = WILD * float(np.median(np.linalg.norm(scores, axis=1))) or np.inf
         self.outliers_, self.row_outliers_, self._row_model = S, found.cases, found.model
         if isinstance(S, sparse.csc_array):
             self.outliers_ = sparse.csr_array(S)
-            self.cell_outliers_ = sparse.csr_array(S / (self.noise_ or 1e-7 * self._unit))
+            scaled: Any = result.S
+            self.cell_outliers_ = sparse.csr_array(scaled / (self.noise_ or 1e-7 * self._unit))
         self.explained_variance_ = np.var(scores, axis=0, ddof=min(1, len(scores) - 1))
         total = float(self.explained_variance_.sum()) + _unexplained_variance(result)
         self.explained_variance_ratio_ = self.explained_variance_ / (total or 1.0)
@@ -259,6 +315,25 @@ class RobustPCA(RowDetector):
 def _centred(M: PartialMatrix, mean: NDArray[np.float64]) -> PartialMatrix:
     """M minus a number for each column."""
     return M.with_stored_values(M.values - M.spread_over_columns(mean))
+
+
+def _times(mean: NDArray[np.float64] | None, scale: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    return None if mean is None else mean * scale
+
+
+def _uneven_noise(noise: NDArray[np.float64], result: Result) -> str | None:
+    """What to say if features have noise of very different sizes."""
+    known = noise[result.M.column_counts >= KNOWN]
+    if known.size < KNOWN or result.noise <= NOISELESS * result.M.median_magnitude():
+        return None
+    low, high = np.quantile(known, [0.1, 0.9])
+    if high <= UNEVEN * low:
+        return None
+    times = f"{high / low:.0f} times" if low > 0 else "far more"
+    return (
+        f"the noise of some features is {times} that of others (feature_noise_), but one scale is assumed for all: "
+        "divide the features by their noise, or, if units differ, use scale='robust'"
+    )
 
 
 def _unexplained_variance(result: Result) -> float:

@@ -21,8 +21,11 @@ from sklearn.utils.validation import check_array, validate_data
 from ..entries.containers import is_known, rewrap, unwrap
 from ..entries.observed import ObservedMatrix
 from ..entries.protocol import PartialMatrix
-from ..entries.statistics import by_columns
+from ..entries.statistics import by_columns, column_medians
+from ..linalg.lowrank import LowRank
 from ..places.decide import choose_place, is_chunked
+from ..robust.holdout import clip_errors, error_bound
+from ..solvers.start import generator
 from ..support.checks import check_choice, check_count
 from ..support.optional import import_optional
 
@@ -147,6 +150,26 @@ def to_seed(random_state: Any) -> int | np.random.Generator | None:
         return int(random_state.randint(2**31 - 1))
     seed: int | np.random.Generator | None = random_state
     return seed
+
+
+def held_out_score(M: ObservedMatrix, predict: Callable[[ObservedMatrix | None], LowRank]) -> float:
+    """How well entries are predicted from the others of their sample: 1 is exact, 0 is as good as medians.
+
+    M has a column for each sample. In each of five folds a fifth of the entries, drawn at random, is hidden, and
+    `predict` gives all entries (samples x features) from the rest. The score is 1 minus the ratio of two mean absolute
+    errors: of these predictions, and of the features' medians. Errors are clipped at four times the robust scale of the
+    data, as some entries are outliers.
+    """
+    fold = generator(0).integers(5, size=M.nnz)
+    sample = M.columns_of_entries()
+    error = np.empty(M.nnz)
+    for k in range(5):
+        hidden = fold == k
+        rest = M.split(np.flatnonzero(hidden))[0]
+        error[hidden] = predict(rest if rest.nnz else None).at(sample[hidden], M.rows[hidden]) - M.values[hidden]
+    bound = error_bound(M.values)
+    usual = clip_errors(column_medians(M.T)[M.rows] - M.values, bound).sum()
+    return float(1 - clip_errors(error, bound).sum() / usual) if usual else float(not error.any())
 
 
 # ---------------------------------------------------------------------- samples that are not in memory

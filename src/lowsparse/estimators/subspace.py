@@ -10,14 +10,20 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..entries.observed import ObservedMatrix
-from ..entries.statistics import column_medians
 from ..linalg.lowrank import LowRank
 from ..linalg.scale import OUTLIER
-from ..robust.holdout import clip_errors, error_bound
 from ..robust.regression import EFFICIENT, SubspaceRegression
-from ..solvers.start import generator
 from ..sweeps import Float
-from .samples import Samples, SampleTransformer, is_dask, is_large, map_chunks, map_samples, to_observed
+from .samples import (
+    Samples,
+    SampleTransformer,
+    held_out_score,
+    is_dask,
+    is_large,
+    map_chunks,
+    map_samples,
+    to_observed,
+)
 
 
 def principal_axes(L: LowRank) -> tuple[Float, Float, Float]:
@@ -42,6 +48,7 @@ class SubspaceTransformer(ClassNamePrefixFeaturesOutMixin, SampleTransformer):
 
     components_: Float
     mean_: Float | None
+    scale_: Float | None = None  # of the features; None: 1
     noise_: float
     n_features_in_: int
     _unit: float  # the median magnitude of the entries
@@ -52,11 +59,13 @@ class SubspaceTransformer(ClassNamePrefixFeaturesOutMixin, SampleTransformer):
         return len(self.components_)
 
     def _centred(self, samples: Samples) -> ObservedMatrix | None:
-        """The entries minus the mean, a column for each sample."""
+        """The entries minus the mean, in units of the scale, a column for each sample."""
         M = to_observed(samples.T)
-        if M is None or self.mean_ is None:
-            return M
-        return M.with_values((M.values - self.mean_[M.rows]).astype(M.dtype))
+        if M is not None and self.mean_ is not None:
+            M = M.with_values((M.values - self.mean_[M.rows]).astype(M.dtype))
+        if M is not None and self.scale_ is not None:
+            M = M.with_values((M.values / self.scale_[M.rows]).astype(M.dtype))
+        return M
 
     def _scores(self, M: ObservedMatrix | None, n: int) -> Float:
         if M is None:
@@ -84,7 +93,7 @@ class SubspaceTransformer(ClassNamePrefixFeaturesOutMixin, SampleTransformer):
         return self._rewrap(scores, X, self.get_feature_names_out())
 
     def inverse_transform(self, X: Any) -> Any:
-        """The samples that have these scores: ``X @ components_``, and the mean if there is one."""
+        """The samples that have these scores: ``X @ components_``, times the scale and plus the mean, if any."""
         check_is_fitted(self)
         scores = X if is_dask(X) else np.asarray(X, dtype=self.components_.dtype)
         if scores.ndim != 2 or scores.shape[1] != len(self.components_):
@@ -92,7 +101,7 @@ class SubspaceTransformer(ClassNamePrefixFeaturesOutMixin, SampleTransformer):
                 f"X must have a row for each sample and {len(self.components_)} columns, the number of components; "
                 f"it is {' x '.join(map(str, scores.shape))}"
             )
-        samples = scores @ self.components_
+        samples = scores @ (self.components_ if self.scale_ is None else self.components_ * self.scale_)
         return samples if self.mean_ is None else samples + self.mean_
 
     def outliers(self, X: Any) -> sparse.csr_array:
@@ -110,6 +119,8 @@ class SubspaceTransformer(ClassNamePrefixFeaturesOutMixin, SampleTransformer):
         sample, feature = M.columns_of_entries(), M.rows
         e = M.values - L.at(sample, feature)
         far = np.abs(e) > OUTLIER * self.noise_ + 1e-7 * self._unit
+        if self.scale_ is not None:
+            e = e * self.scale_[feature]
         return sparse.csr_array((e[far].astype(M.dtype), (sample[far], feature[far])), shape=samples.shape)
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -124,14 +135,5 @@ class SubspaceTransformer(ClassNamePrefixFeaturesOutMixin, SampleTransformer):
         M = self._centred(self._read(X, reset=False))
         if M is None:
             raise ValueError("X has no entry that could be predicted")
-        fold = generator(0).integers(5, size=M.nnz)
-        sample = M.columns_of_entries()
-        error = np.empty(M.nnz)
-        for k in range(5):
-            hidden = fold == k
-            rest = M.split(np.flatnonzero(hidden))[0]
-            L = LowRank(self._scores(rest if rest.nnz else None, M.shape[1]), self.components_)
-            error[hidden] = L.at(sample[hidden], M.rows[hidden]) - M.values[hidden]
-        bound = error_bound(M.values)
-        usual = clip_errors(column_medians(M.T)[M.rows] - M.values, bound).sum()
-        return float(1 - clip_errors(error, bound).sum() / usual) if usual else float(not error.any())
+        n = M.shape[1]
+        return held_out_score(M, lambda rest: LowRank(self._scores(rest, n), self.components_))

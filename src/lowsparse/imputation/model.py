@@ -200,10 +200,14 @@ def _usual_error(result: Result) -> float:
 
 def _noise_by_column(result: Result, backend: str) -> Float:
     """The noise of each column, at least that of all together: relative to their spread, columns differ in it."""
-    counts = result.M.column_counts
+    own = column_noise(result, backend)
+    return np.maximum(_usual_error(result), np.where(result.M.column_counts >= FEW, own, 0.0))
+
+
+def column_noise(result: Result, backend: str) -> Float:
+    """The robust scale of the residuals of each column."""
     sweep, e = _residuals(result, backend)
-    own = CONSISTENT * sweep.kth_largest(np.abs(e), (counts + 1) // 2)
-    return np.maximum(_usual_error(result), np.where(counts >= FEW, own, 0.0))
+    return np.asarray(CONSISTENT * sweep.kth_largest(np.abs(e), (result.M.column_counts + 1) // 2), dtype=np.float64)
 
 
 def _flag_by_column(result: Result, noise: Float, backend: str) -> Result:

@@ -53,7 +53,7 @@ class Preparation:
     @classmethod
     def fit(cls, M: PartialMatrix, *, rows: bool, backend: str = "auto") -> Self:
         """Estimate the scales and levels of M, and the offsets of its rows if asked for."""
-        scale, median = _scales(M, backend)
+        scale, median = feature_scales(M, backend)
         # a column far from all others would be taken for an outlier as a whole
         usual = _weighted_median(median / scale, np.maximum(M.column_counts, 0))
         far = np.where((np.abs(median / scale - usual) > FAR) & (M.column_counts >= KNOWN), median / scale, 0.0)
@@ -72,7 +72,7 @@ class Preparation:
         return M.with_stored_values(y * (np.abs(y) >= NEGLIGIBLE))
 
 
-def _scales(M: PartialMatrix, backend: str) -> tuple[Float, Float]:
+def feature_scales(M: PartialMatrix, backend: str) -> tuple[Float, Float]:
     """The scale of each column, shrunk towards that of all columns, and its median."""
     n, counts = M.shape[1], M.column_counts
     sweep = M.open_sweep(host_backend(backend))
