@@ -12,6 +12,7 @@ pytest.importorskip("sklearn")
 
 from sklearn.exceptions import NotFittedError
 from sklearn.impute import KNNImputer, SimpleImputer
+from sklearn.neighbors import KNeighborsRegressor
 
 import lowsparse as ls
 from lowsparse import RobustImputer
@@ -352,3 +353,47 @@ def test_the_score_is_of_entries_that_were_hidden_in_any_units():
     assert abs(RobustImputer().fit(noise[:200]).score(noise[200:])) < 0.1
     with pytest.raises(ValueError, match="no entry"):
         RobustImputer().fit(X).score(np.full((2, 12), np.nan))
+
+
+def curved(seed, n=300):
+    """(X, truth, missing, errors): columns that depend on two numbers along curves."""
+    rng = np.random.default_rng([51, seed])
+    s, t = rng.uniform(-1, 1, (2, n))
+    truth = np.column_stack([s, t, s**2, np.sin(3 * t), s * t, np.exp(s), np.abs(t), np.cos(4 * s)])
+    X = truth + 0.02 * rng.standard_normal(truth.shape)
+    errors = rng.random(X.shape) < 0.03
+    X[errors] += 8.0
+    missing = rng.random(X.shape) < 0.1
+    X[missing] = np.nan
+    return X, truth, missing, errors & ~missing
+
+
+def test_a_curved_table_is_refined_by_another_estimator():
+    X, truth, missing, errors = curved(1)
+    plain = RobustImputer(clean=True).fit_transform(X)
+    imputer = RobustImputer(clean=True, refine=KNNImputer())
+    refined = imputer.fit_transform(X)
+    alone = KNNImputer().fit_transform(X)  # which takes the errors for neighbours
+    error = [np.mean(np.abs(filled - truth)[missing]) for filled in (refined, plain, alone)]
+    assert error[0] < 0.8 * min(error[1:])
+    assert "low rank does not fit this table: it is refined" in imputer.notes_[0]
+    assert np.mean(np.abs(refined - truth)[errors]) < 0.5
+    known = ~missing & ~errors
+    np.testing.assert_array_equal(refined[known], X[known])
+    np.testing.assert_allclose(imputer.transform(X)[missing], refined[missing], atol=0.2)
+    by_regression = RobustImputer(refine=KNeighborsRegressor()).fit(X)
+    assert type(by_regression.refiner_).__name__ == "IterativeImputer"
+    with pytest.raises(ValueError, match="refine=None"):
+        imputer.predict_interval(X)
+    with pytest.raises(TypeError, match="a regressor or an imputer of scikit-learn"):
+        RobustImputer(refine="forest").fit(X)
+
+
+def test_a_table_of_low_rank_is_not_refined():
+    rng = np.random.default_rng(52)
+    X = rng.standard_normal((200, 2)) @ rng.standard_normal((2, 10))
+    X[rng.random(X.shape) < 0.1] = np.nan
+    imputer = RobustImputer(refine=KNNImputer())
+    np.testing.assert_array_equal(imputer.fit_transform(X), RobustImputer().fit_transform(X))
+    assert imputer.refiner_ is None
+    assert "low rank is better" in imputer.notes_[0]

@@ -15,12 +15,14 @@ from sklearn.impute import MissingIndicator
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from ..entries.observed import ObservedMatrix
+from ..entries.protocol import PartialMatrix
 from ..imputation.bands import Bands
 from ..imputation.model import MAX_REPLACED, Imputation
 from ..linalg.lowrank import LowRank
 from ..robust.calibration import Interval
 from ..support.checks import check_choice, check_share
 from ..support.format import percent
+from .curved import as_imputer, compare, train, without_errors
 from .samples import (
     Samples,
     SampleTransformer,
@@ -52,6 +54,11 @@ class RobustImputer(SampleTransformer):
     max_replaced : float
         The largest share of the entries that `clean` may replace in `fit`. If more are taken for errors, `fit` fails:
         a low-rank model hardly fits such a table.
+    refine : a regressor or an imputer of scikit-learn, optional
+        For small tables whose features depend on each other along curves, such as
+        ``RandomForestRegressor(random_state=0)``: what is missing, or replaced, is predicted by an `IterativeImputer`
+        with this regressor, or by this imputer, trained on the entries that low rank does not flag as gross errors. It
+        is used if it predicts entries kept aside better than low rank does; `notes_` says so. In memory only.
     missing_values : number or NaN
         The placeholder of missing entries. None and pandas' NA are missing in any case.
     add_indicator : bool
@@ -71,6 +78,10 @@ class RobustImputer(SampleTransformer):
         The fitted model, with ``result``, the `Result` of its low-rank part.
     rank_ : int
         The rank of the low-rank part.
+    refiner_ : the fitted imputer, or None
+        If `refine` is given and predicts entries kept aside better.
+    notes_ : tuple of str
+        What a user should know: whether low rank fits, if `refine` is given.
     indicator_ : MissingIndicator
         If `add_indicator`.
     n_iter_, n_features_in_, feature_names_in_
@@ -95,6 +106,7 @@ class RobustImputer(SampleTransformer):
         *,
         clean: bool = False,
         max_replaced: float = MAX_REPLACED,
+        refine: Any = None,
         missing_values: float = np.nan,
         add_indicator: bool = False,
         keep_empty_features: bool = False,
@@ -107,6 +119,7 @@ class RobustImputer(SampleTransformer):
         self.rank = rank
         self.clean = clean
         self.max_replaced = max_replaced
+        self.refine = refine
         self.missing_values = missing_values
         self.add_indicator = add_indicator
         self.keep_empty_features = keep_empty_features
@@ -136,7 +149,7 @@ class RobustImputer(SampleTransformer):
         fitted = self.model_.lowrank(self.backend)
         if samples is None:
             return self._map_chunks(partial(self._without("model_")._fill_fitted, fitted.V), X, fitted.U)
-        return self._fill(X, samples, fitted.to_dense())
+        return self._fill(X, samples, self._refined(samples, fitted.to_dense()))
 
     def transform(self, X: Any) -> Any:
         """Fill the missing entries of samples; with `clean`, replace their gross errors too.
@@ -148,7 +161,7 @@ class RobustImputer(SampleTransformer):
         if is_large(X):
             return self._map_chunks(self._without("model_").transform, X)
         samples = self._read(X, reset=False)
-        return self._fill(X, samples, self._predict(samples))
+        return self._fill(X, samples, self._refined(samples, self._predict(samples)))
 
     def predict_interval(self, X: Any, interval: float = 0.9) -> Interval:
         """Fill samples as `transform` does, with bands that hold the truth with probability `interval`.
@@ -169,6 +182,8 @@ class RobustImputer(SampleTransformer):
         check_share("interval", interval)
         if self.add_indicator:
             raise ValueError("bands are for values, not for indicators: fit with add_indicator=False")
+        if self.refiner_ is not None:
+            raise ValueError("bands are those of the low-rank part: fit with refine=None")
         if self.model_.result.M.in_pieces:
             raise TypeError("bands are for samples in memory: fit a part of the rows, X[:100_000].compute()")
         if not hasattr(self, "_bands"):
@@ -246,25 +261,55 @@ class RobustImputer(SampleTransformer):
                 stacklevel=3,
             )
         self.__dict__.pop("_bands", None)
-        self.model_ = Imputation.fit(
-            M,
-            self.rank,
+        fit = partial(
+            Imputation.fit,
+            rank=self.rank,
             max_iter=self.max_iter,
             backend="auto" if M.in_pieces else self.backend,
             random_state=to_seed(self.random_state),
         )
+        self.model_ = fit(M)
         if self.clean and (share := self.model_.flagged_share) > self.max_replaced:
             raise ValueError(
                 f"clean=True would replace {percent(share)} of the entries, more than max_replaced = "
                 f"{self.max_replaced:g}: low rank does not fit them; use clean=False, or raise max_replaced"
             )
         self._prediction = self.model_.prediction
+        self._fit_refiner(samples, M, fit)
         self.rank_ = self.model_.rank
         result = self.model_.result
         self.n_iter_ = result.n_iter
         if not self.model_.is_reliable:
             warnings.warn(f"RobustImputer: {result.status.value}: {result.message}", ConvergenceWarning, stacklevel=3)
         return samples
+
+    def _fit_refiner(
+        self, samples: Samples | None, M: PartialMatrix, fit: Callable[[ObservedMatrix], Imputation]
+    ) -> None:
+        """Train the refining estimator on what is not flagged, if it predicts entries kept aside better."""
+        self.refiner_ = None
+        self.notes_: tuple[str, ...] = ()
+        if self.refine is None:
+            return
+        imputer = as_imputer(self.refine)
+        if samples is None or not isinstance(M, ObservedMatrix):
+            raise TypeError("refine is for samples in memory: fit a part of the rows, X[:100_000].compute()")
+        comparison = compare(M, fit, self.refine, self.backend)
+        self.notes_ = (comparison.note,)
+        if comparison.refined < comparison.low_rank:
+            table = without_errors(to_dense(samples), self.model_.lowrank(self.backend).to_dense(), self.model_)
+            train(imputer, table[:, self._kept])
+            self.refiner_ = imputer
+
+    def _refined(self, samples: Samples, predicted: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Predictions by the refining estimator for what is missing or, to low rank, wrong."""
+        if self.refiner_ is None:
+            return predicted
+        given = to_dense(samples)
+        table = np.where(self._outlying(given, predicted), np.nan, given)
+        found = predicted.copy()
+        found[:, self._kept] = self.refiner_.transform(table[:, self._kept])
+        return np.where(np.isnan(table), found, predicted)
 
     def _map_chunks(self, function: Callable[..., NDArray[Any]], X: Any, *aligned: NDArray[Any]) -> Any:
         if not is_dask(X):
