@@ -397,3 +397,20 @@ def test_a_table_of_low_rank_is_not_refined():
     np.testing.assert_array_equal(imputer.fit_transform(X), RobustImputer().fit_transform(X))
     assert imputer.refiner_ is None
     assert "low rank is better" in imputer.notes_[0]
+
+
+@pytest.mark.parametrize("kind", ["boolean", "object"])
+def test_true_and_false_stay_true_and_false(kind):
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(61)
+    z = rng.standard_normal((200, 1))
+    truth = z + 0.3 * rng.standard_normal((200, 6)) > 0
+    hidden = rng.random(truth.shape) < 0.1
+    absent = pandas.NA if kind == "boolean" else None
+    frame = pandas.DataFrame(truth, columns=list("abcdef")).astype(kind).mask(hidden, absent)
+    frame["x"] = 3 * z[:, 0]
+    filled = RobustImputer().fit_transform(frame)
+    assert [str(dtype) for dtype in filled.dtypes] == 6 * ["boolean" if kind == "boolean" else "bool"] + ["float64"]
+    values = filled.to_numpy()[:, :6].astype(bool)
+    assert np.array_equal(values[~hidden], truth[~hidden])
+    assert (values == truth)[hidden].mean() > 0.8

@@ -86,6 +86,23 @@ def is_known(X: Any) -> bool:
     return isinstance(X, np.ma.MaskedArray) or any(key in _KINDS or key in REFUSED for key in _type_names(X))
 
 
+def boolean_columns(X: Any) -> NDArray[np.bool_]:
+    """Which columns of a 2-D container hold True and False alone, and perhaps nothing.
+
+    >>> boolean_columns(np.array([[True, False]])).tolist(), boolean_columns([[1.0, 0.0]]).tolist()
+    ([True, True], [False, False])
+    """
+    types = list(X.schema.types) if hasattr(X, "schema") and hasattr(X, "num_rows") else getattr(X, "dtypes", None)
+    if types is None:
+        found = np.zeros(X.shape[1] if hasattr(X, "shape") else np.shape(X)[1], bool)
+        return found | (getattr(getattr(X, "dtype", None), "kind", "") == "b")
+    boolean = np.array([str(dtype).lower() in ("bool", "boolean", "bool[pyarrow]") for dtype in types], dtype=bool)
+    for k in np.flatnonzero([str(dtype) == "object" for dtype in types]):  # of pandas, where something is missing
+        kinds = set(map(type, X.iloc[:, k].dropna()))
+        boolean[k] = bool(kinds) and kinds <= {bool, np.bool_}
+    return boolean
+
+
 def as_numpy(X: Any) -> Any:
     """The data of X as NumPy holds it, of any shape and type, without a copy where none is needed."""
     kind = _kind_of(X)
@@ -275,6 +292,8 @@ def _write_pandas(values: Array, like: Any, columns: Any) -> Any:
     elif dtypes and len(set(dtypes)) == 1 and dtypes[0] in (FLOAT, np.float32):
         frame = pandas.DataFrame(_cast_if_fits(values, dtypes[0]), index=like.index, columns=like.columns)
     else:
+        truths = boolean_columns(like)
+        dtypes = [np.dtype(bool) if truths[k] and str(dtype) == "object" else dtype for k, dtype in enumerate(dtypes)]
         made = {k: _pandas_like(values[:, k], dtype) for k, dtype in enumerate(dtypes)}
         frame = pandas.DataFrame(made, index=like.index)
         frame.columns = like.columns

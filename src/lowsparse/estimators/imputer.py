@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.impute import MissingIndicator
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
+from ..entries.containers import boolean_columns, is_known
 from ..entries.observed import ObservedMatrix
 from ..entries.protocol import PartialMatrix
 from ..imputation.bands import Bands
@@ -326,6 +327,8 @@ class RobustImputer(SampleTransformer):
     def _fill(self, X: Any, samples: Samples, predicted: NDArray[np.float64]) -> Any:
         """The samples, with predictions for missing entries, and 0 in features without any entry in `fit`."""
         predicted[:, ~self._kept] = 0.0
+        truths = boolean_columns(X) if is_known(X) or isinstance(X, np.ndarray) else np.zeros(samples.shape[1], bool)
+        predicted[:, truths] = predicted[:, truths] > 0.5  # True and False stay what they are
         filled = to_dense(samples).copy()
         replaced = np.isnan(filled)
         if self.clean:
