@@ -341,3 +341,12 @@ def test_latc_completes_a_tensor_of_low_rank(module):
     filled = module("latc").latc(np.where(hidden, np.nan, truth), 24, truncation=2, rho=0.1, tol=1e-6)
     assert np.array_equal(filled[~hidden], truth[~hidden])
     assert np.abs(filled - truth).max() < 0.05
+
+
+def test_outliers_from_disk(module):
+    pytest.importorskip("dask.array")
+    outliers = module("outliers")
+    said = outliers.stored((900, 60), rows=400)
+    assert said.startswith("900 x 60 on outofcore: angle ")
+    assert float(said.split("angle ")[1].split()[0]) < 2
+    assert float(said.split("degrees, ")[1].split("%")[0]) > 90
