@@ -577,14 +577,31 @@ def test_a_few_strange_frames_are_no_new_scene():
     assert np.delete(shares, np.s_[120 : 120 + NEW_SCENE - 1]).max() < 0.01
 
 
-def test_what_stays_becomes_background():
-    _, frames = scene(T=600, seed=10)
-    frames[150:, 10:24, 10:30] = 240
-    _, out = followed(frames, observe=0.3)
+@pytest.mark.parametrize(("absorb", "is_background"), [(2, True), (30, False)])
+def test_what_stays_becomes_background_after_a_time(absorb, is_background):
+    _, frames = scene(T=500, seed=10)
+    frames[150:, 10:24, 10:30] = 240  # for 14 seconds
+    _, out = followed(frames, observe=0.3, absorb=absorb)
     there = np.array([one.mask[12:22, 12:28].mean() for one in out])
     assert there[:150].max() == 0
-    assert there[150:180].min() == 1
-    assert there[-100:].max() == 0  # 30 samples go back 100 frames
+    assert there[150:200].min() == 1
+    assert there[-50:].max() == (0 if is_background else 1)
+
+
+@pytest.mark.slow
+def test_a_shaking_camera_does_not_hide_who_stays():
+    rng = np.random.default_rng(31)
+    _, frames = scene(T=400, H=70, W=90, seed=32)
+    moving = np.zeros(frames.shape, bool)
+    frames[100:, 20:50, 30:46] = 240
+    moving[100:, 20:50, 30:46] = True
+    shifts = rng.integers(-2, 3, (400, 2))
+    frames, moving = (
+        np.stack([np.roll(one, tuple(shift), (0, 1)) for one, shift in zip(arrays, shifts, strict=True)])
+        for arrays in (frames, moving)
+    )
+    _, out = followed(frames, observe=0.3)
+    assert np.mean([one.mask[moving[one.frame.number]].mean() for one in out[-50:]]) > 0.95
 
 
 def test_a_stream_follows_the_light():
@@ -624,7 +641,7 @@ def test_the_end_of_a_stream_after_a_cut():
     assert out[-1].share < 0.02
 
 
-@pytest.mark.parametrize("options", [{"observe": 0.0}, {"rank": 0}, {"threshold": -1.0}, {"clean": 99}])
+@pytest.mark.parametrize("options", [{"observe": 0.0}, {"rank": 0}, {"threshold": -1.0}, {"clean": 99}, {"absorb": -1}])
 def test_how_not_to_follow(options):
     with pytest.raises(ValueError, match=next(iter(options))):
         Follower(**options)

@@ -311,6 +311,8 @@ def test_no_result_shows_a_password(folder, here, command, monkeypatch):
         (["--rank", "x"], ["--rank"]),
         (["--observe", "10"], ["--observe", "up to 1"]),
         (["--observe", "nan"], ["--observe"]),
+        (["--absorb", "9"], ["--absorb", "--stream"]),
+        (["--absorb", "-9", "--stream"], ["--absorb", "0 or more"]),
         (["--start", "-1"], ["--start"]),
         (["--start", "5", "--stop", "5"], ["--stop"]),
         (["--every", "0"], ["--every"]),

@@ -23,6 +23,7 @@ from ..video.background import OnProgress
 from ..video.film import reason_to_keep
 from ..video.foreground import Separated
 from ..video.separation import STILL, TRACKS, Separation, separate_video
+from ..video.tracking import ABSORB
 from ..video.views import FILMS, cutout, parse_film
 from .failure import advise, fail
 from .folder import NOTHING, output_folder
@@ -54,6 +55,7 @@ SCORES = {
     "cqm": "CQM, in dB",
 }
 SETTINGS = {  # shown in the report, if they are not the default
+    "absorb": "Absorbed after (seconds)",
     "region": "Region (x, y, width, height)",
     "start": "First frame",
     "stop": "Ended before frame",
@@ -65,7 +67,7 @@ SETTINGS = {  # shown in the report, if they are not the default
     "stabilise": "Films without the shaking of the camera",
     "random_state": "Seed",
 }
-DEFAULTS = {"start": 0, "every": 1, "shrink": 1, "stabilise": False}
+DEFAULTS = {"absorb": ABSORB, "start": 0, "every": 1, "shrink": 1, "stabilise": False}
 MOVES = 0.25  # share of the frames that do not show the background if the camera moves
 WIDTH = 480  # pixels of a picture in the report, at most
 

@@ -14,6 +14,7 @@ from ..entries.pictures import Region
 from ..places.decide import available
 from ..support.addresses import shown_address
 from ..video.background import THRESHOLD
+from ..video.tracking import ABSORB
 from ..video.views import FILMS, VIEWS, parse_film
 from .failure import require
 from .footage import VideoJob, process_video
@@ -49,6 +50,14 @@ Stream = Annotated[
         "--stream",
         help="Follow the scene instead of learning one background from the whole video: frames are read once, in "
         "bounded memory, and new scenes are detected. Ctrl-C ends the stream and keeps the results so far.",
+    ),
+]
+Absorb = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS",
+        help="With --stream: what stays in front that long becomes background; 0: as soon as it can, inf: never. "
+        f"[default: {ABSORB:g}]",
     ),
 ]
 Grey = Annotated[bool, typer.Option("--grey", "--gray", help="Ignore colours; faster.")]
@@ -110,6 +119,7 @@ def video(
     observe: Observe = None,
     out: Out = None,
     stream: Stream = False,
+    absorb: Absorb = None,
     grey: Grey = False,
     region: RegionText = None,
     start: Start = 0,
@@ -144,9 +154,12 @@ def video(
     _check(observe=observe, start=start, stop=stop, threshold=threshold, backend=backend)
     require(fps is None or 0 < fps < math.inf, f"--fps must be a number above 0, not {fps}")
     require(fps is None or not audio, "--audio and --fps do not go together: sound has the pace of the video")
+    require(absorb is None or stream, "--absorb is for a background that follows the scene: give --stream as well")
+    require(absorb is None or absorb >= 0, f"--absorb must be a number of seconds, 0 or more, not {absorb}")
     settings: dict[str, Any] = {
         "rank": rank,
         "observe": observe,
+        "absorb": ABSORB if absorb is None else absorb,
         "colour": not grey,
         "region": _region(region),
         "start": start,

@@ -81,6 +81,20 @@ class Picture:
             return planes
         return doubled(planes, self.shape)
 
+    def replaced(self, other: Picture, blocks: NDArray[np.bool_]) -> Picture:
+        """The picture, with those blocks of 2 x 2 pixels of another one that are in a mask (⌈H/2⌉, ⌈W/2⌉).
+
+        >>> black, white = (Picture(np.full((2, 4), level, np.uint8)) for level in (0, 255))
+        >>> black.replaced(white, np.array([[False, True]])).luma.tolist()
+        [[0, 0, 255, 255], [0, 0, 255, 255]]
+        """
+        H, W = self.shape
+        mask = blocks.repeat(2, axis=0)[:H].repeat(2, axis=1)[:, :W]
+        luma = np.where(mask, other.luma, self.luma)
+        if self.chroma is None or other.chroma is None:
+            return Picture(luma)
+        return Picture(luma, np.where(blocks if self.halved else mask, other.chroma, self.chroma))
+
     def crop(self, region: Region) -> Picture:
         """The part from (x, y) on, of that width and height; x and y must be even if the chroma is halved."""
         x, y, width, height = region

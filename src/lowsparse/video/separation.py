@@ -25,7 +25,7 @@ from .film import CONTAINERS, Film, PictureFolder, Writer, write_picture
 from .foreground import Separated
 from .prefetch import prefetch
 from .sound import Sound
-from .tracking import SHARE, Follower
+from .tracking import ABSORB, SHARE, Follower, check_absorb
 from .tracks import Tracker, Tracks
 from .truth import Scores, Truth, read_truth
 from .views import FILMS, VIEWS, parse_film
@@ -67,6 +67,7 @@ def separate_video(
     rank: int = 1,
     observe: float | None = None,
     stream: bool = False,
+    absorb: float = ABSORB,
     colour: bool = True,
     region: Region | None = None,
     start: int = 0,
@@ -98,7 +99,8 @@ def separate_video(
     `read_truth`.
 
     Frames are decoded twice, to learn the background from all of them and to separate them. With `stream` they are read
-    once, and the background adapts to the scene, in bounded memory (see `Follower`), until the event `until` is set.
+    once, and the background adapts to the scene, in bounded memory (see `Follower`), until the event `until` is set;
+    what stays in front for `absorb` seconds becomes background.
     `on_progress` is called with the stage ("reading", "solving", "writing"), the number done and the total (or None);
     `watch` with each frame that has been separated, in order.
 
@@ -112,6 +114,7 @@ def separate_video(
     """
     files = {file: view for view, file in map(parse_film, films)}
     check_separation(threshold, clean)
+    check_absorb(absorb)
     check_can_run(backend)
     import_av()
     if audio:
@@ -134,6 +137,7 @@ def separate_video(
             follower = Follower(
                 rank=rank,
                 observe=SHARE if observe is None else observe,
+                absorb=absorb,
                 threshold=threshold,
                 clean=clean,
                 random_state=random_state,

@@ -2,7 +2,9 @@
 
 The first frames are held back until a background can be learnt from them. From then on frames are separated as they
 come, and sampled; from the latest 30 samples of each pixel the background is learnt again every 50 frames, while the
-next ones pass. What stays for half of that time becomes background.
+next ones pass. What has been in front for a second is not sampled: the background takes its place, until it has been
+there for `absorb` seconds; from then on half of the samples make it background. Leaves and waves, which are in front
+now and then, are sampled.
 
 Frames that the background does not explain anywhere are held back too. Ten of them in a row are a new scene: all
 samples are dropped, and a background is learnt from the first of them on. Otherwise they are separated as they are,
@@ -31,10 +33,13 @@ from .background import (
     noise_level,
     without_things,
 )
-from .foreground import Separated
-from .registration import Aligned, Steadiness
-from .sampling import MIN_SAMPLES, PixelSampler, PixelSamples, check_fraction
+from .foreground import Mask, Separated, max_of_block
+from .ghosts import split_by_outline
+from .registration import Aligned, Steadiness, move
+from .sampling import MIN_SAMPLES, PixelSampler, PixelSamples, Single, check_fraction
 
+ABSORB = 30.0  # seconds in front after which something is sampled,
+SURE = 1.0  # and seconds after which it is not
 SHARE = 0.1  # of the pixels of each frame that is sampled
 LATEST = 30  # samples of each pixel that are kept
 FIRST = 60  # frames from which a new scene is learnt,
@@ -45,6 +50,7 @@ UNEXPLAINED = 0.5  # times the usual share of pixels that are explained: a frame
 NEW_SCENE = 10  # frames in a row that are not explained make a new scene, unless the background
 SEEN, TILES = 0.25, 8  # is seen in this share of their tiles; so many tiles are across and down,
 MOSTLY = 0.8  # and of a tile in which it is seen this share agrees
+LOOK_EVERY = 5  # one of so many frames shows what has an outline
 FORGETTING = 0.02  # factor of the exponential mean of the share that is explained
 
 Fitted = tuple[Aligned, Float, float]  # a frame, its v, and the share of its pixels that are explained
@@ -59,6 +65,8 @@ class Follower:
         As for a background that is learnt once: see `learn` and `Background.separate`.
     observe
         Share of the pixels of each frame to sample; the background depends on the latest 30 / observe frames.
+    absorb
+        Seconds after which something that stays in front begins to become background; infinity: never.
     random_state
         Seed of the sample.
     """
@@ -68,6 +76,7 @@ class Follower:
         *,
         rank: int = 1,
         observe: float = SHARE,
+        absorb: float = ABSORB,
         threshold: float = THRESHOLD,
         clean: int = 1,
         random_state: int = 0,
@@ -75,9 +84,10 @@ class Follower:
         stabilise: bool = False,
     ) -> None:
         check_fraction("observe", observe)
+        check_absorb(absorb)
         check_count("rank", rank)
         check_separation(threshold, clean)
-        self.rank, self.observe, self.backend = rank, observe, backend
+        self.rank, self.observe, self.absorb, self.backend = rank, observe, absorb, backend
         self.threshold, self.clean, self.stabilise = threshold, clean, stabilise
         self.rng = np.random.default_rng(random_state)
         self.scenes: list[int] = []  # numbers of their first frames
@@ -99,6 +109,9 @@ class Follower:
         self._unexplained: list[Aligned] = []
         self._v: list[Float] = []  # of the frames from `_oldest` on; empty until the background is known
         self._oldest = 0
+        self._in_front: Single = np.zeros((1, 1), np.float32)  # seconds without a break, of blocks of 2 x 2 pixels
+        self._time = 0.0  # of the latest frame
+        self._things: Mask = np.zeros((1, 1), bool)  # blocks of what has an outline
         self._witnesses: list[Picture] = []  # some of the frames since the background was learnt again
         self._usual = 1.0  # share of the pixels that are explained
         self._next: Future[Background] | None = None
@@ -182,13 +195,31 @@ class Follower:
     def _separate(self, fitted: list[Fitted]) -> Iterator[Separated]:
         """Separate frames, and sample them if they belong to a scene that is known."""
         for one, v, explained in fitted:
+            separated = self._separate_one(one, v, explained)
             if self._v:
-                self._sampler.add(one.picture)
+                self._sampler.add(self._without_standers(one, v, separated.mask))
                 if len(self._v) % WITNESS_EVERY == 0:
                     self._witnesses.append(one.picture)
                 self._v.append(v)
                 self._usual += FORGETTING * (explained - self._usual)
-            yield self._separate_one(one, v, explained)
+            yield separated
+
+    def _without_standers(self, one: Aligned, v: Float, mask: Mask) -> Picture:
+        """The picture of a frame, with the background in place of what has been in front for a while, but not too long.
+
+        Only where it has an outline: something else may be a ghost, which is to be forgotten (see `ghosts`).
+        """
+        if not self.stabilise:
+            mask = move(mask, (-one.shift[0], -one.shift[1]))
+        seconds, self._time = max(one.frame.time - self._time, 0.0), one.frame.time
+        self._in_front = np.where(max_of_block(mask), self._in_front + np.float32(seconds), np.float32(0))
+        stays = (self._in_front > SURE) & (self._in_front <= self.absorb)
+        if not stays.any():
+            return one.picture
+        background = self.background.picture(v)
+        if len(self._v) % LOOK_EVERY == 0 or self._things.shape != stays.shape:
+            self._things = max_of_block(split_by_outline(mask, one.picture.luma, background.luma)[1])
+        return one.picture.replaced(background, stays & self._things)
 
     def _refresh(self) -> None:
         """When it is time, use the background that was learnt meanwhile, and start learning the next one."""
@@ -216,11 +247,18 @@ class Follower:
         self._next = self._threads.submit(learn_again)
 
 
+def check_absorb(absorb: float) -> None:
+    """Raise if this cannot be a time in seconds."""
+    if not absorb >= 0:
+        raise ValueError(f"absorb must be a number of seconds, 0 or more, not {absorb!r}")
+
+
 def follow(
     frames: Iterable[Frame],
     *,
     rank: int = 1,
     observe: float = SHARE,
+    absorb: float = ABSORB,
     threshold: float = THRESHOLD,
     clean: int = 1,
     random_state: int = 0,
@@ -235,5 +273,7 @@ def follow(
     >>> len(right), float(np.mean(right)) > 0.97
     (120, True)
     """
-    follower = Follower(rank=rank, observe=observe, threshold=threshold, clean=clean, random_state=random_state)
+    follower = Follower(
+        rank=rank, observe=observe, absorb=absorb, threshold=threshold, clean=clean, random_state=random_state
+    )
     return follower.follow(frames)
