@@ -567,6 +567,19 @@ def test_a_stream_follows_a_cut():
     assert metrics.age(out[150].background.luma, picture) < 1.5  # from its first frame on
 
 
+def test_a_stream_begins_anew_when_a_part_of_the_lights_goes_out_but_not_for_a_large_thing():
+    _, frames = scene(T=180, H=48, W=64, seed=14)
+    dark = frames.copy()
+    dark[100:, :, 32:] *= 0.6
+    follower, out = followed(dark)
+    assert follower.scenes == [0, 100]
+    assert max(one.share for one in out) < 0.05
+    frames[100:, :, 32:] = 60
+    follower, out = followed(frames)
+    assert follower.scenes == [0]
+    assert min(one.mask[:, 33:].mean() for one in out[100:]) > 0.9
+
+
 def test_a_few_strange_frames_are_no_new_scene():
     (_, frames), (_, other) = (scene(T=200, seed=seed) for seed in (8, 9))
     frames[120 : 120 + NEW_SCENE - 1] = other[: NEW_SCENE - 1]

@@ -6,9 +6,9 @@ next ones pass. What has been in front for a second is not sampled: the backgrou
 there for `absorb` seconds; from then on half of the samples make it background. Leaves and waves, which are in front
 now and then, are sampled.
 
-Frames that the background does not explain anywhere are held back too. Ten of them in a row are a new scene: all
-samples are dropped, and a background is learnt from the first of them on. Otherwise they are separated as they are,
-with much in front.
+Frames that the background does not explain anywhere are held back too, and those of which a large part has its texture
+in another light. Ten of them in a row are a new scene: all samples are dropped, and a background is learnt from the
+first of them on. Otherwise they are separated as they are, with much in front.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
+from scipy import ndimage
 
 from ..entries.frames import Frame
 from ..entries.pictures import Picture
@@ -33,8 +34,9 @@ from .background import (
     noise_level,
     without_things,
 )
-from .foreground import Mask, Separated, max_of_block
+from .foreground import Mask, Separated, majority, max_of_block
 from .ghosts import split_by_outline
+from .light import split_changes
 from .registration import Aligned, Steadiness, move
 from .sampling import MIN_SAMPLES, PixelSampler, PixelSamples, Single, check_fraction
 
@@ -51,6 +53,8 @@ NEW_SCENE = 10  # frames in a row that are not explained make a new scene, unles
 SEEN, TILES = 0.25, 8  # is seen in this share of their tiles; so many tiles are across and down,
 MOSTLY = 0.8  # and of a tile in which it is seen this share agrees
 LOOK_EVERY = 5  # one of so many frames shows what has an outline
+PARTLY = 0.85  # the same for a frame of which a part may have another light,
+LIT = 0.2  # and the share of the pixels in such a part
 FORGETTING = 0.02  # factor of the exponential mean of the share that is explained
 
 Fitted = tuple[Aligned, Float, float]  # a frame, its v, and the share of its pixels that are explained
@@ -129,13 +133,28 @@ class Follower:
         self._refresh()
         aligned = self.camera.align(frame)
         fitted = self._fit([aligned])[0]
-        if fitted[2] < UNEXPLAINED * self._usual and self._is_changed_everywhere(aligned.picture, fitted[1]):
+        if self._is_new(*fitted):
             self._unexplained.append(aligned)
             if len(self._unexplained) == NEW_SCENE:
                 self._begin_scene([one.frame for one in self._unexplained])
             return
         yield from self._separate([*self._fit(self._unexplained), fitted])
         self._unexplained = []
+
+    def _is_new(self, one: Aligned, v: Float, explained: float) -> bool:
+        """Whether a frame is of a new scene, or a large part of this one has another light."""
+        if explained < UNEXPLAINED * self._usual and self._is_changed_everywhere(one.picture, v):
+            return True
+        return explained < PARTLY * self._usual and self._is_lit_otherwise(one.picture, v)
+
+    def _is_lit_otherwise(self, picture: Picture, v: Float) -> bool:
+        """Whether a large part of the picture differs from the background, and has its texture."""
+        background = self.background.picture(v)
+        changed = majority(self.background.distance(picture, background) > self.threshold, 1)
+        if changed.mean() < LIT:
+            return False
+        one, other = (ndimage.uniform_filter(luma, 3) for luma in (picture.luma, background.luma))  # less noise
+        return bool(split_changes(changed, one, other)[0].mean() >= LIT)
 
     def _is_changed_everywhere(self, picture: Picture, v: Float) -> bool:
         """Whether the background is seen in few tiles, with v and with the usual one: a large object leaves others."""
