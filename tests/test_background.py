@@ -18,6 +18,7 @@ from lowsparse.video import metrics
 from lowsparse.video.background import TooFewError, learn
 from lowsparse.video.film import write_picture
 from lowsparse.video.foreground import Bounds, Separated, coherent, foreground_mask, majority
+from lowsparse.video.ghosts import Sightings
 from lowsparse.video.pixel_regression import regress, typical_sample
 from lowsparse.video.registration import _noise
 from lowsparse.video.sampling import EvenlySpaced, Layout, PixelSampler, default_share
@@ -268,6 +269,27 @@ def test_who_stays_for_more_than_half_of_the_time_and_leaves_is_in_front(colour)
     assert metrics.age(found.still.luma, picture.luma) < 2.5
     if colour:
         assert metrics.age(found.still.chroma[0], picture.chroma[0]) < 2.5
+
+
+@pytest.mark.parametrize(
+    ("ratios", "gone"),
+    [
+        ([4, 4, 0, 0, 0, 0, 0, 0, 0, 0], True),  # a ghost, twice
+        ([4, 0, 0, 0, 0, 0, 0, 0, 0, 0], False),  # once
+        ([4, 4, 0.5, 0.5, 0, 0, 0, 0, 0, 0], False),  # as often a thing
+        ([2, 2, 0, 0, 0, 0, 0, 0, 0, 2], True),  # behind before and after
+        ([0, 0, 2, 2, 2, 0, 0, 0, 0, 0], False),  # a thing of low contrast
+        ([2, 0, 0, 2, 0, 2, 0, 0, 2, 2], False),  # leaves
+        ([2, 2, 2, 2, 0, 0, 0, 0, 0, 0], False),  # somebody has come, or left
+    ],
+)
+def test_when_a_thing_has_left(ratios, gone):
+    sightings = Sightings((1, 1))
+    for ratio in ratios:
+        sightings.add(np.full((1, 1), ratio, np.float32))
+    found, behind = sightings.gone()
+    assert found.item() == gone
+    assert [one.item() for one in behind] == [gone and ratio >= 2 for ratio in ratios]
 
 
 def test_a_tenth_of_the_pixels_separates_as_well_as_the_median_of_all():

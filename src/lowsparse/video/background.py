@@ -42,7 +42,7 @@ from ..support.checks import check_count, check_positive
 from ..sweeps import Float, host_backend
 from ..sweeps.native import num_threads
 from .foreground import Bounds, Separated, foreground_mask, label_regions, max_of_block
-from .ghosts import split_by_outline
+from .ghosts import Sightings, outline_ratio
 from .light import NO_LIGHT, extremes, split_changes
 from .pixel_regression import estimate_noise, initial_estimate, regress
 from .registration import Aligned, Registration, Steadiness, move, share_lost, shifted
@@ -62,7 +62,6 @@ SPOT = 200  # a region smaller than this part of the picture may be flicker
 REACH = 3  # side of the square of blocks around a spot in which it flickers as well
 FADING = np.float32(0.8)  # factor of the flicker that was known before
 BEYOND = 1.3  # times the flicker: what is in front goes that far
-SIGHTINGS = 0.2  # share of the pictures in which a thing that was taken for background must have left
 PROBES = 4096  # pixels that determine v of a frame, for each rank
 LINES = 32  # of a picture that are computed together
 BATCH = 8  # frames whose v is computed together
@@ -214,22 +213,20 @@ class Background:
         """This background, without things that have left in enough of these pictures (see `ghosts`)."""
         bounds, v = self._bounds(THRESHOLD), self.coefficients_of(pictures)[0]
         brightness = np.maximum(v @ self.brightness, NO_LIGHT).astype(np.float32)
-        votes, seen_without = np.zeros(self.noise.shape, np.int32), []
+        sightings = Sightings(self.noise.shape)
         for picture, one in zip(pictures, v, strict=True):
             background = self.picture(one)
             mask = foreground_mask(picture, background, bounds, bounds)
-            ghosts, things = split_by_outline(mask, picture.luma, background.luma)
-            votes += ghosts.view(np.int8) - things.view(np.int8)
-            seen_without.append(ghosts)
-        gone = votes >= max(2, SIGHTINGS * len(pictures))
+            sightings.add(outline_ratio(mask, picture.luma, background.luma))
+        gone, behind = sightings.gone()
         if not gone.any():
             return self
 
         def replaced(planes: Single, noise: Single, level: float, values: list[Single]) -> tuple[Single, Single]:
             """b and noise, with the median over the pictures that show what is behind."""
-            where, without = gone, seen_without
+            where, without = gone, behind
             if gone.shape != noise.shape[-2:]:
-                where, without = max_of_block(gone), [max_of_block(one) for one in seen_without]
+                where, without = max_of_block(gone), [max_of_block(one) for one in behind]
             shown = [
                 np.where(ok[where], x[..., where] / light, np.nan)
                 for ok, x, light in zip(without, values, brightness, strict=True)

@@ -18,23 +18,26 @@ from .foreground import FINE, Mask, label_regions, max_of_block
 from .sampling import Single
 
 SIDE = 7  # of the square around a pixel on the border
-STEEPER = 3.0  # factor between the step of a ghost in the background and that in the frame
+GHOST, PERHAPS = 3.0, 1.2  # factor between the step of a ghost in the background and that in the frame, if it is sure
+OFTEN = 0.2  # share of the pictures in which a ghost must be seen
+LEAST = 0.5  # grey levels: smaller steps are as good as none
 STEP = 8.0  # grey levels: least step of a ghost in the background
 SMALLEST = 1000  # a region smaller than this part of the picture is none
 
 
-def split_by_outline(mask: Mask, frame: Grey, background: Grey) -> tuple[Mask, Mask]:
-    """Of the regions that differ: ghosts, and things that are there, whose outline is rather in the frame.
+def outline_ratio(mask: Mask, frame: Grey, background: Grey) -> Single:
+    """For the pixels of each region that differs: its step in the background over that in the frame; elsewhere 0.
 
-    In a large picture one pixel in four is looked at.
+    Above 1 it may be a ghost, and it is one from `GHOST` on; below 1 it is a thing that is there. It is 1 at most for
+    regions that are small, or have no step in the background. In a large picture one pixel in four is looked at.
 
     >>> floor = np.full((60, 80), 90, np.uint8)
     >>> frame, background, mask = floor.copy(), floor.copy(), np.zeros(floor.shape, bool)
     >>> frame[10:30, 10:20] = background[30:50, 50:60] = 200
     >>> mask[10:30, 10:20] = mask[30:50, 50:60] = True
-    >>> ghosts, things = split_by_outline(mask, frame, background)
-    >>> bool(ghosts[30:50, 50:60].all()), bool(things[10:30, 10:20].all()), int(ghosts.sum() + things.sum())
-    (True, True, 400)
+    >>> ratio = outline_ratio(mask, frame, background)
+    >>> bool(ratio[40, 55] > GHOST), bool(0 < ratio[20, 15] < 1), float(ratio[0, 0])
+    (True, True, 0.0)
     """
     shape = mask.shape
     if mask.size > FINE:
@@ -42,11 +45,47 @@ def split_by_outline(mask: Mask, frame: Grey, background: Grey) -> tuple[Mask, M
     labels, areas = label_regions(mask, corners=True)
     border = np.where(ndimage.grey_erosion(labels, size=(3, 3)) > 0, 0, labels)
     in_frame, in_background = (_mean_steps(mask, border, luma, len(areas)) for luma in (frame, background))
-    is_ghost = (in_background > STEEPER * in_frame) & (in_background > STEP) & (areas >= mask.size / SMALLEST)
-    is_thing = in_frame > in_background
-    is_ghost[0] = is_thing[0] = False
-    ghosts, things = is_ghost[labels], is_thing[labels]
-    return (ghosts, things) if ghosts.shape == shape else (doubled(ghosts, shape), doubled(things, shape))
+    ratio = np.maximum(in_background, LEAST) / np.maximum(in_frame, LEAST)
+    doubtful = (in_background < STEP) | (areas < mask.size / SMALLEST)
+    ratio[doubtful] = np.minimum(ratio[doubtful], 1)
+    ratio[0] = 0
+    found: Single = ratio.astype(np.float32)[labels]
+    return found if found.shape == shape else doubled(found, shape)
+
+
+class Sightings:
+    """How often, and when, each pixel was seen without what the background shows there.
+
+    Pictures are added in order. A thing has left if it is seen to be a ghost often enough; or if it may be one, and
+    what is behind it was seen before the first and after the last picture that agrees with the background, and never
+    between.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self._votes, self._doubtful, self._before, self._since = np.zeros((4, *shape), np.int16)
+        self._agreed = np.zeros(shape, bool)
+        self._ghosts: list[Mask] = []  # of each picture
+        self._perhaps: list[Mask] = []
+
+    def add(self, ratio: Single) -> None:
+        """The next picture, by its `outline_ratio`."""
+        ghosts, perhaps, agrees = ratio > GHOST, ratio > PERHAPS, ratio == 0
+        self._votes += ghosts.view(np.int8) - ((ratio > 0) & (ratio < 1)).view(np.int8)
+        self._agreed |= agrees
+        self._doubtful += perhaps
+        self._before += perhaps & ~self._agreed
+        self._since = np.where(agrees, 0, self._since + perhaps).astype(np.int16)
+        self._ghosts.append(ghosts)
+        self._perhaps.append(perhaps)
+
+    def gone(self) -> tuple[Mask, list[Mask]]:
+        """The pixels from which a thing has left, and for each picture those of them that show what is behind it."""
+        enough = max(2, OFTEN * len(self._ghosts))
+        sure = np.asarray(self._votes >= enough)
+        nested = (self._before > 0) & (self._since > 0) & (self._before + self._since == self._doubtful)
+        returned = nested & self._agreed & (self._doubtful >= enough) & ~sure
+        behind = [(sure & one) | (returned & other) for one, other in zip(self._ghosts, self._perhaps, strict=True)]
+        return sure | returned, behind
 
 
 def _mean_steps(mask: Mask, border: NDArray[np.int32], luma: Grey, regions: int) -> Float:

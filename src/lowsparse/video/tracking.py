@@ -35,7 +35,7 @@ from .background import (
     without_things,
 )
 from .foreground import Mask, Separated, majority, max_of_block
-from .ghosts import split_by_outline
+from .ghosts import outline_ratio
 from .light import split_changes
 from .registration import Aligned, Steadiness, move
 from .sampling import MIN_SAMPLES, PixelSampler, PixelSamples, Single, check_fraction
@@ -237,7 +237,8 @@ class Follower:
             return one.picture
         background = self.background.picture(v)
         if len(self._v) % LOOK_EVERY == 0 or self._things.shape != stays.shape:
-            self._things = max_of_block(split_by_outline(mask, one.picture.luma, background.luma)[1])
+            ratio = outline_ratio(mask, one.picture.luma, background.luma)
+            self._things = max_of_block((ratio > 0) & (ratio < 1))
         return one.picture.replaced(background, stays & self._things)
 
     def _refresh(self) -> None:
