@@ -19,6 +19,9 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from benchmarks.scenes import Sources, make
+from benchmarks.subtractors import SUBTRACTORS, missing
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -30,6 +33,15 @@ from lowsparse.video.foreground import Separated
 DOCS = Path(__file__).parent
 IMAGES = DOCS / "images"
 MOMENTS = (0.2, 0.8)  # of the demo's video
+SCENES = {  # of benchmarks.scenes, and a frame
+    "long stay": 150,
+    "large and dark": 140,
+    "half of the lights": 170,
+    "switch": 100,
+    "night": 120,
+    "leaves": 120,
+    "shaking": 120,
+}
 QUALITY = 80  # of JPEG
 BLOCK = re.compile(r"^```python\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
 
@@ -68,6 +80,24 @@ def draw_demo(folder: Path) -> None:
     figure.savefig(IMAGES / "demo.jpg", pil_kwargs={"quality": QUALITY})
     lowsparse("demo", "--out", folder / "report")
     look(folder / "report" / "report.html", IMAGES / "report.jpg", (1240, 900))
+
+
+def draw_scenes() -> None:
+    """A moment of some made-up scenes, and who is found to be in front."""
+    sources = Sources.of(None)
+    methods = ["ours", "stream", *(name for name in ("median", "MOG2") if name not in missing())]
+    figure = Figure(figsize=(9.6, 9.2), layout="constrained")
+    axes = figure.subplots(len(SCENES), len(methods) + 2)
+    for row, (name, t) in zip(axes, SCENES.items(), strict=True):
+        scene = make(name, sources, seed=1)
+        masks = [SUBTRACTORS[method](scene)[t] for method in methods]
+        for ax, shown in zip(row, (scene.frames[t], scene.moving[t], *masks), strict=True):
+            ax.imshow(shown, cmap="gray", vmin=0, vmax=255 if shown.dtype == np.uint8 else 1)
+            ax.set(xticks=[], yticks=[])
+        row[0].set_ylabel(name, fontsize=9)
+    for ax, title in zip(axes[0], ("frame", "truth", *methods), strict=True):
+        ax.set_title(title, fontsize=10)
+    figure.savefig(IMAGES / "scenes.jpg", dpi=90, pil_kwargs={"quality": QUALITY})
 
 
 def draw_table(X: NDArray[np.float64], folder: Path) -> None:
@@ -122,6 +152,7 @@ def main() -> None:
         draw_table(next(example["X"] for example in examples if "season" in example), Path(folder))
         draw_series(run(DOCS / "series.md", Path(folder))[0]["load"], Path(folder))
         draw_demo(Path(folder))
+    draw_scenes()
     for picture in sorted(IMAGES.iterdir()):
         print(f"{picture.stat().st_size // 1024:>4} KB  {picture.name}")
 
