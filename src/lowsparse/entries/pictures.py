@@ -88,8 +88,7 @@ class Picture:
         >>> black.replaced(white, np.array([[False, True]])).luma.tolist()
         [[0, 0, 255, 255], [0, 0, 255, 255]]
         """
-        H, W = self.shape
-        mask = blocks.repeat(2, axis=0)[:H].repeat(2, axis=1)[:, :W]
+        mask = doubled(blocks, self.shape)
         luma = np.where(mask, other.luma, self.luma)
         if self.chroma is None or other.chroma is None:
             return Picture(luma)
