@@ -1,6 +1,7 @@
 """RobustSeriesImputer and the model behind it."""
 
 import pickle
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -13,6 +14,7 @@ pl = pytest.importorskip("polars")
 from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
 import lowsparse as ls  # noqa: E402
+from lowsparse.series import files, groups  # noqa: E402
 from lowsparse.series.bridging import Bridge  # noqa: E402
 from lowsparse.series.folding import Folding, Lines  # noqa: E402
 from lowsparse.series.keeping import keep_aside  # noqa: E402
@@ -307,6 +309,67 @@ def test_runs_and_distances():
     distance = distance_to_reading(mask)
     for t, j in np.argwhere(~mask)[::7]:
         assert distance[t, j] == np.abs(np.flatnonzero(mask[:, j]) - t).min()
+
+
+def test_many_series_are_fitted_in_groups(monkeypatch):
+    truth, X = demand()
+    missing = holes(X.shape)
+    given = np.where(missing, np.nan, X)
+    whole = ls.RobustSeriesImputer().fit_transform(given)
+    monkeypatch.setattr(groups, "MOST", 4)
+    imputer = ls.RobustSeriesImputer().fit(given)
+    assert [len(group) for group in imputer.model_.groups] == [4, 4]
+    apart = imputer.transform(given)
+    assert np.abs(apart - truth)[missing].mean() < 1.3 * np.abs(whole - truth)[missing].mean()
+    band = imputer.predict(given, interval=0.9)
+    assert (band.upper - band.lower)[missing].min() > 0
+
+
+def test_a_file_is_filled_as_the_array_is(tmp_path):
+    _, X = demand(days=22)
+    X[holes(X.shape)] = np.nan
+    X[300, 5], X[:, 3] = 9999.0, np.nan
+    np.save(tmp_path / "given.npy", X)
+    found = ls.RobustSeriesImputer(clean=True).fill_file(tmp_path / "given.npy", tmp_path / "filled.npy", "100MB")
+    with pytest.warns(UserWarning, match="x3 have no reading"):
+        expected = ls.RobustSeriesImputer(clean=True).fit(X)
+    assert np.array_equal(np.load(tmp_path / "filled.npy"), expected.transform(X), equal_nan=True)
+    assert found.equals(expected.anomalies_)
+
+
+@pytest.mark.slow
+def test_more_series_in_a_file_take_no_more_memory(tmp_path, monkeypatch):
+    for module, name, bound in [
+        (groups, "MOST", 8),
+        (groups, "SERIES", 8),
+        (groups, "MOMENTS", 50),
+        (files, "ROWS", 1 << 14),
+        (files, "SHARE", 0.03),
+    ]:
+        monkeypatch.setattr(module, name, bound)
+    _, X = demand(days=22)
+    X[holes(X.shape)] = np.nan
+    rng = np.random.default_rng(11)
+    peaks = []
+    for copies in (1, 3):
+        many = np.tile(X, copies) + 0.1 * rng.standard_normal((len(X), copies * SERIES))
+        np.save(tmp_path / "given.npy", many)
+        tracemalloc.start()
+        ls.RobustSeriesImputer().fill_file(tmp_path / "given.npy", tmp_path / "filled.npy", "1MB")
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert np.isfinite(np.load(tmp_path / "filled.npy")).all()
+    assert peaks[1] < 1.25 * peaks[0]
+
+
+def test_files_that_are_no_series_are_refused(tmp_path):
+    np.save(tmp_path / "words.npy", np.array([["a", "b"], ["c", "d"]]))
+    with pytest.raises(ValueError, match="moments x series"):
+        ls.RobustSeriesImputer().fill_file(tmp_path / "words.npy", tmp_path / "filled.npy")
+    np.save(tmp_path / "given.npy", np.ones((9, 9)))
+    with pytest.raises(ValueError, match="to another one"):
+        ls.RobustSeriesImputer().fill_file(tmp_path / "given.npy", tmp_path / "given.npy")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["given.npy", "words.npy"]
 
 
 def test_what_is_kept_aside_looks_like_what_is_missing():

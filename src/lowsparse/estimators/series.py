@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -11,9 +12,10 @@ from scipy import sparse
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from ..robust.calibration import Interval
-from ..series.anomalies import find_anomalies
 from ..series.clock import Clock, split_time
-from ..series.model import Filled, SeriesModel
+from ..series.files import fill_npy
+from ..series.groups import SeriesModels
+from ..series.model import Filled
 from ..support.checks import check_choice, check_count, check_share
 from ..support.optional import import_optional
 from ..sweeps import Float
@@ -51,8 +53,8 @@ class RobustSeriesImputer(SampleTransformer):
 
     Attributes
     ----------
-    model_ : lowsparse.series.model.SeriesModel
-        The fitted model.
+    model_ : lowsparse.series.groups.SeriesModels
+        The fitted model; of more than 128 series, one for each group of series that go together.
     periods_ : tuple of int
         The periods, in moments.
     anomalies_ : pandas.DataFrame
@@ -165,6 +167,36 @@ class RobustSeriesImputer(SampleTransformer):
         lower = np.where(np.isnan(values), values, np.maximum(values - width, self._least))
         return Interval(*(self._give(X, part) for part in (values, lower, values + width)))
 
+    def fill_file(self, source: str | Path, target: str | Path, memory: int | str | None = None) -> Any:
+        """Fill the series of an .npy file into another one, with little in memory; returns their anomalies, as a frame.
+
+        The file holds moments x series as floats, NaN missing; the other one gets the same shape and type. Groups of
+        series that go together are read, fitted and written in turn, so that thousands of series need not fit into
+        `memory` (bytes, or a text such as "2GB"; all there is if not given). Nothing is kept for `transform`.
+
+        >>> import tempfile
+        >>> t = np.arange(24 * 20)[:, None]
+        >>> X = np.sin(2 * np.pi * t / 24 + np.arange(5)) + 0.01 * np.random.default_rng(1).standard_normal((480, 5))
+        >>> X[100:110, 2] = np.nan
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     np.save(f"{folder}/given.npy", X)
+        ...     anomalies = RobustSeriesImputer().fill_file(f"{folder}/given.npy", f"{folder}/filled.npy")
+        ...     filled = np.load(f"{folder}/filled.npy")
+        >>> len(anomalies), bool(np.abs(filled[100:110, 2] - np.sin(2 * np.pi * t[100:110, 0] / 24 + 2)).max() < 0.1)
+        (0, True)
+        """
+        check_choice("clean", self.clean, (True, False))
+        _, listed = fill_npy(
+            Path(source),
+            Path(target),
+            periods=self._periods(),
+            clean=bool(self.clean),
+            random_state=to_seed(self.random_state),
+            memory=memory,
+        )
+        names = [f"x{j}" for j in range(int(listed.series.max(initial=-1)) + 1)]
+        return import_optional("pandas", "tables", "frames of anomalies").DataFrame(listed.columns(names))
+
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """The names of the series."""
         check_is_fitted(self)
@@ -199,16 +231,14 @@ class RobustSeriesImputer(SampleTransformer):
             warnings.warn(f"RobustSeriesImputer: {note}", stacklevel=4)
         X = grid[:, self._present]
         usual = () if self._clock is None else self._clock.usual_periods()
-        self.model_, good = SeriesModel.fit(X, self._periods(), to_seed(self.random_state), usual)
+        self.model_, filled, listed = SeriesModels.fit(X, self._periods(), to_seed(self.random_state), usual)
         self.periods_ = self.model_.periods
         self._fitted = len(grid)
         self._least = np.where(self._present, -np.inf, 0.0)
         self._least[self._present] = self.model_.least
-        filled = self.model_.fill(X, good=good)
-        listed, bad = find_anomalies(self.model_, X, filled)
         times = None if self._clock is None else self._clock.time(np.arange(len(grid)))
         self._anomalies = listed.columns(names[self._present], times)
-        return self._widen(Filled(filled.values, bad, filled.classes))
+        return self._widen(filled)
 
     def _fill(self, X: Any, level: float | None = None) -> tuple[Float, Filled, Float]:
         """The rows as they were read, filled, and the half widths of their bands."""
@@ -221,13 +251,12 @@ class RobustSeriesImputer(SampleTransformer):
         if after:
             grid[: len(self._seen) - begin] = self._seen[begin:]
         grid[positions - begin] = samples
-        filled = self.model_.fill(grid[:, self._present], begin)
-        bad = find_anomalies(self.model_, grid[:, self._present], filled)[1]
+        filled, _ = self.model_.fill(grid[:, self._present], begin)
         rows = positions - begin
         widths = np.zeros(samples.shape)
         if level is not None:
-            widths[:, self._present] = self.model_.half_widths(filled.classes, level)[rows]
-        return samples, _rows(self._widen(Filled(filled.values, bad, filled.classes)), rows), widths
+            widths[:, self._present] = self.model_.half_widths(filled, level)[rows]
+        return samples, _rows(self._widen(filled), rows), widths
 
     def _widen(self, filled: Filled) -> Filled:
         """With the series that have no reading, as NaN."""

@@ -32,6 +32,12 @@ class Anomalies:
     expected: Float  # median of the run
     sure: Float  # share of the errors of readings kept aside that are smaller than the distance of these
 
+    @classmethod
+    def none(cls) -> Anomalies:
+        """No run."""
+        none = np.zeros(0)
+        return cls(none.astype(np.intp), none.astype(np.intp), none.astype(np.intp), none.astype(str), none, none, none)
+
     def __len__(self) -> int:
         return len(self.series)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..linalg.scale import CONSISTENT
 from ..sweeps import Float
@@ -20,15 +21,7 @@ def column_scales(R: Float) -> Float:
     >>> column_scales(np.array([[1.0, 0.0], [-1.0, 0.0], [np.nan, 0.0]])).round(2).tolist()
     [1.48, 1.0]
     """
-    sizes = np.abs(R)
-    known = ~np.isnan(sizes)
-    count = known.sum(axis=0)
-    ordered = np.sort(sizes, axis=0)  # NaN last
-    half = CONSISTENT * ordered[np.maximum(count - 1, 0) // 2, np.arange(R.shape[1])]
-    with np.errstate(over="ignore"):
-        mean = np.where(known, sizes, 0.0).sum(axis=0) / np.maximum(count, 1)
-    scale = np.where(half > 0, half, mean)
-    return np.where((count > 0) & (scale > 0), scale, 1.0)
+    return _scales(*_ordered(R))
 
 
 def column_spreads(R: Float) -> Float:
@@ -37,11 +30,23 @@ def column_spreads(R: Float) -> Float:
     >>> column_spreads(np.arange(-100.0, 101.0)[:, None] ** 3).round(-4).tolist()
     [440000.0]
     """
-    sizes = np.abs(R)
-    count = (~np.isnan(sizes)).sum(axis=0)
-    ordered = np.sort(sizes, axis=0)  # NaN last
-    tail = ordered[(TAIL * np.maximum(count - 1, 0)).astype(np.intp), np.arange(R.shape[1])] / NORMAL_TAIL
-    return np.asarray(np.fmax(column_scales(R), tail))
+    ordered, count = _ordered(R)
+    tail = ordered[np.arange(R.shape[1]), (TAIL * np.maximum(count - 1, 0)).astype(np.intp)] / NORMAL_TAIL
+    return np.asarray(np.fmax(_scales(ordered, count), tail))
+
+
+def _ordered(R: Float) -> tuple[Float, NDArray[np.intp]]:
+    """The magnitudes of each column in order, as a row, NaN last; and how many are known."""
+    ordered = np.sort(np.abs(R.T), axis=1)
+    return ordered, np.asarray(ordered.shape[1] - np.isnan(ordered).sum(axis=1))
+
+
+def _scales(ordered: Float, count: NDArray[np.intp]) -> Float:
+    half = CONSISTENT * ordered[np.arange(len(ordered)), np.maximum(count - 1, 0) // 2]
+    with np.errstate(over="ignore"):
+        mean = np.nansum(ordered, axis=1) / np.maximum(count, 1)
+    scale = np.where(half > 0, half, mean)
+    return np.where((count > 0) & (scale > 0), scale, 1.0)
 
 
 def largest_lag(moments: int, periods: tuple[int, ...]) -> int:

@@ -33,7 +33,6 @@ from .judging import Expectation, Judge, LowRankMoments, bad_runs, closest
 from .keeping import keep_aside
 from .mixing import Mixture
 from .normal import Normal
-from .periods import find_periods
 from .runs import Bool, distance_to_reading
 
 SHARP, SMOOTH, LAGGED = 1e-4, 0.03, 0.1  # ridges of covariances
@@ -42,12 +41,13 @@ SHRINKAGE = 0.1, 0.3  # of days from midnight, and from noon
 FARTHEST = 6  # log2 of the distance to the next reading, at which the classes of entries end
 GROUP = FARTHEST + 1  # classes
 SEEN = (0.85, 0.5)  # readings of a moment, relative to the usual number: bounds of the groups of classes
+SMALL = 250_000  # entries of a table whose moments are also fitted by a low-rank part
 LINES = 4  # periods that the data must have to be folded
 CAUTIONS = (1.0, 3.0)  # in judging readings: the one is taken with which what was kept aside is predicted better
 WORTH = 1.02  # error of less caution, relative to that of more, at which it is still taken
 LARGEST = 10.0  # error, in scales, that counts in this choice: a reading kept aside may be bad
-ENOUGH, FOLDS = 15_000, 4  # readings kept aside are enough for the weights; times that some are, at most
-HALVES = 20  # stretches of time, every other one of which is in the same half
+ENOUGH, FOLDS = 15_000, 3  # readings kept aside are enough for the weights; times that some are, at most
+STRETCHES, SPLITS = 20, 5  # of time; every fifth one is predicted with the weights of the others
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ class SeriesModel:
     >>> X = truth.copy()
     >>> X[100:110, 2] = np.nan
     >>> X[300:330] = np.nan
-    >>> model, _ = SeriesModel.fit(X)
-    >>> model.periods, bool(np.abs(model.fill(X).values - truth).max() < 1.0)
-    ((24,), True)
+    >>> model, _ = SeriesModel.fit(X, (24,))
+    >>> bool(np.abs(model.fill(X).values - truth).max() < 1.0)
+    True
     """
 
     centre: Float
@@ -78,20 +78,15 @@ class SeriesModel:
     def fit(
         cls,
         X: Float,
-        periods: tuple[int, ...] | None = None,
+        periods: tuple[int, ...] = (),
         random_state: int | np.random.Generator | None = 0,
-        usual: tuple[int, ...] = (),
     ) -> tuple[Self, Bool]:
-        """Fit series X: moments x series, NaN missing, every series with a reading; the model, and the good readings.
-
-        Periods are found if they are not given; the usual ones, a day and a week, are preferred to those near them.
-        """
+        """Fit series X: moments x series, NaN missing, each with a reading; the model, and which readings are good."""
         rng = np.random.default_rng(random_state)
         centre = np.nanmedian(X, axis=0)
         scale = column_scales(X - centre)
         Z = (X - centre) / scale
         scale[np.nanmax(X, axis=0) == np.nanmin(X, axis=0)] = 0.0
-        periods = find_periods(Z, usual) if periods is None else periods
         with one_blas_thread:
             aside = keep_aside(~np.isnan(Z), periods[0] if periods else 1, rng)
             judge, good = _choose_judge(Z, periods, aside, rng)
@@ -180,6 +175,8 @@ def _expectations(
     sharp = Normal.fit(Z, SHARP, start=start[0] if start else None)
     lagged = Normal.fit(Z, LAGGED, LAGS, start=start[-1] if start else sharp.lagged(Z, LAGS))
     found: tuple[Expectation, ...] = (Shape.fit(Z, periods), sharp, replace(sharp, ridge=SMOOTH), lagged)
+    if Z.size <= SMALL:
+        found += (LowRankMoments.fit(Z, np.random.default_rng(0)),)
     if periods and len(Z) >= LINES * periods[0]:
         guess = across.fill(sharp.expect(Z))
         shifts = (0, periods[0] // 2)
@@ -237,7 +234,7 @@ class _Fold:
 def _mix(folds: list[_Fold], shape: tuple[int, ...]) -> tuple[Mixture, Calibration]:
     """The weights that predict best what was kept aside, each series' errors in units of its usual one.
 
-    Bands are calibrated by the errors on a half of it with the weights of the other half.
+    Bands are calibrated by the errors on a fifth of it, in stretches of time, with the weights of the other four.
     """
     F, y, classes, moments, series = (
         np.concatenate([getattr(fold, name) for fold in folds]) for name in ("F", "y", "classes", "moments", "series")
@@ -245,9 +242,9 @@ def _mix(folds: list[_Fold], shape: tuple[int, ...]) -> tuple[Mixture, Calibrati
     sizes = usual_sizes(y - F.mean(axis=1), series, shape[1])[series]
     G, u = F / sizes[:, None], y / sizes
     errors = np.zeros(len(y))
-    half = moments * HALVES // shape[0] % 2
-    for k in (0, 1):
-        other, this = half != k, half == k
+    stretch = moments * STRETCHES // shape[0] % SPLITS
+    for k in range(SPLITS):
+        other, this = stretch != k, stretch == k
         errors[this] = y[this] - Mixture.fit(G[other], u[other], classes[other], GROUP).predict(F[this], classes[this])
     return Mixture.fit(G, u, classes, GROUP), Calibration.fit(errors, series, classes, shape[1])
 

@@ -20,7 +20,6 @@ CHANCE = 4.0  # the same, in standard deviations of the correlation of independe
 NEAR = 0.05  # distance of a usual period from the first peak, at which that is taken for it
 MULTIPLES = range(2, 13)  # of the first period that may be another period
 ABOVE = 0.01  # correlation above those at the multiples beside it
-SERIES = 200  # whose correlations are averaged
 
 
 def find_periods(Z: Float, usual: tuple[int, ...] = ()) -> tuple[int, ...]:
@@ -35,10 +34,9 @@ def find_periods(Z: Float, usual: tuple[int, ...] = ()) -> tuple[int, ...]:
     ((24, 168), ())
     """
     lags = len(Z) // 2
-    chosen = Z[:, :: -(-Z.shape[1] // SERIES)]
-    if lags < 2 * SHORTEST or np.isnan(chosen).all():
+    if lags < 2 * SHORTEST or np.isnan(Z).all():
         return ()
-    r = autocorrelation(chosen, lags).mean(axis=1)
+    r = autocorrelation(Z, lags).mean(axis=1)
     first = _first_peak(r, max(PEAK, CHANCE / math.sqrt(len(Z))))
     if first is None:
         return ()
