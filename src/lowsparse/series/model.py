@@ -17,6 +17,7 @@ they are fitted to all good readings. Which ones are good is judged before (`jud
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -108,7 +109,8 @@ class SeriesModel:
         with one_blas_thread:
             good = self.judge.good(Z, first) if good is None else good
             classes = _classes(good, ~good)
-            z = self.mixture.predict(self.parts.predict(np.where(good, Z, np.nan), ~good, first), classes)
+            given = np.where(good, Z, np.nan)
+            z = self.mixture.predict(self.parts.predict(given, self.parts.expect(given, first), ~good, first), classes)
         t, j = np.nonzero(~good)
         values = X.copy()
         values[t, j] = np.maximum(self.centre[j] + self.scale[j] * z, self.least[j])
@@ -143,12 +145,13 @@ class Parts:
     across: Bridge  # of z: fills L where it is not determined
 
     @classmethod
-    def fit(cls, Z: Float, periods: tuple[int, ...]) -> Parts:
-        """Fit series Z, NaN where missing."""
+    def fit(cls, Z: Float, periods: tuple[int, ...]) -> tuple[Parts, list[Float]]:
+        """Fit series Z, NaN where missing; the parts, and what each expects of Z."""
         across = Bridge.fit(Z, periods)
         expectations = _expectations(Z, periods, across)
-        along = tuple(Bridge.fit(Z - across.fill(part.expect(Z)), periods) for part in expectations)
-        return cls(Shape.fit(Z, periods[:1]), expectations, along, across)
+        expected = [across.fill(part.expect(Z)) for part in expectations]
+        along = tuple(Bridge.fit(Z - L, periods) for L in expected)
+        return cls(Shape.fit(Z, periods[:1]), expectations, along, across), expected
 
     def refit(self, Z: Float) -> Parts:
         """With expectations by other readings of the same series, and the same correlations."""
@@ -157,13 +160,14 @@ class Parts:
         expectations = _expectations(Z, periods, self.across, start)
         return replace(self, shape=Shape.fit(Z, periods[:1]), expectations=expectations)
 
-    def predict(self, Z: Float, wanted: Bool, first: int = 0) -> Float:
-        """Predictions of the wanted entries, in the order of `numpy.nonzero`, in columns; Z is NaN where missing."""
+    def expect(self, Z: Float, first: int = 0) -> Iterator[Float]:
+        """What each part expects of Z, which begins `first` moments after the data that were fitted."""
+        return (self.across.fill(part.expect(Z, first)) for part in self.expectations)
+
+    def predict(self, Z: Float, expected: Iterable[Float], wanted: Bool, first: int = 0) -> Float:
+        """Predictions of the wanted entries, in the order of `numpy.nonzero`, in columns, by what is expected of Z."""
         gaps = Gaps.of(~np.isnan(Z), wanted, self.across.periods)
-        columns = []
-        for part, bridge in zip(self.expectations, self.along, strict=True):
-            L = self.across.fill(part.expect(Z, first))
-            columns.append(L[wanted] + bridge.predict(Z - L, gaps))
+        columns = [L[wanted] + bridge.predict(Z - L, gaps) for L, bridge in zip(expected, self.along, strict=True)]
         usual = self.shape.expect(Z, first)
         columns += [_straight(Z, wanted), usual[wanted] + _straight(Z - usual, wanted)]
         return np.column_stack(columns)
@@ -227,8 +231,8 @@ class _Fold:
     def of(cls, Z: Float, good: Bool, aside: Bool, periods: tuple[int, ...]) -> Self:
         seen, aside = good & ~aside, aside & good
         rest = np.where(seen, Z, np.nan)
-        parts = Parts.fit(rest, periods)
-        return cls(parts, parts.predict(rest, aside), Z[aside], _classes(seen, aside), *np.nonzero(aside))
+        parts, expected = Parts.fit(rest, periods)
+        return cls(parts, parts.predict(rest, expected, aside), Z[aside], _classes(seen, aside), *np.nonzero(aside))
 
 
 def _mix(folds: list[_Fold], shape: tuple[int, ...]) -> tuple[Mixture, Calibration]:
