@@ -1,6 +1,7 @@
 """Series with gaps and bad readings: who predicts best what was hidden, how fast; bands and bad readings judged too.
 
     python -m benchmarks.series --out results
+    python -m benchmarks.series --from-disk 4380 256  # a made file of so many moments x series, filled into another
 
 `benchmarks.seriesdata` says which sets, what is hidden and what is spoilt. Everybody gets the readings as they are,
 errors and all; LATC also gets them without those that the screening of eia flags, or that were spoilt (`latc,
@@ -16,6 +17,7 @@ truth.
 from __future__ import annotations
 
 import argparse
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -31,8 +33,9 @@ from lowsparse.support.files import write_csv
 
 from .apart import load, quietly
 from .latc import latc
+from .memory import peak
 from .realdata import FOLDER
-from .seriesdata import FILES, LOADERS, PATTERNS, SETS, Float, Series, SeriesTask, make_series_task
+from .seriesdata import FILES, LOADERS, PATTERNS, SETS, Float, Series, SeriesTask, hide, make_series_task
 
 OWN = "RobustSeriesImputer"
 REAL = [name for name in SETS if name != "made"]
@@ -164,6 +167,31 @@ def run_case(
     return found
 
 
+def fill_from_disk(moments: int, series: int, folder: Path) -> str:
+    """Seconds, peak memory and error of a made file: days, and weather that groups of 50 series share."""
+    rng = np.random.default_rng([13, moments, series])
+    t = np.arange(moments)[:, None]
+    truth = np.lib.format.open_memmap(folder / "truth.npy", "w+", np.float32, (moments, series))
+    given = np.lib.format.open_memmap(folder / "given.npy", "w+", np.float32, (moments, series))
+    for first in range(0, series, 50):
+        own = slice(first, min(first + 50, series))
+        n = own.stop - first
+        weather = np.cumsum(rng.standard_normal((moments, 3)), axis=0) / 8 @ rng.uniform(0.5, 1, (3, n))
+        truth[:, own] = 50 + 5 * np.sin(2 * np.pi * t / 24) + weather + 0.3 * rng.standard_normal((moments, n))
+        given[:, own] = np.where(hide((moments, n), "runs", 24, rng), np.nan, truth[:, own])
+    given.flush()
+    began = time.perf_counter()
+    RobustSeriesImputer().fill_file(folder / "given.npy", folder / "filled.npy", memory="1GB")
+    seconds = time.perf_counter() - began
+    hidden = np.isnan(given)
+    error = np.abs(np.load(folder / "filled.npy", mmap_mode="r")[hidden] - truth[hidden]).mean()
+    held = peak()
+    return (
+        f"{moments} moments x {series} series from disk to disk: {seconds:.0f} s, mean error {error:.3f} (noise 0.3)"
+        + ("" if held is None else f", peak {held / 2**30:.2f} GiB, files included")
+    )
+
+
 def describe(found: Sequence[dict[str, Any]]) -> str:
     body = [
         [
@@ -189,6 +217,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--spoilt", nargs="+", type=float, default=[0.0, 0.05], help="shares (default: 0 0.05)")
     parser.add_argument("--peer", nargs="*", choices=PEERS, dest="peers", help="default: all")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--from-disk", nargs=2, type=int, metavar=("MOMENTS", "SERIES"), help="only fill a made file")
     parser.add_argument("--quick", action="store_true", help="the set made, without LATC")
     parser.add_argument("--data", type=Path, default=FOLDER, help="folder of the sets (default: ../shared/data)")
     parser.add_argument("--out", type=Path, default=Path("results"), help="folder for series.csv")
@@ -197,6 +226,11 @@ def parse() -> argparse.Namespace:
 
 def main() -> None:
     given = parse()
+    if given.from_disk:
+        moments, series = given.from_disk
+        with tempfile.TemporaryDirectory() as folder:
+            print(fill_from_disk(moments, series, Path(folder)))
+        return
     peers = [name for name in PEERS if not (given.quick and name.startswith("latc"))]
     peers = peers if given.peers is None else given.peers
     found: list[dict[str, Any]] = []
