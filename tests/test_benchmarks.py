@@ -350,3 +350,23 @@ def test_outliers_from_disk(module):
     assert said.startswith("900 x 60 on outofcore: angle ")
     assert float(said.split("angle ")[1].split()[0]) < 2
     assert float(said.split("degrees, ")[1].split("%")[0]) > 90
+
+
+def test_history_notices_what_is_slower_and_what_is_wrong(module):
+    history = module("history")
+    before = [{"a": (1.0, 1e-9), "b": (2.0, 1e-9)}] * 3
+    now = [
+        {"a": (1.1, 1e-9), "b": (3.0, 1e-9)},
+        {"a": (9.0, 1e-3), "b": (3.0, 1e-9)},
+        {"a": (1.0, 1e-9), "b": (3.0, 0)},
+    ]
+    shown, faults = history.compare(before, now, limit=1.25)
+    assert "1.10" in shown
+    assert faults == ["a: the relative error is 1.0e-03", "b: 1.50 times as long"]
+
+
+def test_history_measures_what_is_installed(module):
+    history = module("history")
+    measured = history.measure(sys.executable)
+    assert len(measured) == 5
+    assert history.compare([measured], [measured], limit=1.25)[1] == []

@@ -19,14 +19,23 @@ if not DOCS.is_dir():
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 HEAVY = ("gallery.md",)  # seconds for each picture
 ELSEWHERE = ("add-a-backend.md", "add-a-method.md", "which-estimator.md")  # test_readme.py runs them
+SHARED = ("coming-from.md",)  # their first block makes the data of the others
 COMMANDS = typer.main.get_command(app).commands
+
+
+def runnable(page):
+    """The blocks of a page as they run, each by itself or after the first."""
+    first, *others = blocks = code_blocks(page)
+    return (
+        [first, *(block._replace(code=first.code + block.code) for block in others)] if page.name in SHARED else blocks
+    )
 
 
 PYTHON = [
     pytest.param(page, code, after, id=f"{page.name}:{line}", marks=[pytest.mark.slow] if page.name in HEAVY else [])
     for page in PAGES[1:]
-    if page.name not in ELSEWHERE
-    for line, code, after in code_blocks(page)
+    if page.name not in ELSEWHERE and code_blocks(page)
+    for line, code, after in runnable(page)
 ]
 SHELL = [
     pytest.param(line, id=f"{page.name}:{number + 1 + k}")

@@ -104,6 +104,8 @@ class Frames:
         Keep a source that can be read only once (a pipe, a camera) in a temporary file, as it is encoded, so that
         it can be iterated again. Use the object as a context manager, which removes the file.
 
+    Notes
+    -----
     Each iteration reads the source again. Damaged frames are skipped, and counted in `skipped`. A frame that differs
     in size from the first is scaled in a video file, and an error among pictures. Interlaced frames are made whole, 10
     bits become 8, transparency is left out, and a phone's pictures come upright.

@@ -313,6 +313,8 @@ def learn(
     on_progress
         Called with the stage ("reading", "solving"), the number done and the total.
 
+    Examples
+    --------
     >>> from lowsparse.datasets import moving_blocks
     >>> clip = moving_blocks(60, 40, 48, random_state=2)
     >>> frames = [Frame(Picture(one), t, t, t / 25) for t, one in enumerate(clip.frames)]

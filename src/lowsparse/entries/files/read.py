@@ -90,6 +90,8 @@ def read_table(
         What stands for a missing value, words or numbers such as -9999, besides an empty cell, NA, NaN, null, none,
         missing, ``-``, ``?``, ``.`` and the like.
 
+    Notes
+    -----
     A file that would take more than half of the memory is refused; the environment variable `LOWSPARSE_READ_LIMIT`
     (such as "64GB") sets another limit.
 

@@ -113,6 +113,8 @@ class Table:
         names
             Of the three columns, for error messages and for writing.
 
+        Notes
+        -----
         A pair of labels that occurs twice is an error: aggregate first.
 
         Examples

@@ -1,0 +1,123 @@
+"""The site of docs/: it builds without a warning, holds every public name, links nowhere in vain, and loads nothing."""
+
+import importlib
+import os
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urldefrag
+
+import pytest
+
+import lowsparse as ls
+
+ROOT = Path(__file__).parents[1]
+if not (ROOT / "docs").is_dir():
+    pytest.skip("a source distribution has no docs", allow_module_level=True)
+pytest.importorskip("mkdocs", reason="the site needs the extra docs")
+pytest.importorskip("material")
+pytest.importorskip("mkdocstrings")
+pytestmark = pytest.mark.slow
+
+MODULES = ("lowsparse", "estimators", "solvers", "plots", "datasets", "tables", "video")
+LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
+
+
+class Page(HTMLParser):
+    """The ids, links, loaded files and pictures without a text of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.ids, self.links, self.loaded, self.silent, self.words = set(), [], [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, pairs):
+        attributes = dict(pairs)
+        self.ids.add(attributes.get("id"))
+        if tag == "a" and attributes.get("href"):
+            self.links.append(attributes["href"])
+        if tag in LOADED and attributes.get(LOADED[tag]):
+            self.loaded.append(attributes[LOADED[tag]])
+        if tag == "img" and not attributes.get("alt"):
+            self.silent.append(attributes)
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The folder of the site."""
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
+        cwd=ROOT,
+        env=os.environ | {"MPLBACKEND": "agg", "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pages(site):
+    return {path.relative_to(site): Page(path.read_text("utf-8")) for path in site.rglob("*.html")}
+
+
+def test_every_public_name_is_in_the_reference(pages):
+    known = {anchor for path, page in pages.items() if path.parts[0] == "reference" for anchor in page.ids}
+    for name in MODULES:
+        module = importlib.import_module(name if name == "lowsparse" else f"lowsparse.{name}")
+        for exported in module.__all__:
+            value = getattr(module, exported)
+            if exported in MODULES or exported == "__version__":
+                continue
+            home = f"{getattr(value, '__module__', module.__name__)}.{getattr(value, '__qualname__', exported)}"
+            assert home in known, exported
+
+
+@pytest.mark.parametrize("name", ls.solvers.names())
+def test_every_method_has_a_page(pages, name):
+    said = " ".join(pages[Path("method", f"{name}.html")].words)
+    method = type(ls.solvers.from_name(name))
+    assert method.__name__ in said
+    for parameter in vars(method()) if not method.needs else method.needs:
+        assert parameter in said
+    assert "error of the default" in said
+
+
+def test_links_and_anchors_lead_somewhere(pages, site):
+    for path, page in pages.items():
+        if path.name == "404.html":  # served from anywhere, so its links begin at the root
+            continue
+        for link in page.links:
+            target, anchor = urldefrag(link)
+            if "://" in target or target.startswith("mailto:"):
+                continue
+            found = (site / path.parent / unquote(target)).resolve() if target else (site / path).resolve()
+            assert found.is_file(), (path, link)
+            if anchor and found.suffix == ".html":
+                assert unquote(anchor) in pages[found.relative_to(site.resolve())].ids, (path, link)
+
+
+def test_nothing_is_loaded_from_elsewhere(pages, site):
+    for path, page in pages.items():
+        assert not [source for source in page.loaded if "://" in source or source.startswith("//")], path
+    for sheet in site.rglob("*.css"):
+        assert "url(http" not in sheet.read_text("utf-8")
+
+
+def test_every_picture_says_what_it_shows(pages):
+    for path, page in pages.items():
+        assert not page.silent, path
+
+
+def test_a_page_with_faults_is_noticed():
+    page = Page('<p id="a"><a href="b.html">b</a><img src="https://x/y.png"><script src="//z"></script>')
+    assert page.ids == {"a", None}
+    assert page.links == ["b.html"]
+    assert page.loaded == ["https://x/y.png", "//z"]
+    assert len(page.silent) == 1
