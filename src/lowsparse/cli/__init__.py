@@ -18,7 +18,7 @@ def main() -> NoReturn:
     """Run the command line and exit; `lowsparse --help` explains the exit codes."""
     missing = [package for module, package in REQUIRED.items() if find_spec(module) is None]
     if missing:
-        _run_without_extras(sys.argv[1:])
+        _run_without_extras(sys.argv[1:], missing)
         _exit(f"the command line needs {', '.join(missing)}: python -m pip install 'lowsparse[cli]'", 1)
     try:
         from .app import app
@@ -42,7 +42,7 @@ def main() -> NoReturn:
         _exit(f"{one_line(str(format_message())).rstrip('.')}; try {path} --help", 2)
 
 
-def _run_without_extras(words: list[str]) -> None:
+def _run_without_extras(words: list[str], missing: list[str]) -> None:
     """Run what does not need the extra `cli`, and exit; return if the words ask for something else."""
     if words == ["--version"]:
         print(f"lowsparse {__version__}")
@@ -51,7 +51,7 @@ def _run_without_extras(words: list[str]) -> None:
         from .checkup import without_extras
 
         replace_unencodable()
-        sys.exit(without_extras(words[1:]))
+        sys.exit(without_extras(words[1:], missing))
 
 
 def _exit(line: str, code: int) -> NoReturn:

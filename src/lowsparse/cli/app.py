@@ -17,6 +17,17 @@ from .reproduce import reproduce
 from .video import video
 
 CODES = "\n".join(f"  {code:<4} {meaning}" for code, meaning in EXIT_CODES.items())
+WELCOME = f"""\
+lowsparse {__version__}: data with holes and gross errors in, what is behind them out.
+
+  lowsparse demo                  see it work, on a video that comes with it
+  lowsparse complete table.csv    fill the holes of a table, list its errors
+  lowsparse video street.mp4      the background of a video, and what moves
+  lowsparse doctor                is it as it should be on this machine?
+
+lowsparse --help lists all commands; COMMAND --help has options and examples.
+lowsparse --install-completion lets TAB complete them.
+In Python: import lowsparse as ls; ls.solve(X, rank=4)"""
 EPILOG = f"\b\nExit codes:\n{CODES}\n\nSet {DEBUG}=1 in the environment to see a traceback on failure."
 
 app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None, epilog=EPILOG)
@@ -39,4 +50,4 @@ def lowsparse(
 ) -> None:
     """Robust PCA and robust matrix completion: a low-rank matrix from data with missing and wrong entries."""
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+        typer.echo(WELCOME)

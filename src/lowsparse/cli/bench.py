@@ -76,6 +76,11 @@ def bench(
 
     They are compared with a plain singular value decomposition by SciPy, and by scikit-learn if it is installed, which
     treats missing entries as zeros and outliers as data.
+
+    \b
+      lowsparse bench
+      lowsparse bench --rows 300 --observed 0.5 --method auto --method rmc
+      lowsparse bench air.npy --rank 3
     """
     output = Output(quiet=quiet, json=json)
     require(limit > 0, f"--limit must be a number of seconds above 0, not {limit:g}")

@@ -10,6 +10,11 @@ from ..support.jsonable import jsonable
 from .probes import PROBES, Finding, run_probe
 from .text import columns, paragraph, width
 
+NEXT = "Next: lowsparse demo shows it at work; lowsparse complete TABLE and lowsparse video FILE take your data."
+AGAIN = "Then run lowsparse doctor again."
+NO_COMMANDS = (
+    "Next: install the commands, python -m pip install {packages}; in Python it is ready: import lowsparse as ls."
+)
 LEVELS = ("error", "warning", "note", "ok")  # of findings
 
 Findings = dict[str, Finding]
@@ -29,9 +34,10 @@ def is_healthy(found: Findings) -> bool:
     return all(finding.level != "error" for finding in found.values())
 
 
-def report(found: Findings) -> str:
-    """All findings, an overall verdict and all advice."""
-    return _lines(found, LEVELS) + "\n\n" + _verdict(found)
+def report(found: Findings, next_step: str = NEXT) -> str:
+    """All findings, an overall verdict, all advice, and what to do next."""
+    last = paragraph(next_step if is_healthy(found) else AGAIN, width())
+    return "\n\n".join([_lines(found, LEVELS), _verdict(found), last])
 
 
 def problems(found: Findings) -> str:
@@ -44,13 +50,13 @@ def facts(found: Findings) -> dict[str, object]:
     return {"healthy": is_healthy(found), "checks": found}
 
 
-def without_extras(options: Sequence[str]) -> int:
+def without_extras(options: Sequence[str], missing: Sequence[str]) -> int:
     """`lowsparse doctor` where the command line cannot run: print the report, and return the exit code."""
-    found = check()
+    found, next_step = check(), NO_COMMANDS.format(packages=" ".join(missing))
     if "--json" in options:
         print(json.dumps(jsonable(facts(found)), allow_nan=False))
     else:
-        print(problems(found) if {"--quiet", "-q"} & set(options) else report(found))
+        print(problems(found) if {"--quiet", "-q"} & set(options) else report(found, next_step))
     return 0 if is_healthy(found) else 1
 
 

@@ -150,7 +150,7 @@ def complete(
       lowsparse complete air.csv --clean --out clean.parquet --missing -9999
       lowsparse complete - < air.csv > completed.csv
       lowsparse complete stars.parquet --row user --col film --value stars
-      lowsparse complete ratings/ --row user --col film --value stars --memory 1GB --store /scratch/ratings
+      lowsparse complete ratings/ --row user --col film --value stars --memory 1GB --store scratch/ratings
 
     Given values are kept; only --clean replaces gross errors. Filled values are not rounded. Rows and columns without
     any value stay empty. Further columns of records are kept, but not with --all.

@@ -30,6 +30,10 @@ def demo(
 
     Nothing is downloaded: the video comes with the package. The output is that of `lowsparse video`: the background,
     the foreground, and a report to open in a browser.
+
+    \b
+      lowsparse demo
+      lowsparse demo --out elsewhere --force
     """
     with resources.as_file(resources.files("lowsparse").joinpath("data", SAMPLE)) as sample:
         settings = {"rank": 1, "observe": OBSERVE}

@@ -15,6 +15,10 @@ def doctor(json: Json = False, quiet: Quiet = False) -> None:
     """Check the installation: versions, backend, threads, speed.
 
     The exit code is 1 if something is broken; the output says what to do about it.
+
+    \b
+      lowsparse doctor
+      lowsparse doctor --json > machine.json
     """
     output = Output(quiet=quiet, json=json)
     with show_progress(output, "checking", total=len(PROBES)) as meter:

@@ -38,6 +38,10 @@ def methods(
     """List the methods: what each needs, when to choose it.
 
     With a name: its parameters, their defaults and meaning, and the paper it is from.
+
+    \b
+      lowsparse methods
+      lowsparse methods amanpgc
     """
     output, known = Output(json=json), ["auto", *solvers.names()]
     if name is None:

@@ -48,6 +48,11 @@ def reproduce(
     These are eight synthetic cases and background estimation in video; the result is a page with verdicts. Run the same
     command again to resume an interrupted run: runs in the output folder are reused if their settings, the version of
     lowsparse and the machine are the same.
+
+    \b
+      lowsparse reproduce --quick
+      lowsparse reproduce --quick --only synthetic --case 4 --method ladder --out case-4
+      lowsparse reproduce --only video --video street.avi
     """
     out = out or Path(QUICK_FOLDER if quick else FOLDER)
     require(only in ("", "synthetic", "video"), f"--only must be synthetic or video, not {only}")

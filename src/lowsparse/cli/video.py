@@ -147,9 +147,9 @@ def video(
     player. Damaged frames are skipped and counted.
 
     \b
-    lowsparse video street.avi --observe 0.1
-    lowsparse video 'shots/*.png' --grey --out street
-    lowsparse video rtsp://camera/live --stream --every 5
+      lowsparse video street.avi --observe 0.1
+      lowsparse video 'shots/*.png' --grey --out street
+      lowsparse video rtsp://camera/live --stream --every 5
     """
     _check(observe=observe, start=start, stop=stop, threshold=threshold, backend=backend)
     require(fps is None or 0 < fps < math.inf, f"--fps must be a number above 0, not {fps}")
