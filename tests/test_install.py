@@ -1,6 +1,7 @@
-"""The package as a stranger gets it: with a broken compiler it still installs, and says so when it runs."""
+"""The package as a stranger gets it: what it is built from, by which compilers, and what becomes of it without one."""
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,12 @@ print(ls.__file__, r.backend, r.converged, r.L.error(problem.L, relative=True) <
 print([(w.category.__name__, str(w.message)) for w in caught])
 """
 pytestmark = pytest.mark.slow
+COMPILERS = ("g++", "clang++", "x86_64-w64-mingw32-g++-posix")  # the last for Windows
+KERNELS = {
+    "baseline": ("kernels.cpp",),
+    "v3": ("kernels.cpp", "-mavx2", "-mfma", "-mbmi", "-mbmi2"),
+    "v4": ("wide.cpp", "-mavx2", "-mfma", "-mbmi", "-mbmi2", "-mavx512f", "-mavx512dq", "-mavx512vl"),
+}
 
 
 def run(*command, **environment):
@@ -80,3 +87,14 @@ def test_the_source_distribution_holds_all_a_build_needs_and_nothing_else(copy, 
     assert not set(wanted) - names
     built = [name for name in names if name.endswith((".so", ".pyd", ".pyc")) or name.startswith("build/")]
     assert not built
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the options are those of x86-64")
+@pytest.mark.parametrize("isa", KERNELS)
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_the_kernels_compile_without_a_warning(compiler, isa):
+    if shutil.which(compiler) is None:
+        pytest.skip(f"no {compiler}")
+    source, *options = KERNELS[isa]
+    strict = ["-std=c++17", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Wno-psabi"]
+    run(compiler, *strict, *options, f"-DLOWSPARSE_ISA={isa}", REPOSITORY / "cpp" / source)
