@@ -11,6 +11,7 @@ from urllib.parse import unquote, urldefrag
 import pytest
 
 import lowsparse as ls
+from lowsparse.solvers.parameters import parameters_of
 
 ROOT = Path(__file__).parents[1]
 if not (ROOT / "docs").is_dir():
@@ -84,7 +85,7 @@ def test_every_method_has_a_page(pages, name):
     said = " ".join(pages[Path("method", f"{name}.html")].words)
     method = type(ls.solvers.from_name(name))
     assert method.__name__ in said
-    for parameter in vars(method()) if not method.needs else method.needs:
+    for parameter in parameters_of(method):
         assert parameter in said
     assert "error of the default" in said
 
