@@ -16,7 +16,8 @@ DOCS = ROOT / "docs"
 if not DOCS.is_dir():
     pytest.skip("a source distribution has no docs", allow_module_level=True)
 
-PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+PAPERS = [ROOT / f"{name}.md" for name in ("README", "CHANGELOG", "CODE_OF_CONDUCT", "CONTRIBUTING", "SECURITY")]
+PAGES = [*PAPERS, *sorted(DOCS.glob("*.md"))]
 HEAVY = ("gallery.md",)  # seconds for each picture
 ELSEWHERE = ("add-a-backend.md", "add-a-method.md", "which-estimator.md")  # test_readme.py runs them
 SHARED = ("coming-from.md",)  # their first block makes the data of the others
