@@ -37,6 +37,7 @@ REFERENCE = {
     "tables": ("lowsparse.tables", "lowsparse.tables", "Tables"),
     "video": ("lowsparse.video", "lowsparse.video", "Video"),
 }
+SHARED = re.compile(r"^(\w+(?:, \w+)+)( : .*)?\n((?:    .+\n)+)", re.MULTILINE)  # a text for several parameters
 EXAMPLE = re.compile(r"^>>> .*(?:\n(?!\s*$|```).*)*", re.MULTILINE)  # to the next empty line
 
 
@@ -95,10 +96,22 @@ def defined_as(module: ModuleType, name: str) -> str:
     return f"{getattr(value, '__module__', module.__name__)}.{getattr(value, '__qualname__', name)}"
 
 
-class FenceExamples(griffe.Extension):
-    """Examples that stand in a docstring without a heading become blocks of code; Markdown takes `>>>` for quotes."""
+class Docstrings(griffe.Extension):
+    """Docstrings as the plugin understands them.
+
+    Examples without a heading become blocks of code, as Markdown takes `>>>` for quotes. Parameters that share a text
+    get it each, as else all of them are shown with the type and default of the first.
+    """
 
     def on_instance(self, *, obj: griffe.Object, **others: Any) -> None:
         """Change the docstring of an object that was read."""
-        if obj.docstring and "\nExamples\n---" not in obj.docstring.value:
-            obj.docstring.value = EXAMPLE.sub(r"```pycon\n\g<0>\n```", obj.docstring.value)
+        if obj.docstring:
+            text = SHARED.sub(each_with_its_text, obj.docstring.value)
+            fenced = "\nExamples\n---" in text
+            obj.docstring.value = text if fenced else EXAMPLE.sub(r"```pycon\n\g<0>\n```", text)
+
+
+def each_with_its_text(shared: re.Match[str]) -> str:
+    """The entries of parameters that share one."""
+    names, kind, text = shared.groups(default="")
+    return "".join(f"{name}{kind}\n{text}" for name in names.split(", "))

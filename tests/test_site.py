@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -78,6 +79,12 @@ def test_every_public_name_is_in_the_reference(pages):
                 continue
             home = f"{getattr(value, '__module__', module.__name__)}.{getattr(value, '__qualname__', exported)}"
             assert home in known, exported
+
+
+def test_parameters_have_their_own_types(pages):
+    said = " ".join(" ".join(pages[Path("reference", "estimators.html")].words).split())
+    assert re.search(r"backend \( ?str , default: 'auto' ?\)", said)
+    assert not re.search(r"backend \( ?int", said)
 
 
 @pytest.mark.parametrize("name", ls.solvers.names())
