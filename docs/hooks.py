@@ -43,7 +43,7 @@ EXAMPLE = re.compile(r"^>>> .*(?:\n(?!\s*$|```).*)*", re.MULTILINE)  # to the ne
 
 def on_config(config: MkDocsConfig) -> None:
     """Add the methods to the navigation."""
-    (section,) = (entry["Methods"] for entry in config.nav if "Methods" in entry)
+    (section,) = (entry["Methods"] for entry in config.nav or () if "Methods" in entry)
     section += [{name: f"method/{name}.md"} for name in lowsparse.solvers.names()]
 
 

@@ -9,12 +9,13 @@ import inspect
 import io
 import sys
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 import lowsparse as ls
 from lowsparse.cli.methods import describe
@@ -145,7 +146,7 @@ def page(cls: type[Solver], runs: list[tuple[Trial, Run]], by_default: dict[str,
         f"# {cls.name}\n\n{facts['what']}",
         f"Choose it {facts['choose']}. Needs: {facts['needed']}.",
         f"```python\nresult = ls.solve(M, rank={rank}, method=ls.solvers.{cls.__name__}({told}))\n```",
-        "## Papers\n\n" + "\n".join(f"- {paper}" for paper in facts["papers"]) if facts["papers"] else "",
+        "## Papers\n\n" + "\n".join(f"- {paper}" for paper in cls.papers) if cls.papers else "",
         f"## The problem and the method\n\n{sys.modules[cls.__module__].__doc__}",
         *own_words(cls),
         parameter_table(cls),
@@ -206,7 +207,7 @@ def overview(classes: list[type[Solver]], runs: dict[str, list[tuple[Trial, Run]
     return f"# Methods\n\n{text}\n\n" + table(("method", "what it is", "needs", "solves"), rows) + "\n"
 
 
-def table(heads: tuple[str, ...], rows: list[tuple[object, ...]]) -> str:
+def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """A table in Markdown."""
     lines = [heads, ("---",) * len(heads), *rows]
     return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
@@ -219,7 +220,7 @@ def curve(name: str, given: Trial, run: Run, by_default: dict[str, Run]) -> byte
         compared = {name: run}
         if given.what in by_default and by_default[given.what].errors:
             compared["ladder"] = by_default[given.what]
-        traces = {
+        traces: dict[str, dict[str, ArrayLike]] = {
             who: {"iteration": np.arange(1, one.n_iter + 1), "error": one.errors} for who, one in compared.items()
         }
         ls.plots.convergence(traces, x="iteration", ax=figure.subplots()).legend(frameon=False)
