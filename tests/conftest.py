@@ -5,6 +5,7 @@ import html
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -322,3 +323,26 @@ def command(monkeypatch, capsys):
         return left.value.code or 0, said.out, said.err
 
     return call
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Headless Chromium, with its console and its network in view."""
+    webdriver = pytest.importorskip("selenium.webdriver", reason="needs Selenium: python -m pip install selenium")
+    from selenium.webdriver.chrome.service import Service
+
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    driver = shutil.which("chromedriver")
+    if not program or not driver:
+        pytest.skip("needs Chromium and its driver (Debian: apt-get install chromium chromium-driver)")
+    options = webdriver.ChromeOptions()
+    options.binary_location = program
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1280,900"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    opened = webdriver.Chrome(options=options, service=Service(driver))
+    preferred = {"prefers-color-scheme": "light", "prefers-reduced-motion": "reduce"}
+    features = [{"name": name, "value": value} for name, value in preferred.items()]
+    opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    yield opened
+    opened.quit()

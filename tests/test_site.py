@@ -5,14 +5,18 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from urllib.parse import unquote, urldefrag
 
 import pytest
 
 import lowsparse as ls
 from lowsparse.solvers.parameters import parameters_of
+from test_report import wait
 
 ROOT = Path(__file__).parents[1]
 if not (ROOT / "docs").is_dir():
@@ -129,3 +133,32 @@ def test_a_page_with_faults_is_noticed():
     assert page.links == ["b.html"]
     assert page.loaded == ["https://x/y.png", "//z"]
     assert len(page.silent) == 1
+
+
+@pytest.fixture(scope="module")
+def address(site):
+    """Where a web server on this machine shows the site."""
+    handler = partial(SimpleHTTPRequestHandler, directory=str(site))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_search_finds_names_without_a_network(browser, address):
+    browser.get(f"{address}/index.html")
+    browser.execute_cdp_cmd("Network.enable", {})
+    browser.execute_cdp_cmd("Network.setBlockedURLs", {"urls": ["https://*"]})
+    browser.find_element("css selector", "body").send_keys("/")  # opens the search
+    browser.switch_to.active_element.send_keys("RobustSeriesImputer")
+    found = wait(browser, lambda: browser.find_elements("css selector", ".md-search-result__item a"))
+    assert any("reference/estimators.html" in link.get_attribute("href") for link in found)
+    assert browser.get_log("browser") == []
+
+
+@pytest.mark.parametrize("page", ["index", "guide", "method/index", "method/hankel", "reference/solve", "benchmarks"])
+def test_a_phone_shows_pages_without_scrolling_sideways(browser, address, page):
+    phone = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
+    browser.get(f"{address}/{page}.html")
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
