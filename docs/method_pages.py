@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import matplotlib as mpl
 import numpy as np
@@ -99,6 +100,7 @@ TRIALS = (
 )
 
 
+@cache  # for `mkdocs serve`, which builds after every edit
 def method_pages() -> dict[str, str | bytes]:
     """The pages and their pictures, by path."""
     classes = [type(ls.solvers.from_name(name)) for name in ls.solvers.names()]
