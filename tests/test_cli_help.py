@@ -18,7 +18,7 @@ from test_cli_video import encode
 
 COMMANDS = typer.main.get_command(app).commands
 CAMERA = "rtsp://"  # not here
-ELSEWHERE = ("lowsparse demo", "lowsparse reproduce --quick", "lowsparse bench")  # .ci/run gives the first two
+LONG = ("lowsparse demo", "lowsparse demo --out elsewhere --force", "lowsparse reproduce --quick", "lowsparse bench")
 
 
 def examples(name):
@@ -29,7 +29,7 @@ EXAMPLES = [
     pytest.param(example, id=example, marks=[] if name == "methods" else [pytest.mark.slow])
     for name in COMMANDS
     for example in examples(name)
-    if CAMERA not in example and example not in ELSEWHERE
+    if CAMERA not in example and example not in LONG  # .ci/run gives the first and the third
 ]
 
 
