@@ -58,6 +58,10 @@ def folder(tmp_path_factory):
     pd.DataFrame(X, columns=list("abcdefgh")).to_csv(folder / "air.csv", index_label="hour")
     records = pd.DataFrame(X, columns=list("abcdefgh")).stack().rename_axis(["user", "film"]).rename("stars")
     records.reset_index().to_parquet(folder / "stars.parquet")
+    hours = pd.date_range("2024-01-01", periods=24 * 14, freq="h", name="hour")
+    load = 100 + 20 * np.sin(np.arange(hours.size)[:, None] * 2 * np.pi / 24) + rng.standard_normal((hours.size, 4))
+    load[50:60, 1] = np.nan
+    pd.DataFrame(load, hours, list("abcd")).to_csv(folder / "demand.csv")
     (folder / "ratings").mkdir()
     records.reset_index().to_parquet(folder / "ratings" / "part-0.parquet")
     frames = ls.datasets.moving_blocks(40, 48, 64, random_state=4).frames
