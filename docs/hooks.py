@@ -99,16 +99,19 @@ def defined_as(module: ModuleType, name: str) -> str:
 class Docstrings(griffe.Extension):
     """Docstrings as the plugin understands them.
 
-    Examples without a heading become blocks of code, as Markdown takes `>>>` for quotes. Parameters that share a text
-    get it each, as else all of them are shown with the type and default of the first.
+    Examples without a heading become blocks of code, as Markdown takes `>>>` for quotes, or get a heading after others.
+    Parameters that share a text get it each, as else all of them are shown with the type and default of the first.
     """
 
     def on_instance(self, *, obj: griffe.Object, **others: Any) -> None:
         """Change the docstring of an object that was read."""
         if obj.docstring:
             text = SHARED.sub(each_with_its_text, obj.docstring.value)
-            fenced = "\nExamples\n---" in text
-            obj.docstring.value = text if fenced else EXAMPLE.sub(r"```pycon\n\g<0>\n```", text)
+            if "\n---" not in text:
+                text = EXAMPLE.sub(r"```pycon\n\g<0>\n```", text)
+            elif "\nExamples\n---" not in text:
+                text = text.replace("\n\n>>> ", "\n\nExamples\n--------\n>>> ", 1)
+            obj.docstring.value = text
 
 
 def each_with_its_text(shared: re.Match[str]) -> str:

@@ -31,10 +31,14 @@ class BackgroundSubtractor:
     order
         Of the colours of a frame: "bgr", as OpenCV reads it, or "rgb".
 
+    Notes
+    -----
     The first two frames have nothing in front, as nothing else is known of the scene. Then the background is
     learnt from the frames so far, and again after 6, 10, 20, 40 and 60; from then on it is learnt again every 50 frames
     while the next ones pass.
 
+    Examples
+    --------
     >>> from lowsparse.datasets import moving_blocks
     >>> clip = moving_blocks(100, 40, 48, random_state=2)
     >>> subtractor = BackgroundSubtractor()
