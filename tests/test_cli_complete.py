@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 import lowsparse as ls
 from conftest import PATH, interruptible, repeated_command
-from lowsparse.cli import complete as room
 from lowsparse.cli import main
+from lowsparse.cli import table as room
 from lowsparse.entries.files.market import read_market
 from lowsparse.tables import Table, read_table, write_table
 

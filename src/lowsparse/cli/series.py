@@ -30,7 +30,7 @@ WIDE = 1.3  # half width of the usual band, relative to the spread of its series
 
 
 class SeriesCompletion:
-    """The completion of series in time, by `RobustSeriesImputer`; see `lowsparse.cli.complete.TableCompletion`."""
+    """The completion of series in time, by `RobustSeriesImputer`; see `lowsparse.cli.table.TableCompletion`."""
 
     unit = ""
 
