@@ -162,7 +162,8 @@ def test_times_come_back_as_they_stood_there(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("frequency", "step", "dropped"), [("MS", "1 month", [7]), ("ME", "1 month", []), ("YS", "12 months", [3, 4])]
+    ("frequency", "step", "dropped"),
+    [("MS", "1 month", [7]), (pd.offsets.MonthEnd(), "1 month", []), ("YS", "12 months", [3, 4])],
 )
 def test_months_are_equal_steps(frequency, step, dropped, tmp_path):
     times = pd.date_range("1950-01-31", periods=60, freq=frequency)
@@ -286,7 +287,8 @@ def test_numbers_of_any_size(tmp_path):
     _, read = demand(24 * 8, 3)
     read.iloc[50, 0], read.iloc[60, 1], read.iloc[70:74, 2] = 1e60, 1e-300, nan
     code, _, err = complete(stored(read, tmp_path / "demand.csv"))
-    assert (code, err) == (0, "")
+    warned = [line for line in err.splitlines() if not line.startswith("solving: ")]  # progress, on a busy machine
+    assert (code, warned) == (0, [])
     found = pd.read_csv(tmp_path / "demand-completed.csv", index_col=0)
     assert (found.iloc[50, 0], found.iloc[60, 1]) == (1e60, 1e-300)
     assert (np.abs(found.iloc[70:74, 2] - 500) < 200).all()

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import lowsparse as ls
 from lowsparse.entries.files import read_matrix
+from lowsparse.entries.files.numbers import is_missing, is_number
 from lowsparse.tables import Layout, Table, read_table, write_table
 
 pa = pytest.importorskip("pyarrow")
@@ -198,7 +199,9 @@ def tables(draw, ending):
     # Text that is all whole numbers is read as numbers, and an empty label is none.
     label = words.filter(lambda w: w.strip() and not w.strip("-").isdecimal())
     row = draw(st.sampled_from([label, st.integers(-(10**17), 10**17)]))
-    column = draw(st.sampled_from([label, st.integers(-(10**17), 10**17)]))
+    # A name that reads as a number or as no value makes the first line one of data.
+    name = label.filter(lambda w: not is_number(w) and not is_missing(w)) if text else label
+    column = draw(st.sampled_from([name, st.integers(-(10**17), 10**17)]))
     rows = draw(st.lists(row, min_size=m, max_size=m, unique=True))
     columns = draw(st.lists(column, min_size=n, max_size=n, unique=True))
     if not isinstance(columns[0], str):
