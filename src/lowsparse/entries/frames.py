@@ -359,7 +359,7 @@ class _MediaReader(Reader):
         av = import_av()
         try:
             given, timeout = (source, TIMEOUT) if _is_address(source) else (ffmpeg_path(source), None)
-            container = av.open(given, timeout=timeout, metadata_errors="replace")
+            container = open_container(given, timeout=timeout)
         except (av.error.FFmpegError, OSError) as error:
             # without its cause, the text of which may hold a password
             raise NoVideoError(
@@ -483,6 +483,14 @@ class _MediaReader(Reader):
             return Picture(planes[0], planes[1:])
         luma, *chroma = map(_plane, frame.reformat(*size, format="yuvj420p").planes)
         return Picture(luma, np.stack(chroma))
+
+
+def open_container(path: str, **options: Any) -> Any:
+    """A file or a stream to read; PyAV before 19 has to be asked to replace what is not UTF-8 in its metadata."""
+    av = import_av()
+    if int(av.__version__.partition(".")[0]) < 19:
+        options["metadata_errors"] = "replace"
+    return av.open(path, **options)
 
 
 def ffmpeg_path(path: str) -> str:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from ..entries.frames import NoVideoError, ffmpeg_path, import_av
+from ..entries.frames import NoVideoError, ffmpeg_path, import_av, open_container
 
 
 class Sound:
@@ -25,7 +25,7 @@ class Sound:
         if not os.path.isfile(path):
             raise NoVideoError(f"the sound of {path} cannot be kept, as it is no video file: leave audio out")
         try:
-            self._container = av.open(ffmpeg_path(os.fspath(path)), metadata_errors="replace")
+            self._container = open_container(ffmpeg_path(os.fspath(path)))
         except (av.error.FFmpegError, OSError) as error:
             raise NoVideoError(f"the sound of {path} cannot be read: {error.strerror or error}") from None
         if not self._container.streams.audio:
