@@ -14,10 +14,12 @@ pl = pytest.importorskip("polars")
 from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
 import lowsparse as ls  # noqa: E402
-from lowsparse.series import files, groups  # noqa: E402
+from lowsparse.series import files, groups, judging  # noqa: E402
 from lowsparse.series.bridging import Bridge  # noqa: E402
+from lowsparse.series.correlation import column_spreads  # noqa: E402
 from lowsparse.series.folding import Folding, Lines  # noqa: E402
 from lowsparse.series.keeping import keep_aside  # noqa: E402
+from lowsparse.series.mixing import Mixture  # noqa: E402
 from lowsparse.series.normal import Normal  # noqa: E402
 from lowsparse.series.periods import find_periods  # noqa: E402
 from lowsparse.series.runs import Runs, distance_to_reading  # noqa: E402
@@ -300,6 +302,42 @@ def test_lines_that_repeat_are_found():
     assert np.abs(expected - Z)[rest].max() < 0.1
     later = lines.expect(gappy[30:], first=30)  # the same days, the first of them cut
     assert np.abs(later - Z[30:])[np.r_[0:18, 42 : len(later)]].max() < 0.1
+
+
+def test_a_long_run_is_bad_at_half_the_distance_of_a_short_one():
+    E = np.sin(np.arange(400) / 10)[:, None] * np.ones(2)
+    far = 0.6 * judging.FAR * float(column_spreads(E, judging.TAIL)[0]) + 1
+    E[100 : 100 + judging.LONG, 0] += far
+    E[200 : 200 + judging.LONG - 1, 1] += far
+    assert np.flatnonzero(judging.jumping_runs(E).any(axis=1)).tolist() == list(range(100, 100 + judging.LONG))
+
+
+def test_repeated_numbers_are_stuck_where_they_are_far_from_what_is_expected():
+    rng = np.random.default_rng(4)
+    expected = 5 * np.sin(np.arange(600) / 10)[:, None]
+    Z = np.round(expected + 0.3 * rng.standard_normal((600, 1)))  # repeats numbers often
+    Z[250:262] = Z[250]  # a slope
+    assert not judging.stuck_runs(Z).any()
+    bad = judging.bad_runs(Z, expected)
+    assert bad[250:262].all()
+    assert bad.sum() == 12
+
+
+def test_weights_are_shares_and_differ_by_series_where_that_is_sure():
+    rng = np.random.default_rng(5)
+    y, series = rng.standard_normal(4000), rng.integers(2, size=4000)
+    noise = np.where(series[:, None] == [[0, 1]], 0.1, 1.0)  # each series is predicted well by one of two
+    F = np.column_stack([y[:, None] + noise * rng.standard_normal((4000, 2)), y + 5 * rng.standard_normal(4000)])
+    classes = np.zeros(4000, int)
+    mixture = Mixture.fit(F, y, classes, series)
+    for weights in (mixture.usual, *mixture.weights.values(), *mixture.own.values()):
+        assert (weights >= 0).all()
+        assert weights.sum() == pytest.approx(1)
+    assert mixture.usual[2] < 0.02
+    error = np.abs(y - mixture.predict(F, classes, series)).mean()
+    assert error < 0.12 < 0.3 < np.abs(y - F @ mixture.usual).mean()
+    few = Mixture.fit(F[:60], y[:60], classes[:60], series[:60], length=30.0)  # two runs: nothing is sure
+    assert np.abs(few.usual - 1 / 3).max() < 0.2
 
 
 def test_runs_and_distances():

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from statistics import NormalDist
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ..linalg.scale import CONSISTENT
 from ..sweeps import Float
 
-TAIL, NORMAL_TAIL = 0.9, 1.645  # share of the numbers, and the bound of so many normal ones
+TAIL = 0.9  # share of the numbers of a column whose largest one its spread follows
 CLIP = 3.0  # spreads, at which a number counts
 FEW = 2.0  # pairs of readings; an autocorrelation of fewer tends to 0
 LEAST_LAG, PERIODS = 200, 4  # lags up to this number, and this many of the longest period
@@ -24,14 +26,15 @@ def column_scales(R: Float) -> Float:
     return _scales(*_ordered(R))
 
 
-def column_spreads(R: Float) -> Float:
+def column_spreads(R: Float, share: float = TAIL) -> Float:
     """As `column_scales`, but at least that of nine tenths of the column: what is usual in series with heavy tails.
 
     >>> column_spreads(np.arange(-100.0, 101.0)[:, None] ** 3).round(-4).tolist()
     [440000.0]
     """
     ordered, count = _ordered(R)
-    tail = ordered[np.arange(R.shape[1]), (TAIL * np.maximum(count - 1, 0)).astype(np.intp)] / NORMAL_TAIL
+    largest = ordered[np.arange(R.shape[1]), (share * np.maximum(count - 1, 0)).astype(np.intp)]
+    tail = largest / NormalDist().inv_cdf((1 + share) / 2)
     return np.asarray(np.fmax(_scales(ordered, count), tail))
 
 

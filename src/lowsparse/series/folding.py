@@ -18,13 +18,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..sweeps import Float
+from .correlation import column_scales
 
 CYCLES = 6  # of a period, from which its usual shape is taken
 FEW = 0.2  # readings of a line, relative to the usual number, that do not determine it
 ITERATIONS = 8
 FASTER = 1.3  # steps of what is filled, relative to the formula
 FAINT, MOST = 0.1, 80  # components are kept if s² > FAINT λ, and so many at most
-CLIP = 3.0  # scales, at which a reading counts in λ
+CLIP = 3.0  # scales, at which a reading counts
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Folding:
 
 @dataclass(frozen=True)
 class Shape:
-    """The median of each series at each phase of a period; 0 without one."""
+    """The mean of each series at each phase of a period, robust to single readings; 0 without a period."""
 
     values: Float  # phases x series
 
@@ -70,7 +71,10 @@ class Shape:
         lines = Folding(often[-1]).fold(Z)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # a phase without a reading
-            return cls(np.nan_to_num(np.nanmedian(lines, axis=0)).reshape(often[-1], Z.shape[1]))
+            middle = np.nanmedian(lines, axis=0)
+            bound = CLIP * column_scales(lines - middle)
+            usual = np.nanmean(np.clip(lines, middle - bound, middle + bound), axis=0)
+        return cls(np.nan_to_num(usual).reshape(often[-1], Z.shape[1]))
 
     def expect(self, Z: Float, first: int = 0) -> Float:
         """The shape at the moments of Z, which begins `first` moments after the data that were fitted."""

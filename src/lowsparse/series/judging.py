@@ -4,8 +4,9 @@ A single reading may be far off because the series has a heavy tail: a peak rise
 another unit, a shifted stretch) begin and end from one moment to the next. So the residual e of a series is cut into
 maximal runs of readings with |e| > FAR spreads, and a run is bad if e jumps, by more than JUMP times the usual step,
 where it begins and where it ends; the first and last reading of a series count as jumps. The same with 2, 4, ...
-times FAR: an error may stand on a peak. A run that stays for long is not bad: the level has shifted. Numbers that are
-repeated exactly, in a series that hardly repeats any, are stuck.
+times FAR: an error may stand on a peak; and with half of FAR, if the run is long: a shifted stretch is sure by its
+length. A run that stays for very long is not bad: the level has shifted. Numbers that are repeated exactly are stuck,
+if the series hardly repeats any, or if they are far from what is expected.
 """
 
 from __future__ import annotations
@@ -19,13 +20,17 @@ from ..entries.observed import ObservedMatrix
 from ..imputation.model import Imputation, Prediction
 from ..sweeps import Float
 from .correlation import column_scales, column_spreads
+from .normal import Normal
 from .runs import Bool, Index, Runs
 
 FAR = 5.0  # spreads of the residual
 JUMP = 6.0  # spreads of its steps from reading to reading
 LEAST = 0.02  # spread of the residual, in units of the series: what is closer is no error
+TAIL = 0.85  # of the residuals of a series, by which their spread is known: so many are not in a bad run
+LONG, NEARER = 6, 0.5  # readings of a long run, and how far it must be relative to FAR
 STAYS = 0.2  # share of the readings of a series that are no bad run
 STUCK = 4  # equal readings in a row, at least
+STUCK_FAR = 2.5  # spreads of the residual, on average, at which they are bad however often the series repeats numbers
 CHANCE = 1e-3  # expected number of stuck runs by chance in a series
 ROUGH = 120_000  # entries of the moments to which the robust low-rank part is fitted
 
@@ -64,7 +69,7 @@ class Judge:
     """Says which readings are good: not in bad runs about a robust expectation, nor about those of the good ones."""
 
     robust: tuple[Expectation, ...]
-    closer: Expectation  # needs readings without errors
+    closer: Normal  # needs readings without errors
     caution: float
 
     def good(self, Z: Float, first: int = 0) -> Bool:
@@ -91,7 +96,8 @@ def closest(expectations: tuple[Expectation, ...], Z: Float, first: int = 0) -> 
 
 def bad_runs(Z: Float, expected: Float, caution: float = 1.0) -> Bool:
     """Which readings of Z are in bad runs, given the expected values; FAR and JUMP are multiplied by the caution."""
-    return jumping_runs(Z - expected, caution) | stuck_runs(Z)
+    E = Z - expected
+    return jumping_runs(E, caution) | stuck_runs(Z) | _stuck_and_far(Z, E, caution)
 
 
 def jumping_runs(E: Float, caution: float = 1.0) -> Bool:
@@ -103,27 +109,28 @@ def jumping_runs(E: Float, caution: float = 1.0) -> Bool:
     [30, 31, 32]
     """
     bad = np.zeros(E.shape, bool)
-    scales = np.maximum(column_spreads(E), LEAST)
+    scales = np.maximum(column_spreads(E, TAIL), LEAST)
     for j, scale in enumerate(scales):
         readings = np.flatnonzero(~np.isnan(E[:, j]))
         if len(readings) < STUCK:
             continue
         e = E[readings, j]
         steps = np.abs(np.diff(e))
-        usual = caution * JUMP * max(float(column_spreads(np.diff(e)[:, None])[0]), 0.1 * scale)
-        far = caution * FAR * scale
+        usual = caution * JUMP * max(float(column_spreads(np.diff(e)[:, None], TAIL)[0]), 0.1 * scale)
+        far, least = caution * NEARER * FAR * scale, LONG
         while (outside := np.abs(e) > far).any():
-            bad[readings[_between_jumps(np.where(outside, np.sign(e), 0.0), steps > usual)], j] = True
-            far *= 2
+            bad[readings[_between_jumps(np.where(outside, np.sign(e), 0.0), steps > usual, least)], j] = True
+            far, least = 2 * far, 1
     return bad
 
 
-def _between_jumps(sign: Float, jumps: Bool) -> Index:
-    """The positions in runs of one sign that have a jump before them and one after them, and do not stay."""
+def _between_jumps(sign: Float, jumps: Bool, least: int) -> Index:
+    """The positions in runs of one sign, not shorter than `least`, with a jump before and after, that do not stay."""
     edges = np.flatnonzero(np.concatenate([[True], np.diff(sign) != 0, [True]]))
     begin, end = edges[:-1], edges[1:]
     jumps = np.concatenate([[True], jumps, [True]])
-    wrong = (sign[begin] != 0) & jumps[begin] & jumps[end] & (end - begin < STAYS * len(sign))
+    length = end - begin
+    wrong = (sign[begin] != 0) & jumps[begin] & jumps[end] & (length < STAYS * len(sign)) & (length >= least)
     inside = np.zeros(len(sign), bool)
     for a, b in zip(begin[wrong], end[wrong], strict=True):
         inside[a:b] = True
@@ -138,11 +145,9 @@ def stuck_runs(Z: Float) -> Bool:
     >>> np.flatnonzero(stuck_runs(x[:, None])).tolist()
     [10, 11, 12, 13, 14, 15]
     """
-    same = np.zeros(Z.shape, bool)
-    same[1:] = Z[1:] == Z[:-1]
-    runs = Runs.of(same)
+    runs = _repeats(Z)
     if not len(runs):
-        return same
+        return np.zeros(Z.shape, bool)
     readings = np.sum(~np.isnan(Z), axis=0)
     # how often a number is repeated, of the starts of runs: long runs do not count for more
     begins = np.bincount(runs.series, minlength=Z.shape[1])
@@ -152,3 +157,22 @@ def stuck_runs(Z: Float) -> Bool:
     expected = readings[runs.series] * share[runs.series] ** runs.lengths
     stuck = runs.take((runs.lengths + 1 >= STUCK) & (expected < CHANCE))
     return Runs(stuck.series, stuck.begin - 1, stuck.end).mask((Z.shape[0], Z.shape[1]))
+
+
+def _stuck_and_far(Z: Float, E: Float, caution: float) -> Bool:
+    """Readings in runs of one number whose residuals E are far from 0 on average."""
+    runs = _repeats(Z)
+    runs = runs.take(runs.lengths + 1 >= STUCK)
+    runs = Runs(runs.series, runs.begin - 1, runs.end)
+    apart = np.nan_to_num(np.abs(E) / np.maximum(column_spreads(E, TAIL), LEAST))
+    far = [
+        np.mean(apart[a:b, j]) > caution * STUCK_FAR for j, a, b in zip(runs.series, runs.begin, runs.end, strict=True)
+    ]
+    return runs.take(np.array(far, bool)).mask((Z.shape[0], Z.shape[1]))
+
+
+def _repeats(Z: Float) -> Runs:
+    """Runs of moments at which a series has the number of the moment before."""
+    same = np.zeros(Z.shape, bool)
+    same[1:] = Z[1:] == Z[:-1]
+    return Runs.of(same)

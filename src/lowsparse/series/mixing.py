@@ -1,10 +1,12 @@
-"""The mixture of several predictions: weights that sum to 1, by how far the next reading is, from what was kept aside.
+"""The mixture of several predictions: weights from what was kept aside, by how far the next reading is and by series.
 
-With predictions F (entries x predictions) and truths y, the weights w minimise Σ |y - F w| plus a ridge that draws them
-to prior weights: those of a class of entries to those of its group of classes, these to those of all, and these to
-equal ones. The ridge on the step from the best prediction to another is relative to how far these are apart: a bad
-prediction does no harm by being there. The sum of magnitudes is minimised by reweighted least squares, with the
-magnitudes smoothed below half a robust scale.
+With predictions F (entries x predictions) and truths y, the weights w ≥ 0, Σ w = 1, minimise Σ |y - F w| plus a ridge
+that draws them to prior weights: those of a class of entries to those of its group of classes, these to those of all,
+and these to equal ones. Then every series mixes what its classes mix with the single predictions, drawn to the former.
+
+The ridge on the step from the best prediction to another is relative to how far these are apart: a bad prediction does
+no harm by being there. It counts runs, not entries: the errors of a run go together. The sum of magnitudes is minimised
+by reweighted least squares, with the magnitudes smoothed below half a robust scale.
 """
 
 from __future__ import annotations
@@ -13,76 +15,103 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import nnls
 
 from ..linalg.scale import robust_scale
 from ..sweeps import Float
 
-DAMPING = 30.0  # the ridge, in entries
-ITERATIONS = 12
+DAMPING, DAMPING_OWN = 30.0, 100.0  # the ridge of a class, and of a series, in runs
+ITERATIONS = 8
 FAR = 6.0  # robust scales, beyond which an error may be of the reading
 FEW = 10  # entries of a class that has the weights of all
+SUM = 1e3  # weight of the equation Σ w = 1, relative to the others
+
+Index = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """Weights of predictions for each class of entries.
+    """Weights of predictions for each class of entries, and for each series.
 
     >>> F = np.array([[1.0, 3.0], [2.0, 0.0], [5.0, 9.0]] * 20)
-    >>> mixture = Mixture.fit(F, F[:, 0], np.zeros(60, int))
+    >>> none = np.zeros(60, int)
+    >>> mixture = Mixture.fit(F, F[:, 0], none, none)
     >>> mixture.weights[0].round(1).tolist()
     [1.0, 0.0]
     """
 
     usual: Float  # of all classes
     weights: dict[int, Float]  # by class
+    own: dict[int, Float]  # by series: of the mixture of the class, and of the predictions
 
     @classmethod
-    def fit(cls, F: Float, y: Float, classes: NDArray[np.intp], group: int = 1) -> Mixture:
-        """Fit the weights of each class; so many consecutive classes are a group."""
-        usual = _fit_weights(F, y, np.full(F.shape[1], 1.0 / F.shape[1]))
-        of_groups = _fit_each(F, y, classes // group, {}, usual)
+    def fit(cls, F: Float, y: Float, classes: Index, series: Index, group: int = 1, length: float = 1.0) -> Mixture:
+        """Fit the weights; `group` consecutive classes are a group, and `length` entries are a run."""
+        m, damping = F.shape[1], DAMPING * length
+        usual = _fit_weights(F, y, np.full(m, 1.0 / m), damping)
+        of_groups = _fit_each(F, y, classes // group, {}, usual, damping)
         priors = {int(k): of_groups[int(k) // group] for k in np.unique(classes)}
-        return cls(usual, _fit_each(F, y, classes, priors, usual))
+        mixture = cls(usual, _fit_each(F, y, classes, priors, usual, damping), {})
+        with_mixed = np.column_stack([mixture.predict(F, classes, series), F])
+        return cls(usual, mixture.weights, _fit_each(with_mixed, y, series, {}, np.eye(m + 1)[0], DAMPING_OWN * length))
 
-    def predict(self, F: Float, classes: NDArray[np.intp]) -> Float:
+    def predict(self, F: Float, classes: Index, series: Index) -> Float:
         """The mixed prediction; a class that was not fitted has the weights of all."""
         mixed = F @ self.usual
-        for k in np.unique(classes):
-            weights = self.weights.get(int(k), self.usual)
-            mixed[classes == k] = F[classes == k] @ weights
+        for inside, k in _parts(classes):
+            mixed[inside] = F[inside] @ self.weights.get(k, self.usual)
+        for inside, j in _parts(series) if self.own else ():
+            if j in self.own:
+                mixed[inside] = self.own[j][0] * mixed[inside] + F[inside] @ self.own[j][1:]
         return mixed
 
 
+def _parts(labels: Index) -> list[tuple[Index, int]]:
+    """The positions of each label, and the label."""
+    order = np.argsort(labels, kind="stable")
+    found, first = np.unique(labels[order], return_index=True)
+    return list(zip(np.split(order, first[1:]), map(int, found), strict=True)) if labels.size else []
+
+
 def _fit_each(
-    F: Float, y: Float, classes: NDArray[np.intp], priors: dict[int, Float], usual: Float
+    F: Float, y: Float, labels: Index, priors: dict[int, Float], usual: Float, damping: float
 ) -> dict[int, Float]:
-    """The weights of each class; its prior ones if it has few entries."""
+    """The weights of each label; its prior ones if it has few entries."""
     found = {}
-    for k in map(int, np.unique(classes)):
-        inside, prior = classes == k, priors.get(k, usual)
-        found[k] = _fit_weights(F[inside], y[inside], prior) if inside.sum() >= FEW else prior
+    for inside, k in _parts(labels):
+        prior = priors.get(k, usual)
+        found[k] = _fit_weights(F[inside], y[inside], prior, damping) if inside.size >= FEW else prior
     return found
 
 
-def _fit_weights(F: Float, y: Float, prior: Float) -> Float:
-    """w with Σ w = 1: the prior, plus steps from the best prediction to each other one."""
+def _fit_weights(F: Float, y: Float, prior: Float, damping: float) -> Float:
+    """w ≥ 0 with Σ w = 1, drawn to the prior; its ridge is on steps from the best prediction to each other one."""
     m = F.shape[1]
     if m == 1 or not len(y):
         return prior
     best = int(np.argmin(np.mean(np.abs(y[:, None] - F), axis=0)))
     others = np.delete(np.arange(m), best)
     G, rest = F[:, others] - F[:, [best]], y - F @ prior
-    step = np.zeros(m - 1)
+    weights = prior
     for _ in range(ITERATIONS):
-        e = np.abs(rest - G @ step)
+        e = np.abs(y - F @ weights)
         scale = robust_scale(e)
         if scale == 0:
             break
         weight = scale / np.maximum(e, 0.5 * scale) * (e < FAR * scale)
         A = (G.T * weight) @ G
-        ridge = DAMPING * np.diag(A) / max(float(weight.sum()), 1.0)
-        step = np.linalg.solve(A + np.diag(ridge + 1e-12), (G.T * weight) @ rest)
-    weights = prior.copy()
-    weights[others] += step
-    weights[best] -= step.sum()
+        ridge = damping * np.diag(A) / max(float(weight.sum()), 1.0)
+        step = _least(A + np.diag(ridge + 1e-12), (G.T * weight) @ rest, prior[others])
+        weights = np.insert(step, best, max(1.0 - step.sum(), 0.0))
     return weights
+
+
+def _least(A: Float, b: Float, prior: Float) -> Float:
+    """The least of (w - prior)ᵀ A (w - prior) - 2 bᵀ (w - prior) over w ≥ 0 with Σ w ≤ 1."""
+    m = len(b)
+    R = np.linalg.cholesky(A).T
+    equations, right = np.zeros((m + 1, m + 1)), np.zeros(m + 1)  # the last unknown is 1 - Σ w
+    equations[:m, :m], right[:m] = R, R @ prior + np.linalg.solve(R.T, b)
+    equations[m] = right[m] = SUM * np.sqrt(np.trace(A))
+    w = nnls(equations, right)[0]
+    return np.asarray(w[:m] / w.sum())

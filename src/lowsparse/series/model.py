@@ -4,15 +4,17 @@ A series is x = centre + scale z. A part of the model expects L of z, and adds w
 
 - L is the usual shape of the period: the series by itself (`folding`);
 - L is what the other series say at the moment (`normal`): once by covariances as they are, for series that determine
-  each other, once by covariances with a ridge, and once by the moments before and after too;
+  each other, once by covariances with a ridge, and twice, with a small and a large ridge, by the moments before and
+  after too;
+- L is of low rank, moments x series, if there are few entries (`judging`); once without the bridge;
 - L is of low rank, days x (hour of day, series), if there is a period: what the day and the others say (`folding`); and
   the same with days that begin at noon, whose errors at the ends of days are others.
 
 Two more predictions are straight lines between the readings at the ends of the gap: of z, and of what the shape leaves.
 
 They are fitted to the data less some readings, which were kept aside in the pattern of those that are missing; on these
-the weights of the mixture are found, by how far the next reading is and whether the moment was read by the others. Then
-they are fitted to all good readings. Which ones are good is judged before (`judging`).
+the weights of the mixture are found, by how far the next reading is, whether the moment was read by the others, and by
+series. Then they are fitted to all good readings. Which ones are good is judged before (`judging`).
 """
 
 from __future__ import annotations
@@ -34,9 +36,9 @@ from .judging import Expectation, Judge, LowRankMoments, bad_runs, closest
 from .keeping import keep_aside
 from .mixing import Mixture
 from .normal import Normal
-from .runs import Bool, distance_to_reading
+from .runs import Bool, Runs, distance_to_reading
 
-SHARP, SMOOTH, LAGGED = 1e-4, 0.03, 0.1  # ridges of covariances
+SHARP, SMOOTH, LAGGED, LAGGED_SMOOTH = 1e-4, 0.03, 0.1, 1.0  # ridges of covariances
 LAGS = (0, 1, -1)
 SHRINKAGE = 0.1, 0.3  # of days from midnight, and from noon
 FARTHEST = 6  # log2 of the distance to the next reading, at which the classes of entries end
@@ -44,9 +46,8 @@ GROUP = FARTHEST + 1  # classes
 SEEN = (0.85, 0.5)  # readings of a moment, relative to the usual number: bounds of the groups of classes
 SMALL = 250_000  # entries of a table whose moments are also fitted by a low-rank part
 LINES = 4  # periods that the data must have to be folded
-CAUTIONS = (1.0, 3.0)  # in judging readings: the one is taken with which what was kept aside is predicted better
-WORTH = 1.02  # error of less caution, relative to that of more, at which it is still taken
-LARGEST = 10.0  # error, in scales, that counts in this choice: a reading kept aside may be bad
+CAUTIONS = (1.0, 2.0, 4.0)  # in judging readings: the one is taken with which what was kept aside is predicted best
+LARGEST = 30.0  # error, in usual ones of the series, that counts in this choice: a reading kept aside may be bad
 ENOUGH, FOLDS = 15_000, 3  # readings kept aside are enough for the weights; times that some are, at most
 STRETCHES, SPLITS = 20, 5  # of time; every fifth one is predicted with the weights of the others
 
@@ -110,8 +111,9 @@ class SeriesModel:
             good = self.judge.good(Z, first) if good is None else good
             classes = _classes(good, ~good)
             given = np.where(good, Z, np.nan)
-            z = self.mixture.predict(self.parts.predict(given, self.parts.expect(given, first), ~good, first), classes)
-        t, j = np.nonzero(~good)
+            t, j = np.nonzero(~good)
+            F = self.parts.predict(given, self.parts.expect(given, first), ~good, first)
+            z = self.mixture.predict(F, classes, j)
         values = X.copy()
         values[t, j] = np.maximum(self.centre[j] + self.scale[j] * z, self.least[j])
         classes_of = np.full(X.shape, -1, np.int8)
@@ -156,7 +158,7 @@ class Parts:
     def refit(self, Z: Float) -> Parts:
         """With expectations by other readings of the same series, and the same correlations."""
         periods = self.across.periods
-        start = tuple(part for part in self.expectations if isinstance(part, Normal))
+        start = {part.lags: part for part in self.expectations if isinstance(part, Normal)}
         expectations = _expectations(Z, periods, self.across, start)
         return replace(self, shape=Shape.fit(Z, periods[:1]), expectations=expectations)
 
@@ -167,18 +169,23 @@ class Parts:
     def predict(self, Z: Float, expected: Iterable[Float], wanted: Bool, first: int = 0) -> Float:
         """Predictions of the wanted entries, in the order of `numpy.nonzero`, in columns, by what is expected of Z."""
         gaps = Gaps.of(~np.isnan(Z), wanted, self.across.periods)
-        columns = [L[wanted] + bridge.predict(Z - L, gaps) for L, bridge in zip(expected, self.along, strict=True)]
+        columns = []
+        for part, L, bridge in zip(self.expectations, expected, self.along, strict=True):
+            columns.append(L[wanted] + bridge.predict(Z - L, gaps))
+            if isinstance(part, LowRankMoments):
+                columns.append(L[wanted])
         usual = self.shape.expect(Z, first)
         columns += [_straight(Z, wanted), usual[wanted] + _straight(Z - usual, wanted)]
         return np.column_stack(columns)
 
 
 def _expectations(
-    Z: Float, periods: tuple[int, ...], across: Bridge, start: tuple[Normal, ...] = ()
+    Z: Float, periods: tuple[int, ...], across: Bridge, start: dict[tuple[int, ...], Normal] | None = None
 ) -> tuple[Expectation, ...]:
-    sharp = Normal.fit(Z, SHARP, start=start[0] if start else None)
-    lagged = Normal.fit(Z, LAGGED, LAGS, start=start[-1] if start else sharp.lagged(Z, LAGS))
-    found: tuple[Expectation, ...] = (Shape.fit(Z, periods), sharp, replace(sharp, ridge=SMOOTH), lagged)
+    sharp = Normal.fit(Z, SHARP, start=start[(0,)] if start else None)
+    lagged = Normal.fit(Z, LAGGED, LAGS, start=start[LAGS] if start else sharp.lagged(Z, LAGS))
+    smooth = replace(sharp, ridge=SMOOTH), replace(lagged, ridge=LAGGED_SMOOTH)
+    found: tuple[Expectation, ...] = (Shape.fit(Z, periods), sharp, lagged, *smooth)
     if Z.size <= SMALL:
         found += (LowRankMoments.fit(Z, np.random.default_rng(0)),)
     if periods and len(Z) >= LINES * periods[0]:
@@ -192,28 +199,34 @@ def _expectations(
 
 
 def _choose_judge(Z: Float, periods: tuple[int, ...], aside: Bool, rng: np.random.Generator) -> tuple[Judge, Bool]:
-    """The caution with which what was kept aside is predicted better, and the good readings."""
+    """The caution with which what was kept aside is predicted best, and the good readings.
+
+    Errors are of the readings that the most cautious judge calls good: the same ones for all, and without gross errors.
+    """
     rest = np.where(aside, np.nan, Z)
     robust = (LowRankMoments.fit(rest, rng), Shape.fit(rest, periods))
     expected = closest(robust, Z)
-    best, normal = np.inf, None
+    judged: list[tuple[Judge, Bool]] = []
     for caution in CAUTIONS:
         seen = ~bad_runs(Z, expected, caution) & ~np.isnan(rest)
-        normal = Normal.fit(np.where(seen, Z, np.nan), SMOOTH, start=normal)
-        judge = Judge(robust, normal, caution)
-        good = judge.judge(Z, expected)
-        error = WORTH ** CAUTIONS.index(caution) * _usual_error(normal, Z, good, aside, periods)
-        if error < best:
-            best, chosen = error, (judge, good)
-    return chosen
+        start = judged[-1][0].closer if judged else None
+        judge = Judge(robust, Normal.fit(np.where(seen, Z, np.nan), SMOOTH, start=start), caution)
+        judged.append((judge, judge.judge(Z, expected)))
+    scored = aside & judged[-1][1]
+    errors = np.stack([_errors(judge, Z, good & ~aside, scored, periods) for judge, good in judged])
+    series = np.nonzero(scored)[1]
+    sizes = usual_sizes(errors.min(axis=0), series, Z.shape[1])[series]
+    usual = np.minimum(errors / sizes, LARGEST).mean(axis=1)
+    return judged[int(np.argmin(usual))]
 
 
-def _usual_error(part: Normal, Z: Float, good: Bool, aside: Bool, periods: tuple[int, ...]) -> float:
-    """Of what was kept aside, as the good readings predict it."""
-    seen = np.where(good & ~aside, Z, np.nan)
-    L = np.nan_to_num(part.expect(seen))
-    bridged = Bridge.fit(seen - L, periods).predict(seen - L, Gaps.of(good & ~aside, aside, periods))
-    return float(np.mean(np.minimum(np.abs((Z - L)[aside] - bridged), LARGEST)))
+def _errors(judge: Judge, Z: Float, seen: Bool, wanted: Bool, periods: tuple[int, ...]) -> Float:
+    """Magnitudes of the errors of the wanted readings, as those seen predict them."""
+    given = np.where(seen, Z, np.nan)
+    L = judge.closer.expect(given)
+    L = np.where(np.isnan(L), judge.robust[-1].expect(given), L)
+    bridged = Bridge.fit(given - L, periods).predict(given - L, Gaps.of(seen, wanted, periods))
+    return np.abs((Z - L)[wanted] - bridged)
 
 
 @dataclass(frozen=True)
@@ -226,13 +239,16 @@ class _Fold:
     classes: NDArray[np.intp]
     moments: NDArray[np.intp]
     series: NDArray[np.intp]
+    runs: int  # of readings kept aside
 
     @classmethod
     def of(cls, Z: Float, good: Bool, aside: Bool, periods: tuple[int, ...]) -> Self:
         seen, aside = good & ~aside, aside & good
         rest = np.where(seen, Z, np.nan)
         parts, expected = Parts.fit(rest, periods)
-        return cls(parts, parts.predict(rest, expected, aside), Z[aside], _classes(seen, aside), *np.nonzero(aside))
+        F = parts.predict(rest, expected, aside)
+        moments, series = np.nonzero(aside)
+        return cls(parts, F, Z[aside], _classes(seen, aside), moments, series, len(Runs.of(aside)))
 
 
 def _mix(folds: list[_Fold], shape: tuple[int, ...]) -> tuple[Mixture, Calibration]:
@@ -245,12 +261,14 @@ def _mix(folds: list[_Fold], shape: tuple[int, ...]) -> tuple[Mixture, Calibrati
     )
     sizes = usual_sizes(y - F.mean(axis=1), series, shape[1])[series]
     G, u = F / sizes[:, None], y / sizes
+    length = len(y) / max(1, sum(fold.runs for fold in folds))
     errors = np.zeros(len(y))
     stretch = moments * STRETCHES // shape[0] % SPLITS
     for k in range(SPLITS):
         other, this = stretch != k, stretch == k
-        errors[this] = y[this] - Mixture.fit(G[other], u[other], classes[other], GROUP).predict(F[this], classes[this])
-    return Mixture.fit(G, u, classes, GROUP), Calibration.fit(errors, series, classes, shape[1])
+        mixture = Mixture.fit(G[other], u[other], classes[other], series[other], GROUP, length)
+        errors[this] = y[this] - mixture.predict(F[this], classes[this], series[this])
+    return Mixture.fit(G, u, classes, series, GROUP, length), Calibration.fit(errors, series, classes, shape[1])
 
 
 def _straight(Z: Float, wanted: Bool) -> Float:
