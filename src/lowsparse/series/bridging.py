@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from ..sweeps import Float
 from .correlation import autocorrelation, column_spreads, largest_lag
-from .runs import Bool, Index
+from .runs import Bool, Index, distinct
 
 NEAREST = 3  # readings on each side; of the same phase, one on each side for each period
 NOISE = 1e-2  # of a reading: variance relative to that of the series
 CLIP = 8.0  # spreads of the series, at which a reading counts
-BATCH = 20_000  # moments whose systems are solved together
+BATCH = 20_000  # systems that are solved together
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ class Bridge:
         """Predict R at the entries of gaps from their neighbours."""
         bound = CLIP * column_spreads(R)
         values = np.nan_to_num(np.clip(R, -bound, bound))
-        predicted = np.zeros(len(gaps.moments))
-        for first in range(0, len(predicted), BATCH):
-            batch = slice(first, first + BATCH)
-            t, j, found = gaps.moments[batch], gaps.series[batch], gaps.neighbours[batch]
-            predicted[batch] = np.sum(self._weights(t, j, found) * values[np.maximum(found, 0), j[:, None]], axis=1)
-        return predicted
+        weights = np.zeros((len(gaps.systems), gaps.neighbours.shape[1]))
+        for first in range(0, len(weights), BATCH):
+            some = gaps.systems[first : first + BATCH]
+            weights[first : first + BATCH] = self._weights(gaps.moments[some], gaps.series[some], gaps.neighbours[some])
+        near = values[np.maximum(gaps.neighbours, 0), gaps.series[:, None]]
+        return np.asarray(np.einsum("ij,ij->i", weights[gaps.system], near))
 
     def fill(self, R: Float) -> Float:
         """R with predictions where it is missing."""
@@ -81,17 +81,24 @@ class Bridge:
 
 @dataclass(frozen=True)
 class Gaps:
-    """Entries to be predicted, in the order of `numpy.nonzero`, and the moments of their neighbours."""
+    """Entries to be predicted, in the order of `numpy.nonzero`, and the moments of their neighbours.
+
+    Entries of a series whose neighbours are as far before and after have the same system to solve.
+    """
 
     moments: Index
     series: Index
     neighbours: NDArray[np.int32]  # of each entry; -1 where there is none
+    systems: Index  # for each system, an entry that has it
+    system: Index  # of each entry
 
     @classmethod
     def of(cls, read: Bool, wanted: Bool, periods: tuple[int, ...]) -> Gaps:
         """The wanted entries, with neighbours among those that were read."""
         t, j = np.nonzero(wanted)
-        return cls(t, j, _Neighbours(read, periods).of(t, j))
+        found = _Neighbours(read, periods).of(t, j)
+        lags = np.where(found >= 0, found - t[:, None], 2 * len(read))
+        return cls(t, j, found, *distinct(np.column_stack([j, lags]).astype(np.int32)))
 
 
 class _Neighbours:

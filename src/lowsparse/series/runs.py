@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,3 +76,17 @@ def distance_to_reading(read: Bool) -> Index:
     before = np.maximum.accumulate(np.where(read, moment, -(4 * T)), axis=0)
     after = np.minimum.accumulate(np.where(read, moment, 4 * T)[::-1], axis=0)[::-1]
     return np.minimum(moment - before, after - moment)
+
+
+def distinct(rows: NDArray[Any]) -> tuple[Index, Index]:
+    """The position of one of each kind of equal rows, and the kind of each row.
+
+    >>> distinct(np.array([[1, 2], [3, 4], [1, 2]]))
+    (array([0, 1]), array([0, 1, 0]))
+    """
+    rows = np.ascontiguousarray(rows)
+    if not rows.size:
+        return np.zeros(min(len(rows), 1), np.intp), np.zeros(len(rows), np.intp)
+    whole = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).ravel()
+    _, first, kind = np.unique(whole, return_index=True, return_inverse=True)
+    return first, kind
