@@ -6,8 +6,8 @@
 `benchmarks.seriesdata` says which sets, what is hidden and what is spoilt. Everybody gets the readings as they are,
 errors and all; LATC also gets them without those that the screening of eia flags, or that were spoilt (`latc,
 flags`). Errors are means over the series of the mean absolute error of what was hidden, in standard deviations of
-the series; the seconds are those of processors in one fit. LATC's truncation, c and ρ (30, 0.02, 0.001) are the best of seven tried
-on the runs of the first year of eia, with flags.
+the series; the seconds are those of processors in one fit. LATC's truncation, c and ρ (30, 0.02, 0.001) are the best
+of seven tried on the runs of the first year of eia, with flags.
 
 Coverage is the share of hidden readings inside the bands of 90 %. Precision and recall of bad readings are against
 what was spoilt here, and for eia without spoilt readings against the published categories, which are rules, not
