@@ -239,7 +239,22 @@ def test_times_that_cannot_be_used(kind, said, tmp_path):
     assert line.startswith(f"{path}: ")
     assert re.search(said, line), line
     assert sorted(item.name for item in tmp_path.iterdir()) == ["demand.csv"]
-    assert complete(path, "--no-time")[0] == 0
+    if kind == "one row":
+        assert "has one row: what is missing there cannot be learnt" in fails(path, "--no-time")
+    else:
+        assert complete(path, "--no-time")[0] == 0
+
+
+def test_a_constant_series_is_noted_and_no_anomaly(tmp_path):
+    _, read = demand(48, 3)
+    read.iloc[:, 1] = 7.0
+    read.iloc[5:8, 1] = nan
+    path = stored(read, tmp_path / "demand.csv")
+    code, out = complete(path)[:2]
+    assert code == 0
+    assert "have one value, and gaps are filled with it" in " ".join(out.split())
+    assert len(pd.read_csv(tmp_path / "demand-completed-outliers.csv")) == 0
+    assert (pd.read_csv(tmp_path / "demand-completed.csv").iloc[:, 2] == 7.0).all()
 
 
 def test_no_reading_and_text_in_a_column(tmp_path):

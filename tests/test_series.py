@@ -213,8 +213,14 @@ def test_constant_and_empty_series():
     _, X = demand(days=10)
     X[:, 1], X[:, 2] = 5.0, np.nan
     X[30:40] = np.nan
-    with pytest.warns(UserWarning, match="x2 have no reading"):
-        filled = ls.RobustSeriesImputer().fit_transform(X)
+    imputer = ls.RobustSeriesImputer()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        filled = imputer.fit_transform(X)
+    notes = " ".join(str(warning.message) for warning in said)
+    assert "x1 have one value" in notes
+    assert "x2 have no reading" in notes
+    assert "x1" not in set(imputer.anomalies_["series"])
     assert np.allclose(filled[:, 1], 5.0)
     assert np.isnan(filled[:, 2]).all()
     assert np.isfinite(np.delete(filled, 2, axis=1)).all()

@@ -136,6 +136,8 @@ class TableCompletion:
     def solve(self, meter: Meter) -> None:
         """Fit the model."""
         job = self.job
+        if self.table.M.shape[0] < 2:
+            fail(f"{job.name} has one row: what is missing there cannot be learnt from others; give 2 rows or more")
         rank = job.rank if job.rank == "auto" else int(job.rank)
         self.model = Imputation.fit(self.table.M, rank, random_state=job.seed, callback=meter.watch)
         self.fit = self.model.lowrank()

@@ -62,7 +62,7 @@ class RobustSeriesImputer(SampleTransformer):
         observed and expected (medians of the run), and sure: the share of the errors of readings kept aside that are
         smaller than the distance of these from what is expected.
     notes_ : list of str
-        Series that begin late, end early or have no reading, where values are not determined by their own readings.
+        Series that begin late, end early, are constant or have no reading: their own readings determine little there.
     n_features_in_, feature_names_in_
 
     Examples
@@ -316,13 +316,14 @@ def _rows(filled: Filled, rows: NDArray[np.int64]) -> Filled:
 
 
 def _notes(grid: Float, names: NDArray[Any]) -> list[str]:
-    """What a user should know of series that begin late, end early or have no reading."""
+    """What a user should know of series that begin late, end early, are constant or have no reading."""
     read = ~np.isnan(grid)
     some = read.any(axis=0)
     late = some & (np.argmax(read, axis=0) >= EDGE)
     early = some & (np.argmax(read[::-1], axis=0) >= EDGE)
     said = {
         "no reading, and stay empty": ~some,
+        "one value, and gaps are filled with it": some & (np.fmin.reduce(grid) == np.fmax.reduce(grid)),
         "no reading at the begin: filled there by what other series and the period determine, no more": late,
         "no reading at the end: filled there by what other series and the period determine, no more": early & ~late,
     }

@@ -27,7 +27,7 @@ FAR = 5.0  # spreads of the residual
 JUMP = 6.0  # spreads of its steps from reading to reading
 LEAST = 0.02  # spread of the residual, in units of the series: what is closer is no error
 TAIL = 0.85  # of the residuals of a series, by which their spread is known: so many are not in a bad run
-LONG, NEARER = 6, 0.5  # readings of a long run, and how far it must be relative to FAR
+LONG, NEARER = 12, 0.5  # readings of a long run, and how far it must be relative to FAR
 STAYS = 0.2  # share of the readings of a series that are no bad run
 STUCK = 4  # equal readings in a row, at least
 STUCK_FAR = 2.5  # spreads of the residual, on average, at which they are bad however often the series repeats numbers
@@ -95,9 +95,13 @@ def closest(expectations: tuple[Expectation, ...], Z: Float, first: int = 0) -> 
 
 
 def bad_runs(Z: Float, expected: Float, caution: float = 1.0) -> Bool:
-    """Which readings of Z are in bad runs, given the expected values; FAR and JUMP are multiplied by the caution."""
+    """Which readings of Z are in bad runs, given the expected values; FAR and JUMP are multiplied by the caution.
+
+    A series that is constant, 0 in units of its scale, has no bad reading.
+    """
     E = Z - expected
-    return jumping_runs(E, caution) | stuck_runs(Z) | _stuck_and_far(Z, E, caution)
+    varies = (np.nan_to_num(Z) != 0).any(axis=0)
+    return (jumping_runs(E, caution) | stuck_runs(Z) | _stuck_and_far(Z, E, caution)) & varies
 
 
 def jumping_runs(E: Float, caution: float = 1.0) -> Bool:
