@@ -101,7 +101,8 @@ def bad_runs(Z: Float, expected: Float, caution: float = 1.0) -> Bool:
     """
     E = Z - expected
     varies = (np.nan_to_num(Z) != 0).any(axis=0)
-    return (jumping_runs(E, caution) | stuck_runs(Z) | _stuck_and_far(Z, E, caution)) & varies
+    bad = jumping_runs(E, caution) | stuck_runs(Z) | _stuck_and_far(Z, E, caution)
+    return np.asarray(bad & varies)
 
 
 def jumping_runs(E: Float, caution: float = 1.0) -> Bool:
