@@ -26,9 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..diagnosis import largest_rank
-from ..entries.observed import ObservedMatrix
 from ..entries.protocol import PartialMatrix, PerEntry
-from ..entries.statistics import by_columns, column_medians
+from ..entries.statistics import by_columns, column_medians, shorths
 from ..linalg.grassmann import basis
 from ..linalg.scale import CONSISTENT, robust_scale
 from ..robust.regression import EFFICIENT, SMALLEST, LineRegression, poorly_explained
@@ -102,17 +101,6 @@ def spatial_median(points: Float) -> Float:
         weight = 1.0 / np.maximum(np.linalg.norm(points - centre, axis=1), 1e-9 * unit)
         centre = weight @ points / weight.sum()
     return np.asarray(centre, dtype=np.float64)
-
-
-def shorths(M: ObservedMatrix) -> Float:
-    """The mean of each column over the shortest interval with half of its entries; 0 if there are none."""
-    found = np.zeros(M.shape[1])
-    for j in np.flatnonzero(M.column_counts):
-        x = np.sort(M.values[M.indptr[j] : M.indptr[j + 1]].astype(np.float64))
-        half = x.size // 2 + 1
-        first = int(np.argmin(x[half - 1 :] - x[: x.size - half + 1]))
-        found[j] = x[first : first + half].mean()
-    return found
 
 
 @dataclass(frozen=True)

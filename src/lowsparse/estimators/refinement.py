@@ -8,9 +8,11 @@ estimated along; then 6 σ with σ fixed. Last comes least squares on what is wi
 to that, so that a table without errors gets its principal components. Features and samples are regressed in turn;
 scores are shrunk as the noise asks for (see `Prior`), by least squares only lightly.
 
-Where the noise is large, small errors may hide in it, and the first fit has followed them. So there is a second start:
-the least squares fit to entries that are usual for their feature, all others being replaced by its level, as in the
-wrapping of Raymaekers and Rousseeuw (Technometrics 2021). The end with the smaller loss is taken.
+Where the noise is large, small errors may hide in it, and the first fit has followed them. So there is a second start,
+with an idea of the wrapping of Raymaekers and Rousseeuw (Technometrics 2021): the principal components of the table,
+with entries that are unusual for their feature at its level. Then these are left out, the others fitted, and those that
+this fit predicts come back: an entry that is unusual for its feature and for the fit is left out from 2.5 σ on (see
+`_Usual`). What fits the usual entries best is taken.
 
 A sample has no say if its numbers, and its row of the matrix on which features are regressed, are zero: one weight for
 each row, which works wherever the entries are.
@@ -25,15 +27,16 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..entries.protocol import PartialMatrix
-from ..entries.statistics import by_columns
+from ..entries.protocol import PartialMatrix, PerEntry
+from ..entries.statistics import usual_columns
 from ..linalg.grassmann import basis
 from ..linalg.scale import CONSISTENT, CUT, OUTLIER, robust_scale, trimmed_deviation
 from ..robust.regression import EFFICIENT, SHRINK, SMALLEST, LineRegression, Prior
+from ..solvers.start import generator, left_singular_vectors
 from ..sweeps import Float, Robust, Sweep, host_backend, min_support
 from ..sweeps.losses import EFFICIENT as WIDTHS
 from ..sweeps.losses import Kind, Loss
-from .affine import NOISY, SETTLED, AffineFit, shorths, spatial_median, subtract
+from .affine import NOISY, SETTLED, AffineFit, spatial_median, subtract
 
 STRICT = WIDTHS[Kind.TUKEY]  # c in standard deviations of the noise: 95 % of the efficiency of least squares
 WIDE = 6.0  # of the second passes: 98 %
@@ -43,6 +46,9 @@ ALMOST = 0.03  # share of residuals between 2.5 and 4 standard deviations; 0.012
 ROUGH_PASSES, MAX_PASSES = 20, 60
 ROUGH = 10.0  # tolerance of all but the last passes, relative to that of the last
 SAMPLE = 100_000  # residuals by which scales and losses are compared
+NEARLY_SQUARED = 20.0  # c in standard deviations: with hardly any error left, almost least squares
+CLEARLY = 0.95  # loss of a fit without suspicious entries, relative to one with them, below which they are errors
+FAR = 1e4  # distance to which entries without a say are moved, in units
 LEAST_FREEDOM = 0.25  # share of the entries that are not used up by parameters, for the scale of the noise
 
 Flags: TypeAlias = NDArray[np.bool_]
@@ -56,11 +62,7 @@ def refine(M: PartialMatrix, fit: AffineFit, kept: Flags, *, centred: bool, back
     data = _Data.of(M, kept, centred, host_backend(backend))
     found = data.estimate(fit)
     if found.noise > NOISY * data.unit:
-        other = data.estimate(data.fit_usual(fit))
-        c = WIDE * min(found.noise, other.noise)
-        losses = [float(np.sum(Loss(Kind.TUKEY, c).value(data.residuals(one)))) for one in (found, other)]
-        passes = found.n_iter + other.n_iter - fit.n_iter
-        found = replace(found if losses[0] <= losses[1] else other, n_iter=passes)
+        found = _Usual.of(data).improve(found, fit)
     return data.complete(found)
 
 
@@ -75,6 +77,7 @@ class _Data:
     centred: bool
     unit: float
     backend: str
+    n_far: int = 0  # entries that were moved away
 
     @classmethod
     def of(cls, M: PartialMatrix, kept: Flags, centred: bool, backend: str) -> _Data:
@@ -87,11 +90,13 @@ class _Data:
         e = self.residuals(start)
         rough = self._settle(replace(start, noise=robust_scale(e)), Kind.TUKEY, STRICT)
         e = self.residuals(rough)
-        k, d, n = len(rough.components), self.M.shape[1], int(np.count_nonzero(self.kept))
-        parameters = k * (n + d - k) + d
-        freedom = max(1 - parameters / (self._active * self.M.nnz), LEAST_FREEDOM)
-        noise = trimmed_deviation(e, robust_scale(e)) / math.sqrt(freedom)
+        noise = trimmed_deviation(e, robust_scale(e)) / math.sqrt(self.freedom(len(rough.components)))
         return self._least_squares(self._settle(replace(rough, noise=noise), Kind.TUKEY, WIDE, last=True))
+
+    def freedom(self, k: int) -> float:
+        """The share of the entries that have a say which k components do not use up."""
+        d, n = self.M.shape[1], int(np.count_nonzero(self.kept))
+        return max(1 - (k * (n + d - k) + d) / (self._active * self.M.nnz - self.n_far), LEAST_FREEDOM)
 
     def _least_squares(self, fit: AffineFit) -> AffineFit:
         """The least squares fit to what is no gross error; the fit itself if many are almost: there may be errors too.
@@ -102,8 +107,7 @@ class _Data:
         if np.mean((sizes > CUT) & (sizes <= OUTLIER)) > ALMOST:
             return fit
         for _ in range(ROUNDS if (sizes > OUTLIER).any() else 1):
-            e = self.M.open_sweep(self.backend).residual(fit.scores, np.ascontiguousarray(fit.components.T))
-            e = e + self.M.spread_over_columns(fit.mean)
+            e = self.errors(fit)
             cleaned = self.M.with_stored_values(self.M.values + e * (np.abs(e) > OUTLIER * fit.noise))
             fit = self._of(cleaned)._settle(fit, Kind.SQUARED, 1.0, last=True)
         return fit
@@ -112,20 +116,23 @@ class _Data:
         """Of other values at the same positions."""
         return _Data.of(M, self.kept, self.centred, self.backend)
 
-    def fit_usual(self, start: AffineFit) -> AffineFit:
-        """The least squares fit, from a start, to entries that are usual for their feature, the others at its level."""
-        level = by_columns(self.M, shorths)
-        x = self.M.values - self.M.spread_over_columns(level)
-        half = (self.M.column_counts + 1) // 2
-        scale = CONSISTENT * self.M.open_sweep(self.backend).kth_largest(np.abs(x), half)
-        wrapped = x * (np.abs(x) <= self.M.spread_over_columns(CUT * scale)) + self.M.spread_over_columns(level)
-        return self._of(self.M.with_stored_values(wrapped))._settle(start, Kind.SQUARED, 1.0)
-
     def residuals(self, fit: AffineFit) -> Float:
         """About `SAMPLE` residuals of samples that are kept."""
         B, C = self._factors(fit)
         e: Float = np.asarray(self.features.residual(B, C)[:: max(1, self.M.nnz // SAMPLE)], dtype=np.float64)
+        e = e[np.abs(e) < 0.5 * FAR * self.unit] if self.n_far else e
         return e if self.kept.all() else e[e != 0]
+
+    def without(self, wrong: PerEntry) -> _Data:
+        """Without some entries: so far from any fit, they have no weight in the loss of Tukey."""
+        other = self.M.with_stored_values(self.M.values * (1.0 - wrong) + FAR * self.unit * wrong)
+        features = _Data.of(other, self.kept, self.centred, self.backend).features
+        return replace(self, M=other, samples=other.T, features=features, n_far=int(np.count_nonzero(wrong)))
+
+    def errors(self, fit: AffineFit) -> PerEntry:
+        """The fit minus all entries."""
+        e = self.M.open_sweep(self.backend).residual(fit.scores, np.ascontiguousarray(fit.components.T))
+        return e + self.M.spread_over_columns(fit.mean)
 
     def _factors(self, fit: AffineFit) -> tuple[Float, Float]:
         """B and C with B Cᵀ the fit to samples that are kept: B orthonormal, its first column constant if centred."""
@@ -158,7 +165,11 @@ class _Data:
             sweep.regress(axes, guess, options) if prior is None else prior.regress(sweep, axes, guess, options)
         ).V
         # the residuals of entries without a say are zero
-        noise = fit.noise if fixed else CONSISTENT * fitted.magnitudes.quantile(1 - self._active / 2)
+        noise = (
+            fit.noise
+            if fixed
+            else CONSISTENT * fitted.magnitudes.quantile(1 - (self._active + self.n_far / self.M.nnz) / 2)
+        )
         return AffineFit(mean, scores, axes.T, noise, fit.n_iter + 1)
 
     @property
@@ -190,3 +201,60 @@ class _Data:
         known = self.kept & (self.M.row_counts >= min_support(len(fit.components)))
         middle = spatial_median(fit.scores[known if known.any() else self.kept])
         return replace(fit, mean=fit.mean + middle @ fit.components, scores=fit.scores - middle)
+
+
+@dataclass(frozen=True, eq=False)
+class _Usual:
+    """Entries that are usual for their feature, and a fit that starts from them."""
+
+    data: _Data
+    level: Float  # of each feature
+    wide: PerEntry  # which entries are not usual
+
+    @classmethod
+    def of(cls, data: _Data) -> _Usual:
+        """By the level and the scale of each feature."""
+        M = data.M
+        level, scale = M.reduce("||", usual_columns)
+        return cls(data, level, np.abs(M.values - M.spread_over_columns(level)) > M.spread_over_columns(CUT * scale))
+
+    def improve(self, found: AffineFit, first: AffineFit) -> AffineFit:
+        """The MM-estimate found from a first fit, or one that fits the usual entries better; with the passes of all."""
+        strict = self._estimate(first)
+        if strict is None:
+            return found
+        again = self.data.estimate(strict)  # its bound loses fewer good entries, if it rejects the errors too
+        losses = [self._loss(fit, WIDE * strict.noise) for fit in (found, again, strict)]
+        best = found if losses[0] <= losses[1] else again
+        best = strict if losses[2] < CLEARLY * min(losses[:2]) else best
+        return replace(best, n_iter=found.n_iter + again.n_iter - first.n_iter)
+
+    def _estimate(self, first: AffineFit) -> AffineFit | None:
+        """The MM-estimate to all but the entries that are unusual for their feature and for the fit to the others.
+
+        None if these are no more than in normal noise.
+        """
+        k = len(first.components)
+        some, start = self.data.without(self.wide), self._start(k)
+        noise = robust_scale(some.residuals(start))
+        start = some._settle(replace(start, noise=noise, n_iter=first.n_iter), Kind.TUKEY, NEARLY_SQUARED)
+        # the residuals of what was fitted have the scale σ √f, the errors of what was left out about σ / √f
+        wrong = self.wide & (np.abs(self.data.errors(start)) > CUT * start.noise / some.freedom(k))
+        return self.data.without(wrong).estimate(start) if np.mean(wrong) > ALMOST else None
+
+    def _start(self, k: int) -> AffineFit:
+        """The principal components of the table, with unusual entries at the level of their feature."""
+        M = self.data.M
+        mean = self.level if self.data.centred else np.zeros_like(self.level)
+        wrapped = (M.values - M.spread_over_columns(self.level)) * (1.0 - self.wide)
+        wrapped = (wrapped + M.spread_over_columns(self.level - mean)) * M.spread_over_rows(1.0 * self.data.kept)
+        samples = M.with_stored_values(wrapped).T.open_sweep(self.data.backend)
+        axes, _ = left_singular_vectors(samples, M.shape[1], k, generator(0))
+        scores = samples.regress(axes, None, Robust(c=1.0, kind=Kind.SQUARED)).V
+        return AffineFit(mean, scores, axes.T, 0.0)
+
+    def _loss(self, fit: AffineFit, c: float) -> float:
+        """Of the usual entries."""
+        every = max(1, self.data.M.nnz // SAMPLE)
+        e = np.asarray(self.data.errors(fit)[::every], dtype=np.float64)
+        return float(Loss(Kind.TUKEY, c).value(e) @ (1.0 - np.asarray(self.wide[::every], dtype=np.float64)))
