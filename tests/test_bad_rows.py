@@ -96,6 +96,34 @@ def test_a_remainder_of_full_rank_does_not_break_the_fit(distance, most, seed):
         assert (flagged & ~bad).sum() < 0.02 * bad.sum()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [21, 22])
+def test_rows_that_take_the_place_of_a_component_are_found(seed):
+    """Within the first fit they are hardly further out than others, and off the fit of these little more than they."""
+    rng = np.random.default_rng([43, seed])
+    lag = np.abs(np.subtract.outer(np.arange(200), np.arange(200)))
+    sizes, axes = np.linalg.eigh((-0.9) ** lag)
+    X = rng.standard_normal((100, 200)) * np.sqrt(sizes) @ axes.T
+    bad = np.arange(100) < 20
+    X[bad] = X[bad] / np.sqrt(1.5) + 15 * axes[:, -11]  # the eleventh axis; ten are fitted
+    found = RobustPCA(10).fit(X).row_outliers_.off
+    assert (found & bad).sum() >= 19
+    assert (found & ~bad).sum() <= 1
+
+
+@pytest.mark.slow
+def test_no_row_follows_its_gross_errors():
+    """With few entries beyond the rank, some rows have a second minimum of the loss, where the first fit ends."""
+    X, truth, _ = spoilt(23, n=400, d=40, k=10, rows=0.0, missing=0.2, noise=0.1)
+    rng = np.random.default_rng(43)
+    wrong = rng.random(X.shape) < 0.2
+    X[wrong] = truth.mean(axis=0)[np.nonzero(wrong)[1]] + 12.0
+    pca = RobustPCA(10).fit(X)
+    errors = np.mean((pca.mean_ + pca.result_.L.to_dense() - truth) ** 2, axis=1)
+    determined = (~np.isnan(X) & ~wrong).sum(axis=1) >= 18
+    assert errors[determined].max() < 0.3
+
+
 def test_rows_far_out_within_the_subspace_keep_their_say():
     rng = np.random.default_rng(5)
     axes = rng.standard_normal((3, 60))

@@ -236,6 +236,7 @@ def test_the_outlier_map_shows_every_sample_once_and_names_the_worst():
         cell_share=np.zeros(4),
         score_cutoff=3.0,
         orthogonal_cutoff=np.array([1.25, 1.25, 2.0, np.inf]),
+        joint_distance=np.zeros(4),
     )
     ax = plots.outlier_map(rows, labels=["a", "b", "c", "d"])
     usual, far, off = (points.get_offsets().tolist() for points in ax.collections)

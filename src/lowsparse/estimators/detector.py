@@ -35,7 +35,7 @@ class RowDetector(SubspaceTransformer):
         samples, M, scores = self._placed(X)
         if M is None:
             zeros = np.zeros(samples.shape[0])
-            return RowOutliers(zeros, zeros, zeros, self.row_outliers_.score_cutoff, zeros + np.inf)
+            return RowOutliers(zeros, zeros, zeros, self.row_outliers_.score_cutoff, zeros + np.inf, zeros)
         return self._row_model.measure(M, scores)
 
     def score_samples(self, X: Any) -> Float:

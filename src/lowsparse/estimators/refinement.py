@@ -28,10 +28,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..entries.protocol import PartialMatrix, PerEntry
-from ..entries.statistics import usual_columns
+from ..entries.statistics import column_sums, usual_columns
 from ..linalg.grassmann import basis
 from ..linalg.scale import CONSISTENT, CUT, OUTLIER, robust_scale, trimmed_deviation
-from ..robust.regression import EFFICIENT, SHRINK, SMALLEST, LineRegression, Prior
+from ..robust.cases import ScoreDistribution, score_cutoff
+from ..robust.regression import (
+    EFFICIENT,
+    SHRINK,
+    SMALLEST,
+    LineRegression,
+    Prior,
+    SubspaceRegression,
+    regress_by_subsets,
+)
 from ..solvers.start import generator, left_singular_vectors
 from ..sweeps import Float, Robust, Sweep, host_backend, min_support
 from ..sweeps.losses import EFFICIENT as WIDTHS
@@ -48,6 +57,7 @@ ROUGH = 10.0  # tolerance of all but the last passes, relative to that of the la
 SAMPLE = 100_000  # residuals by which scales and losses are compared
 NEARLY_SQUARED = 20.0  # c in standard deviations: with hardly any error left, almost least squares
 CLEARLY = 0.95  # loss of a fit without suspicious entries, relative to one with them, below which they are errors
+WORST, MOST = 0.1, 2000  # share of samples that are regressed again in the end; their number
 FAR = 1e4  # distance to which entries without a say are moved, in units
 LEAST_FREEDOM = 0.25  # share of the entries that are not used up by parameters, for the scale of the noise
 
@@ -196,11 +206,50 @@ class _Data:
             c = max(EFFICIENT * fit.noise, SMALLEST * self.unit)
             found = lines.refit(axes, lines.fit_from_zero(axes, c, 15), c, 5, like=fit.scores[self.kept]).V
             fit = replace(fit, scores=np.where(self.kept[:, None], fit.scores, found))
+        fit = self._refit_doubtful(fit)
         if not self.centred:
             return fit
         known = self.kept & (self.M.row_counts >= min_support(len(fit.components)))
         middle = spatial_median(fit.scores[known if known.any() else self.kept])
         return replace(fit, mean=fit.mean + middle @ fit.components, scores=fit.scores - middle)
+
+    def _refit_doubtful(self, fit: AffineFit) -> AffineFit:
+        """Regress samples again, from other starts, that fit worst or are far out: some of them follow gross errors.
+
+        The prior is that of the other scores, and the smallest loss is taken.
+        """
+        k, noise = len(fit.components), max(fit.noise, SMALLEST * self.unit)
+        usual = ScoreDistribution.fit(fit.scores[self.kept], noise)
+        samples, axes = self._minus(fit.mean), np.ascontiguousarray(fit.components.T)
+        doubtful = (
+            self._doubtful(samples, fit, usual) if k and np.isfinite(usual.covariance).all() else np.empty(0, int)
+        )
+        few = samples.take_columns(doubtful) if doubtful.size else None
+        if few is None:
+            return fit
+        few, c, rng = few.to_host(), EFFICIENT * noise, np.random.default_rng(0x646F75)
+        sizes, turn = np.linalg.eigh(usual.covariance)
+        turn = turn * np.sqrt(sizes)  # scores are this times coefficients of covariance I
+        B, V = axes @ turn, [np.linalg.solve(turn, fit.scores[doubtful].T).T]
+        V.append(SubspaceRegression(B, c, self.unit, ridge=noise**2).coefficients(few, self.backend))
+        V.append(regress_by_subsets(few, B, V[0], c, rng, self.backend, thorough=True))
+        sweep, loss = few.open_sweep(self.backend), Loss(Kind.TUKEY, WIDE * noise)
+        losses = [column_sums(few, loss.value(sweep.residual(B, v)))[0] + noise**2 / 2 * np.sum(v * v, 1) for v in V]
+        losses[0] -= noise**2  # least squares without the prior is no other minimum
+        best = np.stack(V)[np.argmin(losses, axis=0), np.arange(doubtful.size)]
+        scores = fit.scores.copy()
+        scores[doubtful] = best @ turn.T
+        return replace(fit, scores=scores)
+
+    def _doubtful(self, samples: PartialMatrix, fit: AffineFit, usual: ScoreDistribution) -> NDArray[np.intp]:
+        """Samples with a say that are far out within the subspace or fit worst; the worst `MOST` of them."""
+        e = samples.open_sweep(self.backend).residual(np.ascontiguousarray(fit.components.T), fit.scores)
+        c = WIDE * (fit.noise or 1.0)
+        (loss,) = samples.reduce("|", column_sums, np.minimum(e * e, c * c))
+        loss /= np.maximum(samples.column_counts, 1)
+        far = usual.distances(fit.scores) > score_cutoff(len(fit.components))
+        found = np.flatnonzero(self.kept & (far | (loss > np.quantile(loss[self.kept], 1 - WORST))))
+        return np.sort(found[np.argsort(-loss[found], kind="stable")[:MOST]])
 
 
 @dataclass(frozen=True, eq=False)

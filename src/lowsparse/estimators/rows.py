@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..entries.protocol import PartialMatrix, PerEntry
-from ..entries.statistics import row_sums
+from ..entries.statistics import column_sums, row_sums
 from ..linalg.grassmann import basis
 from ..linalg.lowrank import LowRank
-from ..linalg.scale import OUTLIER, outlying
+from ..linalg.scale import OUTLIER, outlying, robust_scale
 from ..result import Result
-from ..robust.cases import OrthogonalLimit, ScoreDistribution, apart, score_cutoff
+from ..robust.cases import STRICT, OrthogonalLimit, ScoreDistribution, score_cutoff
 from ..robust.regression import EXPLAINED
 from ..sweeps import Float, host_backend, min_support
 from .affine import AffineFit
@@ -29,8 +29,9 @@ from .refinement import refine
 from .subspace import principal_axes
 
 MOSTLY = 0.5  # share of gross errors in a sample that is wrong as a whole
-ROUNDS = 3  # fits without suspects
+ROUNDS = 6  # fits without suspects
 MANY = 0.45  # share of suspects above which nobody can say who is wrong
+TURNED = 1.5  # bound of the length of the error of the subspace, relative to what is usual
 FEW = 0.02  # share of samples with or without which a fit is as good
 NOISELESS = 1e-5  # noise relative to the size of the entries, below which any loss gives the same
 LISTED = 8  # samples named in a note
@@ -51,16 +52,17 @@ class RowOutliers:
     cell_share: Float  # n: share of gross errors among the entries
     score_cutoff: float
     orthogonal_cutoff: Float  # n: it is larger for samples with few entries
+    joint_distance: Float  # n: along what suspects have in common off the subspace, in robust standard deviations
 
     @property
     def off(self) -> Flags:
-        """Which samples are off the subspace: by their distance, or as most of their entries are gross errors."""
+        """Which samples are off the subspace: by a distance from it, or as most of their entries are gross errors."""
         return self._off_ratio > 1
 
     @property
     def _off_ratio(self) -> Float:
         ratio = np.maximum(self.orthogonal_distance / self.orthogonal_cutoff, self.cell_share / MOSTLY)
-        return np.where(np.isfinite(self.orthogonal_cutoff), ratio, 0.0)
+        return np.where(np.isfinite(self.orthogonal_cutoff), np.maximum(ratio, self.joint_distance / STRICT), 0.0)
 
     @property
     def outlyingness(self) -> Float:
@@ -76,12 +78,6 @@ class RowOutliers:
     def indices(self) -> NDArray[np.intp]:
         """The samples that are wrong as a whole: those off the subspace."""
         return np.flatnonzero(self.off)
-
-    @property
-    def suspects(self) -> Flags:
-        """Samples that may have turned the subspace towards themselves; none if only few are off it, which cannot."""
-        group = apart(self.score_distance, self.score_cutoff)
-        return self.off | group if group.any() or self.off.mean() > FEW else group
 
     def __repr__(self) -> str:
         far = np.count_nonzero(self.far & ~self.off)
@@ -106,11 +102,35 @@ class RowModel:
         distance, _, freedom, _ = model._distances(M, scores)
         return replace(model, limit=OrthogonalLimit.fit(distance[usual], freedom[usual]))
 
-    def measure(self, M: PartialMatrix, scores: Float) -> RowOutliers:
-        """The distances of samples, minus the mean."""
+    def measure(self, M: PartialMatrix, scores: Float, suspects: Flags | None = None) -> RowOutliers:
+        """The distances of samples, minus the mean; those of suspects also along what they have in common."""
         assert self.limit is not None
         distance, share, freedom, within = self._distances(M, scores)
-        return RowOutliers(within, distance, share, score_cutoff(len(self.components)), self.limit.cutoff(freedom))
+        joint = np.zeros_like(distance)
+        if suspects is not None and np.count_nonzero(suspects) > 2:
+            joint = self._joint_distances(M, scores, within, suspects)
+        cutoffs = score_cutoff(len(self.components)), self.limit.cutoff(freedom)
+        return RowOutliers(within, distance, share, *cutoffs, joint)
+
+    def _joint_distances(self, M: PartialMatrix, scores: Float, within: Float, suspects: Flags) -> Float:
+        """How far suspects are from the others in the direction of the residuals e of the other suspects.
+
+        It is s - e, where s is the sum over all suspects. Residuals are clipped at gross errors. A group far
+        out has the error of the subspace in common, which is about δ σ √(d/n) long at the distance δ within it.
+        """
+        growth = np.sqrt(1 + within**2 / self.n)
+        e = self.errors(M, scores) / M.spread_over_rows(growth)
+        bound = OUTLIER * self.noise + 1e-7 * self.unit
+        e = np.minimum(np.maximum(e, -bound), bound)
+        (s,) = M.reduce("|", column_sums, e * M.spread_over_rows(1.0 * suspects))
+        along, squares = M.reduce("++", row_sums, e * M.spread_over_columns(s), e * e)
+        length = np.sqrt(np.maximum(s @ s - suspects * (2 * along - squares), np.finfo(float).tiny))
+        far = np.median(within[suspects]) > score_cutoff(len(self.components))
+        turned = far * within / growth
+        along = (along - suspects * squares) / length - TURNED * self.noise * math.sqrt(M.shape[1] / self.n) * turned
+        usual = along[~suspects]
+        spread = robust_scale(usual - np.median(usual)) or bound
+        return np.where(suspects, np.maximum(along - np.median(usual), 0.0) / spread, 0.0)
 
     def errors(self, M: PartialMatrix, scores: Float) -> PerEntry:
         """The residuals of the entries."""
@@ -147,7 +167,7 @@ class CentredFit:
         result = self.result
         scores, _, components = axes_of(result.L, kept)
         model = RowModel(components, result.noise, result.M.median_magnitude() or 1.0).fit(result.M, scores, kept)
-        return JudgedFit(self, model, model.measure(result.M, scores), kept)
+        return JudgedFit(self, model, model.measure(result.M, scores, ~kept), kept)
 
     def refine(self, kept: Flags, backend: str, *, move: bool) -> CentredFit:
         """The MM-estimate, in which the samples that are kept have a say; the mean moves along, if it may."""
@@ -184,12 +204,12 @@ def fit_good_rows(first: CentredFit, backend: str, *, move: bool, choose: bool) 
     """
     refine = partial(_refine_and_judge, backend=backend, move=move)
     start = refine(first, np.ones(first.result.M.shape[0], bool))
-    found, kept = None, ~start.cases.suspects
+    found, kept = None, ~start.suspects
     for _ in range(ROUNDS):
         if kept.all() or kept.mean() < 1 - MANY:
             break
         found = refine((found or start).fit, kept)
-        new = found.cases.suspects & kept
+        new = found.suspects & kept
         if not (found.cases.off & ~kept).any() or not new.any():
             break
         kept = kept & ~new
@@ -218,6 +238,14 @@ class JudgedFit:
     model: RowModel
     cases: RowOutliers
     kept: Flags
+
+    @property
+    def suspects(self) -> Flags:
+        """Samples that may have turned the subspace towards themselves; none if only few are off it, which cannot."""
+        assert self.model.scores is not None
+        group, off = np.zeros_like(self.kept), self.cases.off
+        group[self.kept] = self.model.scores.group(axes_of(self.fit.result.L, self.kept)[0][self.kept])
+        return off | group if group.any() or off.mean() > FEW else group
 
     def without_noise(self) -> CentredFit | None:
         """The fit without components no longer than the longest of noise alone, σ (√n + √d); None if there are none."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import chi2
+from scipy.stats import chi2, norm
 
 from ..linalg.scale import CONSISTENT
 from ..sweeps import Float
@@ -28,6 +28,8 @@ MAX_STEPS = 50  # of concentration
 HALF_WIDTH = 0.6745  # of the central half of a standard normal distribution
 USUAL = 0.999  # quantile of the distances of good samples that is the cut-off
 SUSPECT = 1.5  # distance within the subspace, relative to its cut-off, of samples that may have turned the subspace
+FEWEST = 3  # samples far out that may be part of a group
+GAP = 0.15  # half of the gap in front of a group, relative to the distance of the group
 APART = 0.1  # number of samples between the cut-off and suspects, relative to that of suspects, if they are a group
 STRICT = 3.5  # the cut-off of the distance from the subspace, in robust standard deviations above the median
 
@@ -92,6 +94,24 @@ class ScoreDistribution:
             near = found.distances(Z) ** 2 <= usual * chi2.ppf(0.975, k)
             found = cls._of(Z[near], floor) if np.count_nonzero(near) >= half else found
         return found
+
+    def group(self, scores: Float) -> NDArray[np.bool_]:
+        """Which samples are a group of their own, `apart` or on one side: there is a gap in front of them.
+
+        They may be hardly further out than others, so they are looked at along w, the discriminant of those far out.
+        """
+        distance, cutoff = self.distances(scores), score_cutoff(scores.shape[1])
+        found = apart(distance, cutoff)
+        far = distance > cutoff
+        if found.any() or np.count_nonzero(far) < FEWEST:
+            return found
+        w = np.linalg.solve(self.covariance, (scores[far] - self.centre).mean(axis=0))
+        x = (scores - self.centre) @ w / math.sqrt(float(w @ self.covariance @ w))
+        middle = float(np.median(x[far]))
+        beyond, gap = x > middle / 2, np.abs(x / middle - 0.5) < GAP
+        expected = 1 + x.size * float(norm.sf(middle * (0.5 - GAP)))
+        narrow = np.count_nonzero(gap) > APART * np.count_nonzero(beyond) + expected
+        return found if middle < cutoff or narrow else beyond
 
     @classmethod
     def _of(cls, Z: Float, floor: Float) -> ScoreDistribution:
