@@ -760,3 +760,47 @@ def test_counts_are_kept_and_too_many_replacements_are_refused(tmp_path):
     assert completed(tmp_path / "spoilt.npy", "--clean", "--max-replaced", "0.4", "--out", tmp_path / "b.npy")[
         "replaced"
     ]
+
+
+@pytest.mark.parametrize(("yes", "no"), [("True", "False"), ("TRUE", "FALSE"), ("true", "false")])
+def test_true_and_false_stay_what_they_are(tmp_path, yes, no):
+    rng = np.random.default_rng(61)
+    scores = rng.standard_normal((150, 2))
+    X = scores @ rng.standard_normal((2, 6)) + 0.1 * rng.standard_normal((150, 6))
+    truth = scores[:, 0] > 0
+    hidden = rng.random(150) < 0.15
+    words = np.where(hidden, "", np.where(truth, yes, no))
+    lines = [
+        "id,a,b,c,d,e,f,open",
+        *(f"r{i}," + ",".join(f"{x:.3f}" for x in X[i]) + f",{words[i]}" for i in range(150)),
+    ]
+    path = tmp_path / "doors.csv"
+    path.write_text("\n".join(lines) + "\n")
+    completed(path)
+    found = np.array([line.split(",")[-1] for line in (tmp_path / "doors-completed.csv").read_text().split()[1:]])
+    assert set(found) == {yes, no}
+    assert np.array_equal(found[~hidden], words[~hidden])
+    assert np.mean((found == yes) == truth) > 0.95
+    table = read_table(path)
+    assert table.truths == (6,)
+    write_table(tmp_path / "doors.parquet", table.M.to_dense(), table)
+    completed(tmp_path / "doors.parquet", "--force")
+    column = pa.parquet.read_table(tmp_path / "doors-completed.parquet")["open"]
+    assert column.type == pa.bool_()
+    assert np.array_equal(np.array(column.to_pylist()), found == yes)
+
+
+def test_rows_that_are_wrong_as_a_whole_are_named_with_their_cells(tmp_path):
+    rng = np.random.default_rng(62)
+    X = 5 + rng.standard_normal((120, 2)) @ rng.standard_normal((2, 14)) + 0.1 * rng.standard_normal((120, 14))
+    X[[7, 40]] = 5 + 3 * rng.standard_normal((2, 14))
+    X[90, 3] += 50  # a cell is no row
+    X[7, 2] = nan
+    table = Table(ls.ObservedMatrix.from_dense(X), [f"r{i}" for i in range(120)], [f"c{j}" for j in range(14)])
+    write_table(tmp_path / "X.csv", X, table)
+    facts = completed(tmp_path / "X.csv")
+    assert facts["bad_rows"] == ["r7", "r40"]
+    _, out, _ = complete(tmp_path / "X.csv", "--force")
+    assert "2 rows do not fit the others as a whole: r7 (c" in " ".join(out.split())
+    assert "Missing values there (1) are filled by what fits the row itself" in " ".join(out.split())
+    assert "r40 (c" in (tmp_path / "X-completed-report.html").read_text()

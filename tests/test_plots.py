@@ -11,8 +11,8 @@ from scipy import sparse
 import lowsparse as ls
 from conftest import robust_problem
 from lowsparse import plots
-from lowsparse.estimators.rows import RowOutliers
 from lowsparse.notebook import STATUS_TEXT, result_card
+from lowsparse.robust.rows import RowOutliers
 
 
 @pytest.fixture(autouse=True)
@@ -236,6 +236,7 @@ def test_the_outlier_map_shows_every_sample_once_and_names_the_worst():
         cell_share=np.zeros(4),
         score_cutoff=3.0,
         orthogonal_cutoff=np.array([1.25, 1.25, 2.0, np.inf]),
+        cell_cutoff=np.ones(4),
         joint_distance=np.zeros(4),
     )
     ax = plots.outlier_map(rows, labels=["a", "b", "c", "d"])

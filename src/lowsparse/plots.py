@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import LayoutEngine
 
-    from .estimators.rows import RowOutliers
+    from .robust.rows import RowOutliers
 
 __all__ = [
     "cell_map",

@@ -26,6 +26,7 @@ from .failure import fail
 from .job import Job
 from .large import RECORD_PANES, TOO_LARGE, LargeRecords
 from .progress import Meter
+from .rows import bad_rows, note
 from .verdict import Verdict, judge, remarks
 
 MAX_PAIRS = 100_000_000  # records written by --all
@@ -142,6 +143,7 @@ class TableCompletion:
         self.model = Imputation.fit(self.table.M, rank, random_state=job.seed, callback=meter.watch)
         self.fit = self.model.lowrank()
         self.flagged = int(self.model.result.flagged.size)
+        self.bad_rows = bad_rows(self.table, self.model, self.fit)
 
     def write(self, paths: dict[str, Path]) -> int:
         """Write the tables; return the number of cells left empty."""
@@ -154,7 +156,8 @@ class TableCompletion:
 
     def facts(self) -> dict[str, Any]:
         """Figures that only a table without times has."""
-        return {"rank": self.model.rank, "converged": self.model.result.converged}
+        rows = [row.label for row in self.bad_rows]
+        return {"rank": self.model.rank, "converged": self.model.result.converged, "bad_rows": rows}
 
     def judge(self, facts: dict[str, Any]) -> Verdict:
         """How far to trust the result."""
@@ -162,11 +165,12 @@ class TableCompletion:
 
     def summary(self) -> list[list[str]]:
         """Lines of the summary."""
-        return [["rank", str(self.model.rank)]]
+        bad = [["bad rows", f"{len(self.bad_rows):,} of {self.table.M.shape[0]:,}"]] if self.bad_rows else []
+        return [*bad, ["rank", str(self.model.rank)]]
 
     def notes(self) -> list[str]:
         """What the user should know of the model."""
-        return []
+        return [note(self.bad_rows)] if self.bad_rows else []
 
     def headline(self) -> tuple[str, str]:
         """A number of the report, and its meaning."""

@@ -10,8 +10,8 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from ..entries.observed import ObservedMatrix
+from ..robust.rows import RowModel, RowOutliers
 from ..sweeps import Float
-from .rows import RowModel, RowOutliers
 from .samples import Samples
 from .subspace import SubspaceTransformer
 
@@ -35,7 +35,7 @@ class RowDetector(SubspaceTransformer):
         samples, M, scores = self._placed(X)
         if M is None:
             zeros = np.zeros(samples.shape[0])
-            return RowOutliers(zeros, zeros, zeros, self.row_outliers_.score_cutoff, zeros + np.inf, zeros)
+            return RowOutliers(zeros, zeros, zeros, self.row_outliers_.score_cutoff, zeros + np.inf, zeros + 1, zeros)
         return self._row_model.measure(M, scores)
 
     def score_samples(self, X: Any) -> Float:

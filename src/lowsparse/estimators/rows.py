@@ -15,143 +15,23 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..entries.protocol import PartialMatrix, PerEntry
-from ..entries.statistics import column_sums, row_sums
 from ..linalg.grassmann import basis
 from ..linalg.lowrank import LowRank
-from ..linalg.scale import OUTLIER, outlying, robust_scale
+from ..linalg.scale import OUTLIER, outlying
 from ..result import Result
-from ..robust.cases import STRICT, OrthogonalLimit, ScoreDistribution, score_cutoff
-from ..robust.regression import EXPLAINED
-from ..sweeps import Float, host_backend, min_support
+from ..robust.rows import RowModel, RowOutliers
+from ..sweeps import Float, host_backend
 from .affine import AffineFit
 from .refinement import refine
 from .subspace import principal_axes
 
-MOSTLY = 0.5  # share of gross errors in a sample that is wrong as a whole
 ROUNDS = 6  # fits without suspects
 MANY = 0.45  # share of suspects above which nobody can say who is wrong
-TURNED = 1.5  # bound of the length of the error of the subspace, relative to what is usual
 FEW = 0.02  # share of samples with or without which a fit is as good
 NOISELESS = 1e-5  # noise relative to the size of the entries, below which any loss gives the same
 LISTED = 8  # samples named in a note
 
 Flags: TypeAlias = NDArray[np.bool_]
-
-
-@dataclass(frozen=True, eq=False)
-class RowOutliers:
-    """How far samples are from the others: within the subspace, and from it.
-
-    A sample off the subspace has no say in the fit, as it is wrong as a whole. One that is only far out within the
-    subspace fits the others, and has.
-    """
-
-    score_distance: Float  # n: Mahalanobis distance of the scores, with a robust centre and covariance
-    orthogonal_distance: Float  # n: root mean square of the residuals that are no gross errors, in units of the noise
-    cell_share: Float  # n: share of gross errors among the entries
-    score_cutoff: float
-    orthogonal_cutoff: Float  # n: it is larger for samples with few entries
-    joint_distance: Float  # n: along what suspects have in common off the subspace, in robust standard deviations
-
-    @property
-    def off(self) -> Flags:
-        """Which samples are off the subspace: by a distance from it, or as most of their entries are gross errors."""
-        return self._off_ratio > 1
-
-    @property
-    def _off_ratio(self) -> Float:
-        ratio = np.maximum(self.orthogonal_distance / self.orthogonal_cutoff, self.cell_share / MOSTLY)
-        return np.where(np.isfinite(self.orthogonal_cutoff), np.maximum(ratio, self.joint_distance / STRICT), 0.0)
-
-    @property
-    def outlyingness(self) -> Float:
-        """The larger of both distances, in units of its cut-off."""
-        return np.maximum(self._off_ratio, self.score_distance / self.score_cutoff)
-
-    @property
-    def far(self) -> Flags:
-        """Which samples are far out within the subspace."""
-        return self.score_distance > self.score_cutoff
-
-    @property
-    def indices(self) -> NDArray[np.intp]:
-        """The samples that are wrong as a whole: those off the subspace."""
-        return np.flatnonzero(self.off)
-
-    def __repr__(self) -> str:
-        far = np.count_nonzero(self.far & ~self.off)
-        return f"RowOutliers({self.indices.size} of {self.off.size} samples off the subspace, {far} far out within it)"
-
-
-@dataclass(frozen=True, eq=False)
-class RowModel:
-    """What is usual of samples: it measures the samples of a fit, and new ones."""
-
-    components: Float  # k x d
-    noise: float  # of the entries
-    unit: float  # the median magnitude of the entries
-    scores: ScoreDistribution | None = None
-    n: int = 1  # number of usual samples
-    limit: OrthogonalLimit | None = None
-
-    def fit(self, M: PartialMatrix, scores: Float, usual: Flags) -> RowModel:
-        """Learn what is usual from the scores of the samples M, minus their mean; limits from the `usual` ones."""
-        distribution = ScoreDistribution.fit(scores, self.noise)
-        model = replace(self, scores=distribution, n=int(np.count_nonzero(usual)))
-        distance, _, freedom, _ = model._distances(M, scores)
-        return replace(model, limit=OrthogonalLimit.fit(distance[usual], freedom[usual]))
-
-    def measure(self, M: PartialMatrix, scores: Float, suspects: Flags | None = None) -> RowOutliers:
-        """The distances of samples, minus the mean; those of suspects also along what they have in common."""
-        assert self.limit is not None
-        distance, share, freedom, within = self._distances(M, scores)
-        joint = np.zeros_like(distance)
-        if suspects is not None and np.count_nonzero(suspects) > 2:
-            joint = self._joint_distances(M, scores, within, suspects)
-        cutoffs = score_cutoff(len(self.components)), self.limit.cutoff(freedom)
-        return RowOutliers(within, distance, share, *cutoffs, joint)
-
-    def _joint_distances(self, M: PartialMatrix, scores: Float, within: Float, suspects: Flags) -> Float:
-        """How far suspects are from the others in the direction of the residuals e of the other suspects.
-
-        It is s - e, where s is the sum over all suspects. Residuals are clipped at gross errors. A group far
-        out has the error of the subspace in common, which is about δ σ √(d/n) long at the distance δ within it.
-        """
-        growth = np.sqrt(1 + within**2 / self.n)
-        e = self.errors(M, scores) / M.spread_over_rows(growth)
-        bound = OUTLIER * self.noise + 1e-7 * self.unit
-        e = np.minimum(np.maximum(e, -bound), bound)
-        (s,) = M.reduce("|", column_sums, e * M.spread_over_rows(1.0 * suspects))
-        along, squares = M.reduce("++", row_sums, e * M.spread_over_columns(s), e * e)
-        length = np.sqrt(np.maximum(s @ s - suspects * (2 * along - squares), np.finfo(float).tiny))
-        far = np.median(within[suspects]) > score_cutoff(len(self.components))
-        turned = far * within / growth
-        along = (along - suspects * squares) / length - TURNED * self.noise * math.sqrt(M.shape[1] / self.n) * turned
-        usual = along[~suspects]
-        spread = robust_scale(usual - np.median(usual)) or bound
-        return np.where(suspects, np.maximum(along - np.median(usual), 0.0) / spread, 0.0)
-
-    def errors(self, M: PartialMatrix, scores: Float) -> PerEntry:
-        """The residuals of the entries."""
-        return -M.open_sweep().residual(scores, np.ascontiguousarray(self.components.T))
-
-    def _distances(self, M: PartialMatrix, scores: Float) -> tuple[Float, Float, NDArray[np.int64], Float]:
-        """(distances from the subspace, shares of gross errors, residuals beyond the scores, distances within it).
-
-        The error of the subspace, as the usual samples leave it open, grows with the distance δ within it: the noise of
-        a sample has the variance σ² (1 + δ²/n). The number of residuals is 0 if there are too few entries to judge by.
-        """
-        assert self.scores is not None
-        within = self.scores.distances(scores)
-        e = self.errors(M, scores) / M.spread_over_rows(np.sqrt(1 + within**2 / self.n))
-        fair = np.abs(e) <= OUTLIER * self.noise + 1e-7 * self.unit
-        squares, counts = M.reduce("++", row_sums, fair * e * e, 1.0 * fair)
-        k, observed = len(self.components), M.row_counts
-        freedom = np.where(observed >= min_support(k), np.maximum(counts - k, 1), 0).astype(np.int64)
-        unit = max(self.noise, EXPLAINED * self.unit)
-        distance = np.sqrt(squares / np.maximum(freedom, 1)) / unit * (freedom > 0)
-        return distance, np.where(observed > 0, 1 - counts / np.maximum(observed, 1), 0.0), freedom, within
 
 
 @dataclass(frozen=True, eq=False)

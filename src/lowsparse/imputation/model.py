@@ -25,6 +25,7 @@ from ..linalg.scale import CONSISTENT, OUTLIER, outlying, robust_scale
 from ..loop import Progress
 from ..result import Result, Status
 from ..robust.regression import EFFICIENT, EXPLAINED, SubspaceRegression
+from ..robust.rows import RowModel, RowOutliers
 from ..solve import solve
 from ..support.checks import check_count
 from ..sweeps import Float, Robust, Sweep, host_backend
@@ -130,6 +131,13 @@ class Imputation:
             A = self.result.M.T.open_sweep(host_backend(backend)).regress(B, rows, options).V
         s, one = prepared.scale, np.ones(L.shape[0])
         return LowRank(np.column_stack([A, prepared.offset, one]), np.vstack([s * B.T, s, s * prepared.level]))
+
+    def row_outliers(self) -> RowOutliers:
+        """How far the rows that were fitted are from the others; each column in units of its noise."""
+        noise, (A, B) = np.maximum(self.noise_by_column, EXPLAINED), self._factors()
+        M = self.result.M.with_stored_values(self.result.M.values / self.result.M.spread_over_columns(noise))
+        model = RowModel(np.ascontiguousarray((B / noise[:, None]).T), 1.0, M.median_magnitude() or 1.0)
+        return model.fit(M, A, M.row_counts > 0).measure(M, A)
 
     @cached_property
     def prediction(self) -> Prediction:

@@ -170,7 +170,11 @@ def _as_given(cells: Any, old: Array, new: Array, example: str, point: str) -> A
     same = (old == new) | (np.isnan(old) & np.isnan(new))
     if same.all():
         return cells
-    text = format_like(_numbers(new.astype(np.float64)), example, point)
+    if example.strip().lower() in ("true", "false"):
+        word = str.upper if example.strip().isupper() else str.lower if example.strip().islower() else str
+        text = import_pyarrow().array([None if np.isnan(x) else word(str(x > 0.5)) for x in new])
+    else:
+        text = format_like(_numbers(new.astype(np.float64)), example, point)
     return import_pyarrow("compute").if_else(import_pyarrow().array(same), cells, text)
 
 
@@ -207,8 +211,13 @@ def _wide_batches(cells: _Cells | Completed, like: Table) -> Iterator[Any]:
     others.sort(key=itemgetter(0))
     as_text = None if like.cells is None else _TextColumns(like)
     for part in _parts(m, max(1, BATCH // n)):
-        X = cells.rows(part)
+        X, truths = cells.rows(part), list(like.truths)
+        if truths:
+            X = X.copy()
+            X[:, truths] = np.where(np.isnan(X[:, truths]), np.nan, X[:, truths] > 0.5)
         columns = [_numbers(column) for column in X.T] if as_text is None else as_text(part, X)
+        if as_text is None:
+            columns = [column.cast("bool") if j in like.truths else column for j, column in enumerate(columns)]
         named = list(zip(names, columns, strict=True))
         for position, name, column in others:
             named.insert(position, (name, _part(column, part.start, part.stop - part.start)))

@@ -14,7 +14,7 @@ from ...support.sizes import check_fits
 from ..containers import numbers_of
 from .header import INDEX
 from .labels import Array, first_line, short_repr
-from .numbers import Markers, parse_numbers
+from .numbers import Markers, parse_numbers, parse_truths
 from .source import Source
 from .table import Layout
 
@@ -99,8 +99,17 @@ class ColumnFile(ABC):
             )
         return numbers
 
+    def holds_truths(self, column: Any) -> bool:
+        """Whether a column of numbers holds True and False."""
+        types = import_pyarrow().types
+        if types.is_string(column.type) or types.is_large_string(column.type):
+            return parse_truths(column, self.markers) is not None
+        return bool(types.is_boolean(column.type))
+
     def _parse(self, column: Any, name: str) -> Array:
         numbers, bad = parse_numbers(column, self.layout.decimal, self.markers)
+        if bad.any() and (truths := parse_truths(column, self.markers)) is not None:
+            return truths
         if bad.any():
             k, cell = int(bad.argmax()), column[int(bad.argmax())].as_py()
             comma = " with a decimal comma" if self.layout.decimal == "," else ""

@@ -89,6 +89,15 @@ def parse_numbers(cells: Any, point: str, markers: Markers) -> tuple[Array, NDAr
     return markers.without_codes(numbers), ~(to_bool(number) | to_bool(missing))
 
 
+def parse_truths(cells: Any, markers: Markers) -> Array | None:
+    """1 for True and 0 for False in a column of text, in any case, and NaN where missing; None if there is more."""
+    pyarrow, compute = import_pyarrow(), import_pyarrow("compute")
+    words = compute.utf8_lower(compute.utf8_trim_whitespace(cells))
+    truths = _to_numpy(compute.index_in(words, value_set=pyarrow.array(["false", "true"], words.type)).cast("float64"))
+    missing = compute.is_in(words, value_set=pyarrow.array([*sorted(markers.words), None], words.type))
+    return truths if (~np.isnan(truths) | to_bool(missing)).all() and not np.isnan(truths).all() else None
+
+
 def _to_numpy(column: Any) -> Array:
     return np.asarray(column.to_numpy(zero_copy_only=False), np.float64)
 

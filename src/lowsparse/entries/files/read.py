@@ -184,9 +184,10 @@ def _wide(file: ColumnFile, row: Name | None, kept: list[int]) -> Table:
         kept = [k for k in range(len(columns)) if k != index and k not in numbers]
         others = tuple((k, file.names[k], columns[k]) for k in kept)
         cells = tuple(columns[k] for k in numbers) if file.text else None
+        truths = tuple(j for j, k in enumerate(numbers) if file.holds_truths(columns[k]))
         del columns
         M = ObservedMatrix.from_dense(_stacked(numbers))
-        return Table(M, rows, label_array(names), layout, kept=others, cells=cells)
+        return Table(M, rows, label_array(names), layout, kept=others, cells=cells, truths=truths)
 
 
 def _numbers_by_position(file: ColumnFile, columns: list[Any], labels: set[int | None]) -> dict[int, Any]:

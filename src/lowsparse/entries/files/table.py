@@ -71,6 +71,8 @@ class Table:
         Further columns of the file, to be written again unchanged.
     cells : Arrow arrays, optional
         Of text: the cells of each column of M, or those of the values of records, as they stand in the file.
+    truths : column numbers
+        The columns of a wide table that hold True and False, 1 and 0 in M; they are written as such.
 
     Examples
     --------
@@ -87,6 +89,7 @@ class Table:
     values: Array | None = None
     kept: tuple[tuple[int, str, Any], ...] = ()
     cells: tuple[Any, ...] | None = None
+    truths: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         for name, size in zip(("rows", "columns"), self.M.shape, strict=True):
