@@ -795,6 +795,7 @@ def test_rows_that_are_wrong_as_a_whole_are_named_with_their_cells(tmp_path):
     X = 5 + rng.standard_normal((120, 2)) @ rng.standard_normal((2, 14)) + 0.1 * rng.standard_normal((120, 14))
     X[[7, 40]] = 5 + 3 * rng.standard_normal((2, 14))
     X[90, 3] += 50  # a cell is no row
+    X[100:112, 5] = 5.125
     X[7, 2] = nan
     table = Table(ls.ObservedMatrix.from_dense(X), [f"r{i}" for i in range(120)], [f"c{j}" for j in range(14)])
     write_table(tmp_path / "X.csv", X, table)
@@ -803,4 +804,5 @@ def test_rows_that_are_wrong_as_a_whole_are_named_with_their_cells(tmp_path):
     _, out, _ = complete(tmp_path / "X.csv", "--force")
     assert "2 rows do not fit the others as a whole: r7 (c" in " ".join(out.split())
     assert "Missing values there (1) are filled by what fits the row itself" in " ".join(out.split())
+    assert "and flagged: c5 at 5.125." in " ".join(out.split())
     assert "r40 (c" in (tmp_path / "X-completed-report.html").read_text()

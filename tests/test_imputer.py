@@ -414,3 +414,20 @@ def test_true_and_false_stay_true_and_false(kind):
     values = filled.to_numpy()[:, :6].astype(bool)
     assert np.array_equal(values[~hidden], truth[~hidden])
     assert (values == truth)[hidden].mean() > 0.8
+
+
+def test_stuck_values_are_replaced_and_round_numbers_are_not():
+    rng = np.random.default_rng([44, 1])
+    truth = 5 + rng.standard_normal((300, 3)) @ rng.standard_normal((3, 12)) + 0.1 * rng.standard_normal((300, 12))
+    X = truth.copy()
+    stuck = rng.permutation(300) < 30
+    X[stuck, 2] = np.median(truth[:, 2]) + 0.01  # nothing unusual by itself
+    imputer = RobustImputer(clean=True)
+    found = imputer.fit_transform(X)
+    flagged = imputer.outliers(X).toarray() != 0
+    assert flagged[stuck, 2].all()
+    assert flagged[:, 2].sum() <= stuck.sum() + 3
+    assert flagged.sum() <= stuck.sum() + 8
+    assert np.abs(found - truth)[stuck, 2].mean() < 0.3 * np.abs(X - truth)[stuck, 2].mean()
+    for other in (np.round(X, 1), np.where(stuck[:, None], X.max(axis=0), X), np.where(stuck[:, None], 0.0, X)):
+        assert np.isnan(RobustImputer().fit(other).model_.stuck).all()  # rounded, clipped, or zero

@@ -26,7 +26,7 @@ from .failure import fail
 from .job import Job
 from .large import RECORD_PANES, TOO_LARGE, LargeRecords
 from .progress import Meter
-from .rows import bad_rows, note
+from .rows import LISTED, bad_rows, note
 from .verdict import Verdict, judge, remarks
 
 MAX_PAIRS = 100_000_000  # records written by --all
@@ -170,7 +170,13 @@ class TableCompletion:
 
     def notes(self) -> list[str]:
         """What the user should know of the model."""
-        return [note(self.bad_rows)] if self.bad_rows else []
+        found = [note(self.bad_rows)] if self.bad_rows else []
+        stuck = np.flatnonzero(np.isfinite(self.model.stuck))
+        if stuck.size and isinstance(self.table, Table):
+            named = ", ".join(f"{self.table.columns[j]} at {self.model.stuck[j]:.6g}" for j in stuck[:LISTED])
+            more = f" and {stuck.size - LISTED} more columns" if stuck.size > LISTED else ""
+            found.append(f"Stuck, as no other number of the column is repeated so often, and flagged: {named}{more}.")
+        return found
 
     def headline(self) -> tuple[str, str]:
         """A number of the report, and its meaning."""

@@ -69,8 +69,7 @@ def train(imputer: Any, table: NDArray[Any]) -> NDArray[Any]:
 
 def without_errors(given: NDArray[Any], fitted: Float, model: Imputation) -> NDArray[Any]:
     """The table with NaN for what a low-rank model takes for gross errors."""
-    with np.errstate(invalid="ignore"):
-        return np.where(np.abs(given - fitted) > model.prediction.tolerance, np.nan, given)
+    return np.where(model.prediction.is_wrong(given, fitted), np.nan, given)
 
 
 def compare(M: ObservedMatrix, fit: Callable[[ObservedMatrix], Imputation], estimator: Any, backend: str) -> Comparison:

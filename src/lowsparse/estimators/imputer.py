@@ -347,5 +347,4 @@ class RobustImputer(SampleTransformer):
 
     def _outlying(self, given: NDArray[Any], fitted: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Which observed entries are gross errors."""
-        with np.errstate(invalid="ignore"):
-            return np.asarray((np.abs(given - fitted) > self._prediction.tolerance) & self._kept)
+        return self._prediction.is_wrong(given, fitted) & self._kept

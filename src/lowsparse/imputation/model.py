@@ -17,6 +17,7 @@ from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..entries.observed import ObservedMatrix
 from ..entries.protocol import PartialMatrix
@@ -30,7 +31,7 @@ from ..solve import solve
 from ..support.checks import check_count
 from ..sweeps import Float, Robust, Sweep, host_backend
 from .offsets import NEGLIGIBLE, Preparation
-from .ties import spread_ties
+from .ties import spread_ties, stuck_values
 
 HELPS = 0.5  # error of held-out entries relative to the scale of y, below which a stalled fit is reliable
 N_REWEIGHT = 2  # in the last regression of the rows that were fitted
@@ -56,6 +57,7 @@ class Imputation:
     result: Result  # of the low-rank part
     width: float  # c of the regression that gives the offsets of rows
     noise_by_column: Float  # in units of the features' spread
+    stuck: Float  # the number at which a column is stuck, or NaN
 
     @classmethod
     def fit(
@@ -99,7 +101,11 @@ class Imputation:
         width, noise = EFFICIENT * robust_scale(result.M.values.astype(np.float64)), _noise_by_column(result, backend)
         if M is not given:
             result = replace(result, M=preparation.apply(given))
-        return cls(preparation, _flag_by_column(result, noise, backend), width, noise)
+        stuck = stuck_values(given)
+        result = _flag_by_column(
+            result, noise, stuck / preparation.scale - preparation.level, preparation.offset, backend
+        )
+        return cls(preparation, result, width, noise, stuck)
 
     @property
     def rank(self) -> int:
@@ -151,6 +157,7 @@ class Imputation:
             ridge=self.result.noise**2,
             unit=self._unit,
             tolerance=(OUTLIER * self.noise_by_column + 1e-7) * scale,
+            stuck=self.stuck,
         )
 
     def _factors(self) -> tuple[Float, Float]:
@@ -181,6 +188,12 @@ class Prediction:
     ridge: float
     unit: float  # robust scale of y
     tolerance: Float  # of each column: largest error of the prediction that is not a gross error
+    stuck: Float  # the number at which a column is stuck, or NaN
+
+    def is_wrong(self, given: NDArray[Any], fitted: Float) -> NDArray[np.bool_]:
+        """Which entries of rows are gross errors, or those of a stuck instrument."""
+        with np.errstate(invalid="ignore"):
+            return np.asarray((np.abs(given - fitted) > self.tolerance) | (given == self.stuck))
 
     def rows(self, M: ObservedMatrix | None, rows: int, backend: str = "auto") -> Float:
         """All entries of rows, given as the columns of M; None if they have no entry at all."""
@@ -218,11 +231,12 @@ def column_noise(result: Result, backend: str) -> Float:
     return np.asarray(CONSISTENT * sweep.kth_largest(np.abs(e), (result.M.column_counts + 1) // 2), dtype=np.float64)
 
 
-def _flag_by_column(result: Result, noise: Float, backend: str) -> Result:
-    """The result with outliers by the noise of each column."""
+def _flag_by_column(result: Result, noise: Float, stuck: Float, offset: Float, backend: str) -> Result:
+    """The result with outliers by the noise of each column, and entries that are stuck, of rows with these offsets."""
     M, (_, e) = result.M, _residuals(result, backend)
+    is_stuck = np.abs(M.values - M.spread_over_columns(stuck) + M.spread_over_rows(offset)) <= EXPLAINED
     bound = np.maximum(OUTLIER * noise, EXPLAINED)
-    flagged = outlying(e / M.spread_over_columns(bound), 1.0)
+    flagged = outlying(e / M.spread_over_columns(bound) + 2.0 * np.sign(e) * is_stuck, 1.0)
     S = M.outliers(flagged, -e[flagged].astype(M.dtype, copy=False))
     return replace(result, flagged=flagged, S=S)
 
