@@ -60,7 +60,6 @@ BRIGHT = 100.0  # and the grey level from which on it is as said
 WITNESSES = 24  # whole frames from which the flicker is learnt
 SPOT = 200  # a region smaller than this part of the picture may be flicker
 REACH = 3  # side of the square of blocks around a spot in which it flickers as well
-FADING = np.float32(0.8)  # factor of the flicker that was known before
 BEYOND = 1.3  # times the flicker: what is in front goes that far
 PROBES = 4096  # pixels that determine v of a frame, for each rank
 LINES = 32  # of a picture that are computed together
@@ -233,7 +232,7 @@ class Background:
             ]
             planes, noise = planes.copy(), noise.copy()
             planes[..., where] = np.multiply.outer(self.brightness, np.nanmedian(shown, axis=0))
-            noise[..., where] = level
+            noise[..., where] = np.maximum(noise[..., where], level)
             return planes, noise
 
         level = self.noise_level
@@ -246,8 +245,8 @@ class Background:
         return replace(found, chroma=chroma, chroma_noise=noise)
 
     def with_flicker(self, pictures: list[Picture]) -> Background:
-        """This background, with the flicker of these pictures; what was known of it before fades."""
-        flicker = FADING * self.flicker
+        """This background, with the flicker of these pictures."""
+        flicker = np.zeros_like(self.flicker)
         for picture, v in zip(pictures, self.coefficients_of(pictures)[0], strict=True):
             far = self.distance(picture, self.picture(v))
             labels, areas = label_regions(far > THRESHOLD, corners=True)

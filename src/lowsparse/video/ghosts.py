@@ -80,7 +80,7 @@ class Sightings:
 
     def gone(self) -> tuple[Mask, list[Mask]]:
         """The pixels from which a thing has left, and for each picture those of them that show what is behind it."""
-        enough = max(2, OFTEN * len(self._ghosts))
+        enough = max(3, OFTEN * len(self._ghosts))
         sure = np.asarray(self._votes >= enough)
         nested = (self._before > 0) & (self._since > 0) & (self._before + self._since == self._doubtful)
         returned = nested & self._agreed & (self._doubtful >= enough) & ~sure

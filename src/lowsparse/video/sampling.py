@@ -7,6 +7,7 @@ in each of them every block is sampled once, in a frame drawn at random.
 from __future__ import annotations
 
 import mmap
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -147,7 +148,9 @@ class PixelSampler:
     """Samples the blocks of a video frame by frame: each once in every interval of 1 / share frames.
 
     If there are more than `most` intervals, or they need more than `max_bytes`, every second one is dropped, and from
-    then on only one in two is sampled; as often as needed. With `latest`, only the latest so many are kept.
+    then on only one in two is sampled; as often as needed. With `latest`, so many are kept: when there are more, the
+    share is halved, and for each new one every second of the old ones is dropped in turn, so that they stay spread
+    over all of the time; once it is `final_share`, the oldest one is dropped.
     """
 
     def __init__(
@@ -156,11 +159,13 @@ class PixelSampler:
         *,
         most: int | None = None,
         latest: int | None = None,
+        final_share: float = 1.0,
         random_state: int | np.random.Generator = 0,
         max_bytes: int = MAX_BYTES,
     ) -> None:
         check_fraction("observe", share)
-        self.share, self.most, self.latest, self.max_bytes = share, most, latest, max_bytes
+        self.share, self.most, self.max_bytes = share, most, max_bytes
+        self.latest, self.final_share = latest, final_share
         self.rng = np.random.default_rng(random_state)
         self.frames = 0  # so far
         self.entries = 0  # sampled pixels
@@ -170,6 +175,7 @@ class PixelSampler:
         self._end = 0  # of the current interval
         self._exact_end = 0.0  # before rounding
         self._stride = 1  # one of so many intervals is sampled
+        self._thinned = 0  # intervals dropped since the share was halved
         self._sampling = False  # whether the current one is
 
     def add(self, picture: Picture) -> None:
@@ -195,14 +201,14 @@ class PixelSampler:
             self.entries += 4 * count
 
     def _begin_interval(self, layout: Layout, t: int) -> None:
+        if self.latest is not None and len(self._intervals) >= self.latest:
+            self._drop_one(self.latest)
         self._exact_end += 1 / self.share
         self._end = max(round(self._exact_end), t + 1)
         frames = self._end - t
         kind = np.uint8 if frames <= 256 else np.uint32
         most = self.max_bytes // (layout.blocks * (layout.values + np.dtype(kind).itemsize))
-        if self.latest is not None:
-            self._intervals = self._intervals[-self.latest :]
-        elif len(self._intervals) >= max(MIN_SAMPLES, min(self.most or most, most)):
+        if self.latest is None and len(self._intervals) >= max(MIN_SAMPLES, min(self.most or most, most)):
             self._intervals = self._intervals[::2]
             self._stride *= 2
         self._sampling = self._begun % self._stride == 0
@@ -210,6 +216,27 @@ class PixelSampler:
         if self._sampling:
             offset = np.asarray(self.rng.integers(frames, size=layout.blocks, dtype=kind))
             self._intervals.append(Interval(t, offset, _mapped_zeros(layout.values, layout.blocks)))
+
+    def _drop_one(self, latest: int) -> None:
+        """Drop the next of every second interval, or the oldest one if the share is not halved any more."""
+        if self._thinned == 0:
+            self.share = max(self.share / 2, self.final_share)
+        self._thinned = (self._thinned + 1) % (latest // 2)
+        del self._intervals[self._thinned or latest // 2 if self.share > self.final_share else 0]
+
+    def correct(
+        self, blocks: NDArray[np.intp], wrong: Callable[[int], Picture], right: Callable[[int], Picture]
+    ) -> None:
+        """Of some blocks, replace the samples that are nearer to a wrong picture than to the right one by the latter.
+
+        Both pictures are given for the first frame of an interval.
+        """
+        assert self.layout is not None
+        for one in self._intervals:
+            old, new = (self.layout.extract(picture(one.first), blocks) for picture in (wrong, right))
+            x = one.values[:, blocks]
+            is_wrong = _far(x, old) < _far(x, new)
+            one.values[:, blocks] = np.where(is_wrong, new, x)
 
     def samples(self, *, at_end: bool = False) -> PixelSamples:
         """The samples of all complete intervals.
@@ -227,3 +254,8 @@ class PixelSampler:
             offset = np.where(missing, previous.offset.astype(np.int64) + previous.first - last.first, last.offset)
             complete.append(Interval(last.first, offset, np.where(missing, previous.values, last.values)))
         return PixelSamples(self.layout, complete)
+
+
+def _far(some: Grey, others: Grey) -> NDArray[np.int64]:
+    """Distance between values (values x blocks) of each block."""
+    return np.asarray(np.abs(some.astype(np.int64) - others).sum(axis=0))

@@ -1,10 +1,11 @@
 """The background of an endless video: it adapts to the scene, in bounded memory, and every frame is read once.
 
 The first frames are held back until a background can be learnt from them. From then on frames are separated as they
-come, and sampled; from the latest 30 samples of each pixel the background is learnt again every 50 frames, while the
-next ones pass. What has been in front for a second is not sampled: the background takes its place, until it has been
-there for `absorb` seconds; from then on half of the samples make it background. Leaves and waves, which are in front
-now and then, are sampled.
+come, and sampled; from 30 samples of each pixel, spread over the latest 300 frames, the background is learnt again
+every 50 frames, and more often when the scene is new, while the next ones pass. What has been in front for a second is
+not sampled: the background takes its place, until it has been there for `absorb` seconds; from then on half of the
+samples make it background. Leaves and waves, which are in front now and then, are sampled; how far they flicker is
+remembered for as long. When a ghost is found (see `ghosts`), its samples are corrected, so that it does not come back.
 
 Frames that the background does not explain anywhere are held back too, and those of which a large part has its texture
 in another light. Ten of them in a row are a new scene: all samples are dropped, and a background is learnt from the
@@ -13,7 +14,8 @@ first of them on. Otherwise they are separated as they are, with much in front.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
@@ -46,8 +48,9 @@ SHARE = 0.1  # of the pixels of each frame that is sampled
 LATEST = 30  # samples of each pixel that are kept
 FIRST = 60  # frames from which a new scene is learnt,
 FIRST_SHARE = 0.5  # and the share of their pixels that is sampled
-REFRESH = 50  # frames after which the background is learnt again
-WITNESS_EVERY = 12  # one of so many frames shows how far pixels flicker
+PART, REFRESH = 5, 50  # the background is learnt again after a fifth of the scene so far, or so many frames
+PERIODS = 6  # for which the flicker is remembered
+WITNESS_EVERY = 6  # one of so many frames shows how far pixels flicker
 UNEXPLAINED = 0.5  # times the usual share of pixels that are explained: a frame with less is not explained
 NEW_SCENE = 10  # frames in a row that are not explained make a new scene, unless the background
 SEEN, TILES = 0.25, 8  # is seen in this share of their tiles; so many tiles are across and down,
@@ -108,7 +111,7 @@ class Follower:
 
     def _begin_scene(self, frames: list[Frame]) -> None:
         self.camera = Steadiness()
-        self._sampler = PixelSampler(FIRST_SHARE, latest=LATEST, random_state=self.rng)
+        self._sampler = PixelSampler(FIRST_SHARE, latest=LATEST, final_share=self.observe, random_state=self.rng)
         self._first: list[Aligned] = []  # of the scene, until its background is known
         self._unexplained: list[Aligned] = []
         self._v: list[Float] = []  # of the frames from `_oldest` on; empty until the background is known
@@ -118,8 +121,9 @@ class Follower:
         self._things: Mask = np.zeros((1, 1), bool)  # blocks of what has an outline
         self._witnesses: list[Picture] = []  # some of the frames since the background was learnt again
         self._usual = 1.0  # share of the pixels that are explained
-        self._next: Future[Background] | None = None
-        self._due = FIRST + REFRESH  # frames of the scene after which it is learnt again
+        self._next: Future[tuple[Background, Background]] | None = None
+        self._due = FIRST + FIRST // PART  # frames of the scene after which it is learnt again
+        self._flicker: deque[Single] = deque(maxlen=PERIODS)  # of each period in which it was learnt
         for frame in frames:
             self._hold_back(frame)
 
@@ -190,11 +194,12 @@ class Follower:
         pictures = [one.picture for one in self._first[:: -(-len(self._first) // WITNESSES)]]
         found = fit_background(self._sampler, self.rank, self.backend)
         self._use(found.without_ghosts(pictures).with_flicker(pictures))
+        self._flicker.append(self.background.flicker)
         self.scenes.append(self._first[0].frame.number)
-        self._sampler.share = self.observe
         fitted = self._fit(self._first)
         self._first = []
         self._v = [v for _, v, _ in fitted]
+        self._forget_ghosts(found, self.background)
         self._usual = float(np.median([explained for *_, explained in fitted]))
         while fitted:
             yield self._separate_one(*fitted.pop(0))  # nobody else needs it then
@@ -241,13 +246,25 @@ class Follower:
             self._things = max_of_block((ratio > 0) & (ratio < 1))
         return one.picture.replaced(background, stays & self._things)
 
+    def _forget_ghosts(self, fitted: Background, clean: Background) -> None:
+        """Put what is behind ghosts in the place of their samples, by the backgrounds with them and without them."""
+        blocks = np.flatnonzero(max_of_block(np.any(clean.luma != fitted.luma, axis=0)))
+        if blocks.size:
+            self._sampler.correct(blocks, *(self._pictures_of(one) for one in (fitted, clean)))
+
+    def _pictures_of(self, background: Background) -> Callable[[int], Picture]:
+        return lambda t: background.picture(self._v[t - self._oldest])
+
     def _refresh(self) -> None:
         """When it is time, use the background that was learnt meanwhile, and start learning the next one."""
         if self._sampler.frames < self._due:
             return
-        self._due += REFRESH
+        self._due += min(self._due // PART, REFRESH)
         if self._next is not None:
-            self._use(self._next.result())
+            learnt, fitted = self._next.result()
+            self._flicker.append(learnt.flicker)
+            self._use(replace(learnt, flicker=np.max(self._flicker, axis=0)))
+            self._forget_ghosts(fitted, learnt)
         current, samples = self.background, self._sampler.samples()
         oldest = samples.intervals[0].first
         del self._v[: oldest - self._oldest]
@@ -256,13 +273,13 @@ class Follower:
         level = noise_level(current.noise, current.chroma_noise)
         v, witnesses, self._witnesses = np.asarray(self._v, np.float32), self._witnesses, []
 
-        def learn_again() -> Background:
+        def learn_again() -> tuple[Background, Background]:
             found = fit_pixels(recent, v, level, current.result, self._sampler.entries)
             if current.rank > 1:
                 brightness = (v @ current.brightness[:, None]).astype(np.float32)
                 plain = fit_pixels(recent, brightness, level, current.result, self._sampler.entries)
                 found = without_things(replace(found, brightness=current.brightness), plain)
-            return replace(found.without_ghosts(witnesses), flicker=current.flicker).with_flicker(witnesses)
+            return found.without_ghosts(witnesses).with_flicker(witnesses), found
 
         self._next = self._threads.submit(learn_again)
 
