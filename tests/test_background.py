@@ -137,8 +137,9 @@ def test_samples_of_a_ghost_are_corrected_and_those_of_what_is_behind_it_stay():
     for level in (200, 203, 90, 80):
         sampler.add(Picture(np.full((2, 4), level, np.uint8)))
     with_ghost, without = (Picture(np.full((2, 4), level, np.uint8)) for level in (201, 85))
-    sampler.correct(np.array([1]), lambda t: with_ghost, lambda t: without)
-    assert sampler.samples().values(slice(None))[0].tolist() == [[200, 203, 90, 80], [85, 85, 90, 80]]
+    samples = sampler.samples()
+    samples.correct(np.array([1]), lambda t: with_ghost, lambda t: without)
+    assert samples.values(slice(None))[0].tolist() == [[200, 203, 90, 80], [85, 85, 90, 80]]
 
 
 @pytest.mark.parametrize("shape", [(8, 10), (7, 10), (8, 9), (5, 7), (1, 1)])

@@ -174,7 +174,7 @@ def _small(picture: Picture) -> NDArray[np.uint8]:
     if picture.chroma is None:
         return np.asarray(luma)
     chroma = [image.fromarray(plane).resize(luma.size, image.Resampling.BOX) for plane in picture.chroma]
-    return Picture(np.asarray(luma), np.stack([np.asarray(plane) for plane in chroma])).rgb()
+    return np.asarray(image.merge("YCbCr", (luma, *chroma)).convert("RGB"))
 
 
 # ---------------------------------------------------------------------- results

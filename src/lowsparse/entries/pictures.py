@@ -15,6 +15,7 @@ Value = TypeVar("Value", bound=np.generic)
 REC601 = np.array([0.299, 0.587, 0.114])  # weights of red, green and blue in the luma
 FIXED = (19595, 38470, 7471)  # the same, times 2¹⁶
 NEUTRAL = 128  # chroma of grey
+LINES = 64  # of a picture that are converted together
 TO_CHROMA = 0.5 / (1 - REC601[2]), 0.5 / (1 - REC601[0])  # (blue - luma), (red - luma) to the range of a byte
 
 
@@ -67,13 +68,11 @@ class Picture:
         """The picture as (H, W, 3) integers from 0 to 255."""
         if self.chroma is None:
             return np.repeat(self.luma[..., None], 3, axis=2)
-        luma = self.luma.astype(np.float32)
-        blue, red = (
-            luma + (plane.astype(np.float32) - NEUTRAL) / np.float32(scale)
-            for plane, scale in zip(self.upsample(self.chroma), TO_CHROMA, strict=True)
-        )
-        green = (luma - np.float32(REC601[0]) * red - np.float32(REC601[2]) * blue) / np.float32(REC601[1])
-        return levels(np.dstack([red, green, blue]))
+        chroma, found = self.upsample(self.chroma), np.empty((*self.shape, 3), np.uint8)
+        for top in range(0, self.shape[0], LINES):
+            rows = slice(top, top + LINES)
+            found[rows] = _to_rgb(self.luma[rows], chroma[:, rows])
+        return found
 
     def upsample(self, planes: NDArray[Value]) -> NDArray[Value]:
         """Planes (..., h, w) of the resolution of the chroma, in that of the luma."""
@@ -127,6 +126,17 @@ class Picture:
         missing = [max(0, by * size - had) for size, had in zip((h, w), self.chroma.shape[1:], strict=True)]
         padded = np.pad(self.chroma, [(0, 0), (0, missing[0]), (0, missing[1])], mode="edge")
         return Picture(luma, np.stack([_block_means(plane, by)[:h, :w] for plane in padded]))
+
+
+def _to_rgb(luma: Grey, chroma: Grey) -> Grey:
+    """Luma (H, W) and chroma (2, H, W) as (H, W, 3)."""
+    grey = luma.astype(np.float32)
+    blue, red = (
+        grey + (plane.astype(np.float32) - NEUTRAL) / np.float32(scale)
+        for plane, scale in zip(chroma, TO_CHROMA, strict=True)
+    )
+    green = (grey - np.float32(REC601[0]) * red - np.float32(REC601[2]) * blue) / np.float32(REC601[1])
+    return levels(np.dstack([red, green, blue]))
 
 
 def doubled(planes: NDArray[Value], shape: tuple[int, int]) -> NDArray[Value]:

@@ -63,7 +63,7 @@ REACH = 3  # side of the square of blocks around a spot in which it flickers as 
 BEYOND = 1.3  # times the flicker: what is in front goes that far
 PROBES = 4096  # pixels that determine v of a frame, for each rank
 LINES = 32  # of a picture that are computed together
-BATCH = 8  # frames whose v is computed together
+BATCH = 4  # frames whose v is computed together
 EXPLAINED = 0.25  # of the probes: a frame with fewer gets the usual v
 # Share of the probes below which something large may be in front: then v near the usual one is likelier than another,
 # by which a dark object is taken for the background without light, unless that explains three times as many.
@@ -221,13 +221,15 @@ class Background:
         if not gone.any():
             return self
 
-        def replaced(planes: Single, noise: Single, level: float, values: list[Single]) -> tuple[Single, Single]:
+        def replaced(
+            planes: Single, noise: Single, level: float, values: list[Grey], zero: int = 0
+        ) -> tuple[Single, Single]:
             """b and noise, with the median over the pictures that show what is behind."""
             where, without = gone, behind
             if gone.shape != noise.shape[-2:]:
                 where, without = max_of_block(gone), [max_of_block(one) for one in behind]
             shown = [
-                np.where(ok[where], x[..., where] / light, np.nan)
+                np.where(ok[where], (x[..., where].astype(np.float32) - zero) / light, np.nan)
                 for ok, x, light in zip(without, values, brightness, strict=True)
             ]
             planes, noise = planes.copy(), noise.copy()
@@ -236,12 +238,12 @@ class Background:
             return planes, noise
 
         level = self.noise_level
-        luma, noise = replaced(self.luma, self.noise, level[0], [one.luma.astype(np.float32) for one in pictures])
+        luma, noise = replaced(self.luma, self.noise, level[0], [one.luma for one in pictures])
         found = replace(self, luma=luma, noise=noise)
         if self.chroma is None or self.chroma_noise is None:
             return found
-        values = [one.chroma.astype(np.float32) - NEUTRAL for one in pictures if one.chroma is not None]
-        chroma, noise = replaced(self.chroma, self.chroma_noise, level[1], values)
+        values = [one.chroma for one in pictures if one.chroma is not None]
+        chroma, noise = replaced(self.chroma, self.chroma_noise, level[1], values, NEUTRAL)
         return replace(found, chroma=chroma, chroma_noise=noise)
 
     def with_flicker(self, pictures: list[Picture]) -> Background:

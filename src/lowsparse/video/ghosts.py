@@ -29,7 +29,7 @@ def outline_ratio(mask: Mask, frame: Grey, background: Grey) -> Single:
     """For the pixels of each region that differs: its step in the background over that in the frame; elsewhere 0.
 
     Above 1 it may be a ghost, and it is one from `GHOST` on; below 1 it is a thing that is there. It is 1 at most for
-    regions that are small, or have no step in the background. In a large picture one pixel in four is looked at.
+    regions that are small, or have no step in the background. Of a large picture, it is that of blocks of 2 x 2 pixels.
 
     >>> floor = np.full((60, 80), 90, np.uint8)
     >>> frame, background, mask = floor.copy(), floor.copy(), np.zeros(floor.shape, bool)
@@ -39,7 +39,6 @@ def outline_ratio(mask: Mask, frame: Grey, background: Grey) -> Single:
     >>> bool(ratio[40, 55] > GHOST), bool(0 < ratio[20, 15] < 1), float(ratio[0, 0])
     (True, True, 0.0)
     """
-    shape = mask.shape
     if mask.size > FINE:
         mask, frame, background = max_of_block(mask), frame[::2, ::2], background[::2, ::2]
     labels, areas = label_regions(mask, corners=True)
@@ -49,31 +48,31 @@ def outline_ratio(mask: Mask, frame: Grey, background: Grey) -> Single:
     doubtful = (in_background < STEP) | (areas < mask.size / SMALLEST)
     ratio[doubtful] = np.minimum(ratio[doubtful], 1)
     ratio[0] = 0
-    found: Single = ratio.astype(np.float32)[labels]
-    return found if found.shape == shape else doubled(found, shape)
+    return np.asarray(ratio.astype(np.float32)[labels])
 
 
 class Sightings:
-    """How often, and when, each pixel was seen without what the background shows there.
+    """How often, and when, each pixel, or block of pixels, was seen without what the background shows there.
 
     Pictures are added in order. A thing has left if it is seen to be a ghost often enough; or if it may be one, and
     what is behind it was seen before the first and after the last picture that agrees with the background, and never
     between.
     """
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self._votes, self._doubtful, self._before, self._since = np.zeros((4, *shape), np.int16)
-        self._agreed = np.zeros(shape, bool)
+    def __init__(self, shape: tuple[int, int]) -> None:
+        self.shape = shape  # of a picture
+        self._votes = self._doubtful = self._before = self._since = np.zeros(1, np.int16)
+        self._agreed: Mask = np.zeros(1, bool)
         self._ghosts: list[Mask] = []  # of each picture
         self._perhaps: list[Mask] = []
 
     def add(self, ratio: Single) -> None:
         """The next picture, by its `outline_ratio`."""
         ghosts, perhaps, agrees = ratio > GHOST, ratio > PERHAPS, ratio == 0
-        self._votes += ghosts.view(np.int8) - ((ratio > 0) & (ratio < 1)).view(np.int8)
-        self._agreed |= agrees
-        self._doubtful += perhaps
-        self._before += perhaps & ~self._agreed
+        self._votes = self._votes + ghosts.view(np.int8) - ((ratio > 0) & (ratio < 1)).view(np.int8)
+        self._agreed = self._agreed | agrees
+        self._doubtful = self._doubtful + perhaps
+        self._before = self._before + (perhaps & ~self._agreed)
         self._since = np.where(agrees, 0, self._since + perhaps).astype(np.int16)
         self._ghosts.append(ghosts)
         self._perhaps.append(perhaps)
@@ -85,7 +84,10 @@ class Sightings:
         nested = (self._before > 0) & (self._since > 0) & (self._before + self._since == self._doubtful)
         returned = nested & self._agreed & (self._doubtful >= enough) & ~sure
         behind = [(sure & one) | (returned & other) for one, other in zip(self._ghosts, self._perhaps, strict=True)]
-        return sure | returned, behind
+        gone = sure | returned
+        if gone.shape == self.shape:
+            return gone, behind
+        return doubled(gone, self.shape), [doubled(one, self.shape) for one in behind]
 
 
 def _mean_steps(mask: Mask, border: NDArray[np.int32], luma: Grey, regions: int) -> Float:

@@ -22,6 +22,7 @@ from ..linalg.arrays import to_device_of
 from .sampling import Single
 
 CANDIDATES, OTHERS = 12, 40  # samples that may be the typical one, and samples they are compared with
+AGREES = 0.4  # mean of q / (1 + q) of a sample that agrees with most others
 WIDE = np.float32(1.5)  # factor of c for the initial estimate
 DARK = 0.05  # a frame of less brightness has no information
 QUANTILE = 0.3  # of the residuals, for the noise: a pixel may be covered most of the time
@@ -65,23 +66,29 @@ def initial_estimate(x: Single, v: Single, c: Single) -> Single:
 
 
 def typical_sample(x: Single, c: Single) -> Single:
-    """The sample (values x blocks) of each block that agrees best with the others.
+    """The sample (values x blocks) of each block that agrees best with the others, or the first that agrees with most.
 
-    It has the least Σ q / (1 + q), q = mean (Δ/c)². Unlike the median, it finds a background that is seen more often
-    than anything else, but less than half of the time.
+    The best has the least Σ q / (1 + q), q = mean (Δ/c)². Unlike the median, it finds a background that is seen more
+    often than anything else, but less than half of the time.
     """
     samples = x.shape[-1]
     candidates, others = (np.unique(np.linspace(0, samples - 1, many).astype(int)) for many in (CANDIDATES, OTHERS))
     scaled = x[..., to_device_of(others, x)] / c[..., None]
     least = np.full_like(x[0, :, 0], np.inf)
-    best = x[..., 0]
+    best = x[..., 0].copy()
+    blocks = to_device_of(np.arange(x.shape[1]), x)  # without a sample that agrees with most
     for k in candidates.tolist():
-        e = scaled - (x[..., k] / c)[..., None]
+        e = scaled - (x[:, blocks, k] / c)[..., None]
         e *= e
         q = e.mean(axis=0)
-        loss = (q / (1 + q)).sum(axis=-1)
-        best = np.where(loss < least, x[..., k], best)
-        least = np.minimum(loss, least)
+        q /= 1 + q
+        loss = q.mean(axis=-1)
+        better = loss < least[blocks]
+        best[:, blocks[better]] = x[:, blocks[better], k]
+        least[blocks[better]] = loss[better]
+        unsettled = loss > AGREES
+        if not unsettled.all():
+            blocks, scaled = blocks[unsettled], scaled[:, unsettled]
     return best
 
 

@@ -19,7 +19,8 @@ from ..entries.pictures import NEUTRAL, Grey, Picture
 TARGET = 80  # samples of each pixel, where there is a choice; in a long video up to twice as many
 MIN_SAMPLES = 3
 MANY = 0.05  # share of the blocks above which all of them are taken out of a picture, which is faster than some
-MAX_BYTES = 400_000_000  # of the samples of a video
+MAX_BYTES = 150_000_000  # of the samples of a video,
+FEWEST = 20  # unless these samples of each pixel need more
 
 Single = NDArray[np.float32]
 Value = TypeVar("Value", bound=np.generic)
@@ -120,6 +121,18 @@ class PixelSamples:
         values[4:] -= NEUTRAL
         return values
 
+    def correct(
+        self, blocks: NDArray[np.intp], wrong: Callable[[int], Picture], right: Callable[[int], Picture]
+    ) -> None:
+        """Of some blocks, replace the samples that are nearer to a wrong picture than to the right one by the latter.
+
+        Both pictures are given for the first frame of an interval.
+        """
+        for one in self.intervals:
+            old, new = (self.layout.extract(picture(one.first), blocks) for picture in (wrong, right))
+            x = one.values[:, blocks]
+            one.values[:, blocks] = np.where(_far(x, old) < _far(x, new), new, x)
+
 
 def _mapped_zeros(values: int, blocks: int) -> Grey:
     """Zeros in memory of their own, which goes back to the system when they are dropped, not to the heap."""
@@ -147,10 +160,10 @@ class EvenlySpaced(Generic[Item]):
 class PixelSampler:
     """Samples the blocks of a video frame by frame: each once in every interval of 1 / share frames.
 
-    If there are more than `most` intervals, or they need more than `max_bytes`, every second one is dropped, and from
-    then on only one in two is sampled; as often as needed. With `latest`, so many are kept: when there are more, the
-    share is halved, and for each new one every second of the old ones is dropped in turn, so that they stay spread
-    over all of the time; once it is `final_share`, the oldest one is dropped.
+    If there are more than `most` intervals, or they need more than `max_bytes` (None: 150 MB, or what 20 need), every
+    second one is dropped, and from then on only one in two is sampled; as often as needed. With `latest`, so many are
+    kept: when there are more, the share is halved, and for each new one every second of the old ones is dropped in
+    turn, so that they stay spread over all of the time; once it is `final_share`, the oldest one is dropped.
     """
 
     def __init__(
@@ -161,7 +174,7 @@ class PixelSampler:
         latest: int | None = None,
         final_share: float = 1.0,
         random_state: int | np.random.Generator = 0,
-        max_bytes: int = MAX_BYTES,
+        max_bytes: int | None = None,
     ) -> None:
         check_fraction("observe", share)
         self.share, self.most, self.max_bytes = share, most, max_bytes
@@ -207,7 +220,8 @@ class PixelSampler:
         self._end = max(round(self._exact_end), t + 1)
         frames = self._end - t
         kind = np.uint8 if frames <= 256 else np.uint32
-        most = self.max_bytes // (layout.blocks * (layout.values + np.dtype(kind).itemsize))
+        size = layout.blocks * (layout.values + np.dtype(kind).itemsize)
+        most = max(MAX_BYTES // size, FEWEST) if self.max_bytes is None else self.max_bytes // size
         if self.latest is None and len(self._intervals) >= max(MIN_SAMPLES, min(self.most or most, most)):
             self._intervals = self._intervals[::2]
             self._stride *= 2
@@ -223,20 +237,6 @@ class PixelSampler:
             self.share = max(self.share / 2, self.final_share)
         self._thinned = (self._thinned + 1) % (latest // 2)
         del self._intervals[self._thinned or latest // 2 if self.share > self.final_share else 0]
-
-    def correct(
-        self, blocks: NDArray[np.intp], wrong: Callable[[int], Picture], right: Callable[[int], Picture]
-    ) -> None:
-        """Of some blocks, replace the samples that are nearer to a wrong picture than to the right one by the latter.
-
-        Both pictures are given for the first frame of an interval.
-        """
-        assert self.layout is not None
-        for one in self._intervals:
-            old, new = (self.layout.extract(picture(one.first), blocks) for picture in (wrong, right))
-            x = one.values[:, blocks]
-            is_wrong = _far(x, old) < _far(x, new)
-            one.values[:, blocks] = np.where(is_wrong, new, x)
 
     def samples(self, *, at_end: bool = False) -> PixelSamples:
         """The samples of all complete intervals.

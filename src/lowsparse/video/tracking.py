@@ -15,7 +15,7 @@ first of them on. Otherwise they are separated as they are, with much in front.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
@@ -121,7 +121,7 @@ class Follower:
         self._things: Mask = np.zeros((1, 1), bool)  # blocks of what has an outline
         self._witnesses: list[Picture] = []  # some of the frames since the background was learnt again
         self._usual = 1.0  # share of the pixels that are explained
-        self._next: Future[tuple[Background, Background]] | None = None
+        self._next: Future[Background] | None = None
         self._due = FIRST + FIRST // PART  # frames of the scene after which it is learnt again
         self._flicker: deque[Single] = deque(maxlen=PERIODS)  # of each period in which it was learnt
         for frame in frames:
@@ -191,15 +191,15 @@ class Follower:
 
     def _learn_scene(self) -> Iterator[Separated]:
         """Learn the background from the first frames of a scene, and separate them."""
-        pictures = [one.picture for one in self._first[:: -(-len(self._first) // WITNESSES)]]
+        some = self._first[:: -(-len(self._first) // WITNESSES)]
         found = fit_background(self._sampler, self.rank, self.backend)
-        self._use(found.without_ghosts(pictures).with_flicker(pictures))
+        self._use(_complete(found, [one.picture for one in some], self._sampler.samples()))
+        del found, some  # the frames below are dropped one by one
         self._flicker.append(self.background.flicker)
         self.scenes.append(self._first[0].frame.number)
         fitted = self._fit(self._first)
         self._first = []
         self._v = [v for _, v, _ in fitted]
-        self._forget_ghosts(found, self.background)
         self._usual = float(np.median([explained for *_, explained in fitted]))
         while fitted:
             yield self._separate_one(*fitted.pop(0))  # nobody else needs it then
@@ -243,17 +243,9 @@ class Follower:
         background = self.background.picture(v)
         if len(self._v) % LOOK_EVERY == 0 or self._things.shape != stays.shape:
             ratio = outline_ratio(mask, one.picture.luma, background.luma)
-            self._things = max_of_block((ratio > 0) & (ratio < 1))
+            is_thing = (ratio > 0) & (ratio < 1)
+            self._things = is_thing if is_thing.shape == stays.shape else max_of_block(is_thing)
         return one.picture.replaced(background, stays & self._things)
-
-    def _forget_ghosts(self, fitted: Background, clean: Background) -> None:
-        """Put what is behind ghosts in the place of their samples, by the backgrounds with them and without them."""
-        blocks = np.flatnonzero(max_of_block(np.any(clean.luma != fitted.luma, axis=0)))
-        if blocks.size:
-            self._sampler.correct(blocks, *(self._pictures_of(one) for one in (fitted, clean)))
-
-    def _pictures_of(self, background: Background) -> Callable[[int], Picture]:
-        return lambda t: background.picture(self._v[t - self._oldest])
 
     def _refresh(self) -> None:
         """When it is time, use the background that was learnt meanwhile, and start learning the next one."""
@@ -261,10 +253,9 @@ class Follower:
             return
         self._due += min(self._due // PART, REFRESH)
         if self._next is not None:
-            learnt, fitted = self._next.result()
+            learnt = self._next.result()
             self._flicker.append(learnt.flicker)
             self._use(replace(learnt, flicker=np.max(self._flicker, axis=0)))
-            self._forget_ghosts(fitted, learnt)
         current, samples = self.background, self._sampler.samples()
         oldest = samples.intervals[0].first
         del self._v[: oldest - self._oldest]
@@ -273,15 +264,27 @@ class Follower:
         level = noise_level(current.noise, current.chroma_noise)
         v, witnesses, self._witnesses = np.asarray(self._v, np.float32), self._witnesses, []
 
-        def learn_again() -> tuple[Background, Background]:
+        def learn_again() -> Background:
             found = fit_pixels(recent, v, level, current.result, self._sampler.entries)
             if current.rank > 1:
                 brightness = (v @ current.brightness[:, None]).astype(np.float32)
                 plain = fit_pixels(recent, brightness, level, current.result, self._sampler.entries)
                 found = without_things(replace(found, brightness=current.brightness), plain)
-            return found.without_ghosts(witnesses).with_flicker(witnesses), found
+            return _complete(found, witnesses, recent)
 
         self._next = self._threads.submit(learn_again)
+
+
+def _complete(found: Background, pictures: list[Picture], samples: PixelSamples) -> Background:
+    """A background that was fitted to these samples, without ghosts and with the flicker, by some whole pictures.
+
+    The samples of ghosts are corrected, so that they do not come back.
+    """
+    clean, v = found.without_ghosts(pictures), found.coefficients
+    blocks = np.flatnonzero(max_of_block(np.any(clean.luma != found.luma, axis=0)))
+    if blocks.size:
+        samples.correct(blocks, lambda t: found.picture(v[t]), lambda t: clean.picture(v[t]))
+    return clean.with_flicker(pictures)
 
 
 def check_absorb(absorb: float) -> None:
