@@ -428,6 +428,26 @@ def test_what_was_there_stays_unless_forced(folder, here, command):
     assert len(list(Frames(out / "mask.mp4"))) == T
 
 
+def test_films_of_an_earlier_run_do_not_stay_beside_those_of_a_new_one(folder, here, command):
+    def run(films, *options):
+        return command("video", folder / "clip.npy", "--out", "out", "--films", films, "--force", *options)
+
+    out = here / "out"
+    assert run("mask.png,overlay,mask.mkv,cutout", "--tracks", "-q")[0] == 0
+    (out / "mine.mp4").write_text("mine")
+    (out / "cutout").mkdir()
+    (out / "cutout" / "note.txt").write_text("not a folder of pictures")
+    code, said, _ = run("mask", "--truth", "out/mask")  # which reads what an earlier run wrote
+    assert code == 0
+    assert "removed" in said
+    assert "overlay.mp4" in said
+    assert "mine" not in said
+    assert names(out) == sorted(["background.png", "cutout", "mask", "mask.mp4", "mine.mp4", "report.html"])
+    (out / "report.html").write_text("a page of somebody else")
+    assert run("cutout", "-q")[0] == 0
+    assert {"mask", "mask.mp4", "mine.mp4"} < set(names(out))  # which may be of somebody else, too
+
+
 def test_the_source_is_not_overwritten(folder, here, command):
     content = (folder / "colour.mp4").read_bytes()
     (here / "mask.mp4").write_bytes(content)

@@ -30,12 +30,19 @@ def _nearest_existing(path: Path) -> Path:
 
 @contextmanager
 def output_folder(
-    out: Path, names: Sequence[str], *, pictures: Sequence[str] = (), force: bool, stopped: str = NOTHING
+    out: Path,
+    names: Sequence[str],
+    *,
+    pictures: Sequence[str] = (),
+    stale: Sequence[str] = (),
+    force: bool,
+    stopped: str = NOTHING,
 ) -> Iterator[Path]:
     """A temporary folder whose files are moved to `out` if the block succeeds, and removed if it fails.
 
     Without `force`, none of the files to be written, `names`, may exist before the block or after it, nor folders of
-    `pictures`, which are replaced as a whole. Other files in `out` are left alone. `stopped` is said after Ctrl-C.
+    `pictures`, which are replaced as a whole. What is `stale` is removed when the new files are moved; others in `out`
+    are left alone. `stopped` is said after Ctrl-C.
     """
     if reason := reason_not_writable(out):
         fail(reason)
@@ -53,14 +60,14 @@ def output_folder(
             files = temporary.path / "files"
             files.mkdir()
             yield files
-            _move(files, target, out, force, pictures)
+            _move(files, target, out, force, pictures, stale)
         finally:
             if temporary is not None:
                 with defer_signals():
                     temporary.remove()
 
 
-def _move(files: Path, target: Path, out: Path, force: bool, pictures: Sequence[str]) -> None:
+def _move(files: Path, target: Path, out: Path, force: bool, pictures: Sequence[str], stale: Sequence[str]) -> None:
     """Move everything to the target, or nothing if something is in the way."""
     for name in pictures:
         _check_absent(out / name, force)
@@ -75,8 +82,8 @@ def _move(files: Path, target: Path, out: Path, force: bool, pictures: Sequence[
         if not target.exists():
             os.replace(files, target)
             return
-        for name in pictures:
-            if (target / name).is_dir():
+        for name in (*pictures, *stale):
+            if (target / name).exists():
                 os.replace(target / name, files.with_name(name))
         for path in found:
             destination = target / path.relative_to(files)

@@ -24,7 +24,7 @@ from ..video.film import reason_to_keep
 from ..video.foreground import Separated
 from ..video.separation import STILL, TRACKS, Separation, separate_video
 from ..video.tracking import ABSORB
-from ..video.views import FILMS, cutout, parse_film
+from ..video.views import FILMS, FORMATS, cutout, parse_film
 from .failure import advise, fail
 from .folder import NOTHING, output_folder
 from .output import Output, repeat_command
@@ -34,6 +34,7 @@ from .signals import set_on_signal
 from .text import columns, paragraph, width
 
 REPORT = "report.html"
+GENERATOR, HEAD = b'name="generator" content="lowsparse', 2000  # what the first bytes of our reports hold
 VIEWS = {  # that may be filmed
     "mask": "the foreground, in white",
     "cutout": "the foreground, on grey",
@@ -103,6 +104,25 @@ class VideoJob:
         """The folders among them, of pictures."""
         return [name for name in self.outputs if not Path(name).suffix]
 
+    @property
+    def stale(self) -> list[str]:
+        """Films and tracks of an earlier run, beside its report, which this run replaces and was not asked to write.
+
+        What is read now is none of them.
+        """
+        report = self.out / REPORT
+        if not self.force or not report.is_file() or GENERATOR not in report.read_bytes()[:HEAD]:
+            return []
+        read = [Path(one).resolve() for one in (self.source, self.settings.get("truth")) if one is not None]
+        films = [view + ending for view in VIEWS for ending in FORMATS.values()]
+        found = [name for name in (*films, *TRACKS) if name not in self.outputs and self._is_ours(self.out / name)]
+        return [name for name in found if not any(one.is_relative_to((self.out / name).resolve()) for one in read)]
+
+    @staticmethod
+    def _is_ours(path: Path) -> bool:
+        """Whether a path is a film, or a folder of nothing but our pictures."""
+        return path.is_file() if path.suffix else path.is_dir() and reason_to_keep(path) is None
+
 
 def process_video(job: VideoJob, output: Output) -> None:
     """Separate the video, write the report and print the result."""
@@ -110,9 +130,9 @@ def process_video(job: VideoJob, output: Output) -> None:
     for reason in filter(None, (reason_to_keep(job.out / name) for name in job.pictures)):
         fail(reason)
     files = [name for name in job.outputs if name not in job.pictures]
-    stopped = f"{NOTHING}: run the same command again"
+    stopped, stale = f"{NOTHING}: run the same command again", job.stale
     with (
-        output_folder(job.out, files, pictures=job.pictures, force=job.force, stopped=stopped) as folder,
+        output_folder(job.out, files, pictures=job.pictures, stale=stale, force=job.force, stopped=stopped) as folder,
         advise(memory="choose --shrink 2 or --region, or --stream"),
         set_on_signal(end) if job.stream else nullcontext(),
     ):
@@ -120,7 +140,8 @@ def process_video(job: VideoJob, output: Output) -> None:
             pictures = _ReportPictures(show)
             separate = partial(separate_video, on_progress=pictures.on_progress, watch=pictures.add)
             done = separate(job.source, folder, stream=job.stream, until=end, **job.settings)
-        notes = [*_notes(done, end.is_set(), job.settings), *job.notes]
+        removed = [f"removed {', '.join(stale)}, of an earlier run"] if stale else []
+        notes = [*_notes(done, end.is_set(), job.settings), *job.notes, *removed]
         _write_report(folder / REPORT, job, done, pictures, notes)
     output.result(_facts(job, done), text=_text(job, done, notes), brief=str(job.out / REPORT))
 
