@@ -14,7 +14,7 @@ from .linalg.grassmann import leverages
 from .linalg.lowrank import LowRank
 from .linalg.scale import robust_scale
 from .notebook import NO_OBJECTION, diagnosis_card
-from .robust.joint import determination
+from .robust.joint import determination, line_grams
 from .support.format import percent
 from .sweeps import min_support
 
@@ -203,12 +203,7 @@ def _leverage(
     lines, index = np.unique(wanted, return_inverse=True)
     kept = np.isin(line, lines)
     k, given = np.searchsorted(lines, line[kept]), given[kept]
-    r = given.shape[1]
-    gram = np.empty((lines.size, r, r))
-    for a in range(r):
-        for b in range(a + 1):
-            gram[:, a, b] = gram[:, b, a] = np.bincount(k, weights=given[:, a] * given[:, b], minlength=lines.size)
-    sizes, vectors = np.linalg.eigh(gram)
+    sizes, vectors = np.linalg.eigh(line_grams(k, given, np.ones(k.size), lines.size))
     regular = sizes[:, :1] > 1e-12 * sizes[:, -1:]
     sizes = np.where(regular & (sizes > 0), sizes, np.nan)
     rotated = np.einsum("kab,ka->kb", vectors[index], at)

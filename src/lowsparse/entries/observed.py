@@ -3,7 +3,6 @@
 import hashlib
 import operator
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -370,10 +369,6 @@ class ObservedMatrix(ResidentSummary):
         """Itself."""
         return self
 
-    def with_stored_values(self, values: NDArray[Any]) -> "ObservedMatrix":
-        """Other values at the same positions, in the type of the data."""
-        return self.with_values(values.astype(self.dtype, copy=False))
-
     def spread_over_columns(self, numbers: NDArray[Any]) -> NDArray[Any]:
         """For each entry, the number of its column."""
         return np.repeat(numbers, self.column_counts)
@@ -390,10 +385,6 @@ class ObservedMatrix(ResidentSummary):
         """Count the entries at these indices in each row, and in each column."""
         by_column = np.diff(np.searchsorted(flagged, self.indptr))
         return np.bincount(self.rows[flagged], minlength=self.shape[0]), by_column
-
-    def solving(self, placed: bool) -> AbstractContextManager[None]:
-        """Nothing to explain, and nothing to close."""
-        return nullcontext()
 
     def outliers(self, flagged: NDArray[np.intp], values: NDArray[Any]) -> "sp.csc_array[Any]":
         """A sparse array with these values at these indices."""

@@ -7,9 +7,9 @@ GPU, and on a cluster. Code that uses one never asks which.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -266,6 +266,14 @@ class MatrixSummary:
                 squares += float(clipped @ clipped)
         return largest, squares
 
+    def with_room_for(self, rank: int) -> Self:
+        """The matrix itself."""
+        return self
+
+    def solving(self, placed: bool) -> AbstractContextManager[None]:
+        """A context that does nothing."""
+        return nullcontext()
+
     def __repr__(self: PartialMatrix) -> str:
         m, n = self.shape
         share = 100 * self.density
@@ -300,9 +308,9 @@ class ResidentSummary(MatrixSummary):
         """The array itself."""
         return numbers
 
-    def with_room_for(self: Resident, rank: int) -> Resident:
-        """The matrix itself."""
-        return self
+    def with_stored_values(self: Resident, values: PerEntry) -> Resident:
+        """Other values at the same positions, in the type of the data."""
+        return self.with_values(values.astype(self.dtype, copy=False))
 
     def recovered(self: Resident, L: LowRank, flagged: PerEntry, values: PerEntry) -> Recovered:
         """The result of a solve, which stays where the matrix is."""

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +44,7 @@ class JointSystem:
     ) -> None:
         self.sweep, self.A, self.B, self.w = sweep, A, B, w
         columns = M.columns_of_entries()
-        by_row, by_column = _grams(M.rows, B[columns], w, len(A)), _grams(columns, A[M.rows], w, len(B))
+        by_row, by_column = line_grams(M.rows, B[columns], w, len(A)), line_grams(columns, A[M.rows], w, len(B))
         self.prior_a, self.prior_b = prior_a + _jitter(by_row), prior_b + _jitter(by_column)
         identity = np.eye(A.shape[1])
         self.inverse_a = np.linalg.inv(by_row + self.prior_a[:, :, None] * identity)
@@ -79,7 +80,7 @@ class JointSystem:
         return (self.inverse_a @ ra[:, :, None])[:, :, 0], (self.inverse_b @ rb[:, :, None])[:, :, 0]
 
 
-def _grams(line: NDArray[np.int32], X: Float, w: Float, n_lines: int) -> Float:
+def line_grams(line: NDArray[np.integer[Any]], X: Float, w: Float, n_lines: int) -> Float:
     """Σ w x xᵀ over the entries of each line, for rows x of X (n_lines x r x r)."""
     r = X.shape[1]
     grams = np.empty((n_lines, r, r))

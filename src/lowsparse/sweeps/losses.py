@@ -20,6 +20,7 @@ power            c²/p ((1 + e²/c²)^½p - 1)     e (1 + e²/c²)^(½p - 1)    
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -54,6 +55,31 @@ EFFICIENT = {
     Kind.TUKEY: 4.685,
 }
 
+Formula = Callable[[Float, Float, float, float], Float]  # of |e|, t = e²/c², c and p
+
+VALUES: dict[Kind, Formula] = {  # ρ
+    Kind.SQUARED: lambda a, t, c, p: 0.5 * a**2,
+    Kind.L1: lambda a, t, c, p: a,
+    Kind.HUBER: lambda a, t, c, p: np.where(a <= c, 0.5 * a**2, c * a - 0.5 * c**2),
+    Kind.PSEUDO_HUBER: lambda a, t, c, p: c**2 * t / (np.sqrt(1 + t) + 1),
+    Kind.CAUCHY: lambda a, t, c, p: 0.5 * c**2 * np.log1p(t),
+    Kind.GEMAN_MCCLURE: lambda a, t, c, p: 0.5 * a**2 / (1 + t),
+    Kind.WELSCH: lambda a, t, c, p: -0.5 * c**2 * np.expm1(-t),
+    Kind.TUKEY: lambda a, t, c, p: c**2 / 6 * (s := np.minimum(t, 1.0)) * (3 - 3 * s + s**2),
+    Kind.POWER: lambda a, t, c, p: c**2 / p * np.expm1(p / 2 * np.log1p(t)),
+}
+WEIGHTS: dict[Kind, Formula] = {  # w
+    Kind.SQUARED: lambda a, t, c, p: np.ones_like(a),
+    Kind.L1: lambda a, t, c, p: 1 / a,
+    Kind.HUBER: lambda a, t, c, p: c / np.maximum(a, c),
+    Kind.PSEUDO_HUBER: lambda a, t, c, p: 1 / np.sqrt(1 + t),
+    Kind.CAUCHY: lambda a, t, c, p: 1 / (1 + t),
+    Kind.GEMAN_MCCLURE: lambda a, t, c, p: (1 + t) ** -2,
+    Kind.WELSCH: lambda a, t, c, p: np.exp(-t),
+    Kind.TUKEY: lambda a, t, c, p: np.maximum(1 - t, 0.0) ** 2,
+    Kind.POWER: lambda a, t, c, p: (1 + t) ** (p / 2 - 1),
+}
+
 
 @dataclass(frozen=True)
 class Loss:
@@ -71,28 +97,8 @@ class Loss:
 
     def value(self, e: Float) -> Float:
         """ρ(e)."""
-        c, a = self.c, np.abs(e)
-        t = (a / c) ** 2
-        match self.kind:
-            case Kind.SQUARED:
-                return 0.5 * e**2
-            case Kind.L1:
-                return a
-            case Kind.HUBER:
-                return np.where(a <= c, 0.5 * e**2, c * a - 0.5 * c**2)
-            case Kind.PSEUDO_HUBER:
-                return np.asarray(c**2 * t / (np.sqrt(1 + t) + 1), dtype=np.float64)
-            case Kind.CAUCHY:
-                return 0.5 * c**2 * np.log1p(t)
-            case Kind.GEMAN_MCCLURE:
-                return 0.5 * e**2 / (1 + t)
-            case Kind.WELSCH:
-                return -0.5 * c**2 * np.expm1(-t)
-            case Kind.TUKEY:
-                t = np.minimum(t, 1.0)
-                return c**2 / 6 * t * (3 - 3 * t + t**2)
-            case Kind.POWER:
-                return np.asarray(c**2 / self.p * np.expm1(self.p / 2 * np.log1p(t)), dtype=np.float64)
+        a = np.abs(e)
+        return VALUES[self.kind](a, (a / self.c) ** 2, self.c, self.p)
 
     def slope(self, e: Float) -> Float:
         """ψ(e) = ρ'(e)."""
@@ -102,25 +108,6 @@ class Loss:
 
     def weight(self, e: Float) -> Float:
         """w(e) = ψ(e) / e; that of l1 is infinite at 0."""
-        c, a = self.c, np.abs(e)
-        t = (a / c) ** 2
-        match self.kind:
-            case Kind.SQUARED:
-                return np.ones_like(e)
-            case Kind.L1:
-                with np.errstate(divide="ignore"):
-                    return 1 / a
-            case Kind.HUBER:
-                return c / np.maximum(a, c)
-            case Kind.PSEUDO_HUBER:
-                return 1 / np.sqrt(1 + t)
-            case Kind.CAUCHY:
-                return 1 / (1 + t)
-            case Kind.GEMAN_MCCLURE:
-                return (1 + t) ** -2
-            case Kind.WELSCH:
-                return np.exp(-t)
-            case Kind.TUKEY:
-                return np.maximum(1 - t, 0.0) ** 2
-            case Kind.POWER:
-                return np.asarray((1 + t) ** (self.p / 2 - 1), dtype=np.float64)
+        a = np.abs(e)
+        with np.errstate(divide="ignore"):
+            return WEIGHTS[self.kind](a, (a / self.c) ** 2, self.c, self.p)

@@ -236,10 +236,6 @@ class DeviceMatrix(ResidentSummary):
         """The sweep on the GPU."""
         return ColumnSweep(self)
 
-    def with_stored_values(self, values: Any) -> DeviceMatrix:
-        """Other values at the same positions, of the data's type."""
-        return self.with_values(values.astype(self.dtype, copy=False))
-
     def spread_over_columns(self, numbers: NDArray[Any]) -> Any:
         """For each entry, the number of its column."""
         return to_device_of(numbers, self.values)[self.columns_of_entries()]

@@ -6,7 +6,6 @@ import secrets
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property, partial
 from itertools import compress
 from operator import attrgetter
@@ -142,7 +141,7 @@ class MatrixInPieces(MatrixSummary, ABC):
         assert M is not None  # there is an entry
         return M
 
-    def to_host_if_small(self: Self) -> Self:
+    def to_host_if_small(self) -> Self:
         """The matrix itself."""
         return self
 
@@ -166,14 +165,6 @@ class MatrixInPieces(MatrixSummary, ABC):
         """How many of the flagged entries are in each row, and in each column."""
         counts: tuple[NDArray[np.int64], NDArray[np.int64]] = flagged.line_counts
         return counts
-
-    def with_room_for(self: Self, rank: int) -> Self:
-        """The matrix itself."""
-        return self
-
-    def solving(self, placed: bool) -> AbstractContextManager[None]:
-        """A context that does nothing."""
-        return nullcontext()
 
     def outliers(self, flagged: Any, values: Any) -> StoredOutliers:
         """S, in pieces."""
