@@ -519,9 +519,6 @@ def phase(
     return ax
 
 
-# ---------------------------------------------------------------------- parts
-
-
 def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
     new: Axes = ax or _matplotlib("pyplot").subplots(figsize=size, layout="constrained")[1]
     return new

@@ -287,8 +287,7 @@ def _problem(M: PartialMatrix, rank: int, request: _Request) -> Problem:
         start = "random" if request.resume is not None else request.start  # replaced by that of the checkpoint
         clipped = M if np.isinf(clip) else M.with_values(np.clip(M.values, -clip, clip))
         own = sweep if clipped is M else clipped.open_sweep(sweep.host)
-        U: NDArray[np.float64] = to_device_of(starting_subspace(start, own, M.shape[0], rank, rng), M.values)
-        return U
+        return to_device_of(starting_subspace(start, own, M.shape[0], rank, rng), M.values)
 
     return Problem(
         M=M,

@@ -22,7 +22,7 @@ from ..linalg.scale import LARGEST
 from ..places import StoredMatrix
 from ..places.decide import choose_place
 from ..places.disk.records import common_schema, opened, parquet_files
-from ..places.pieces.outliers import StoredOutliers
+from ..places.pieces.outliers import parts_of
 from ..report.table import MAX_DEVIATIONS, Deviations, TableView
 from ..result import Result
 from ..support.optional import import_optional, import_pyarrow
@@ -124,14 +124,13 @@ class LargeRecords:
     def _outlier_keys(self, result: Result) -> Iterator[NDArray[np.int64]]:
         """Keys column · m + row of the outliers, ascending, in an unnamed file."""
         S, m = result.S, result.M.shape[0]
-        assert isinstance(S, StoredOutliers)  # as M is in pieces
         if not S.nnz:
             yield np.zeros(0, np.int64)
             return
         with tempfile.TemporaryFile(dir=self.store) as file:
             keys = np.memmap(file, np.int64, "w+", shape=(S.nnz,))
             done = 0
-            for i, j, _ in S.parts():
+            for i, j, _ in parts_of(S):
                 keys[done : done + i.size] = j * m + i
                 done += i.size
             yield keys

@@ -7,27 +7,26 @@ is an array of NumPy. NumPy's functions call CuPy's by themselves; these few do 
 from __future__ import annotations
 
 import importlib
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+Float = NDArray[np.float64]  # of NumPy, or of CuPy, which has no types and takes NumPy's functions
+Number = TypeVar("Number", bound=np.generic)
+
 SMALL = 10  # columns of a tall matrix that has kernels of its own
 
 
-def on_device(A: Any) -> bool:
+def on_device(A: object) -> bool:
     """Whether A is an array of CuPy."""
     return not isinstance(A, np.ndarray) and type(A).__module__.partition(".")[0] == "cupy"
 
 
-def namespace(A: Any) -> Any:
-    """The module that makes arrays of the kind of A: NumPy or CuPy."""
-    return importlib.import_module("cupy") if on_device(A) else np
-
-
-def to_device_of(A: Any, other: Any) -> Any:
+def to_device_of(A: NDArray[Number], other: object) -> NDArray[Number]:
     """A in the memory that the other array is in, copied there if need be."""
-    return namespace(other).asarray(A) if on_device(other) else host(A)
+    there: NDArray[Number] = importlib.import_module("cupy").asarray(A) if on_device(other) else host(A)
+    return there
 
 
 def host(A: Any) -> NDArray[Any]:
@@ -38,13 +37,13 @@ def host(A: Any) -> NDArray[Any]:
 class DeviceKernels(Protocol):
     """What a GPU does faster by kernels of its own than by CuPy; `places.gpu` offers them (`offer_kernels`)."""
 
-    def tall_times(self, A: Any, small: NDArray[Any], H: Any = None, step: float = 0.0) -> Any:
+    def tall_times(self, A: Float, small: Float, H: Any = None, step: float = 0.0) -> Float:
         """(A + step H) times a small matrix, for tall A and H of at most `SMALL` columns."""
 
-    def tall_gram(self, A: Any) -> Any:
+    def tall_gram(self, A: Float) -> Float:
         """The packed upper triangle of AᵀA, on the device."""
 
-    def beyond(self, numbers: Any, bound: float) -> Any:
+    def beyond(self, numbers: Float, bound: float) -> NDArray[np.intp]:
         """Where the magnitude of numbers exceeds the bound, ascending."""
 
 
@@ -56,18 +55,18 @@ def offer_kernels(kernels: DeviceKernels) -> None:
     _kernels[:] = [kernels]
 
 
-def device_kernels(A: Any) -> DeviceKernels | None:
+def device_kernels(A: object) -> DeviceKernels | None:
     """The kernels for an array on a GPU, if there are some; None for an array of NumPy."""
     return _kernels[0] if _kernels and on_device(A) else None
 
 
-def _tall_kernels(A: Any) -> DeviceKernels | None:
+def _tall_kernels(A: Float) -> DeviceKernels | None:
     """The kernels for a tall matrix with few columns on a GPU."""
     small = on_device(A) and A.ndim == 2 and 0 < A.shape[1] <= SMALL and bool(A.flags.c_contiguous) and len(A) > 0
     return device_kernels(A) if small else None
 
 
-def add_scaled_then_multiply(U: Any, H: Any, step: float, small: NDArray[Any]) -> Any:
+def add_scaled_then_multiply(U: Float, H: Float, step: float, small: Float) -> Float:
     """(U + step H) times a small array of NumPy."""
     kernels = _tall_kernels(U)
     if kernels is not None and _tall_kernels(H) is not None and len(small) <= SMALL:
@@ -75,7 +74,7 @@ def add_scaled_then_multiply(U: Any, H: Any, step: float, small: NDArray[Any]) -
     return matmul_small(U + step * H, small)
 
 
-def matmul_small(A: Any, small: NDArray[Any]) -> Any:
+def matmul_small(A: Float, small: Float) -> Float:
     """A times a small array of NumPy."""
     kernels = _tall_kernels(A)
     if kernels is not None and 0 < small.shape[1] <= SMALL:
@@ -83,7 +82,7 @@ def matmul_small(A: Any, small: NDArray[Any]) -> Any:
     return A @ to_device_of(small, A)
 
 
-def gram(A: Any) -> NDArray[np.float64]:
+def gram(A: Float) -> Float:
     """AᵀA as an array of NumPy."""
     kernels = _tall_kernels(A)
     if kernels is None:
@@ -95,6 +94,6 @@ def gram(A: Any) -> NDArray[np.float64]:
     return G
 
 
-def inner(A: Any, B: Any) -> NDArray[np.float64]:
+def inner(A: Float, B: Float) -> Float:
     """AᵀB as an array of NumPy."""
     return host(A.T @ B)

@@ -5,13 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg.lapack import dgesv, dpotrf, dtrtri
 
-from .arrays import add_scaled_then_multiply, host, inner, matmul_small, on_device
+from .arrays import Float, add_scaled_then_multiply, host, inner, matmul_small, on_device
 from .arrays import gram as gram_of
-
-Float = NDArray[np.float64]
 
 
 def qf(A: Float) -> Float:

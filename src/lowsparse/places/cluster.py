@@ -188,6 +188,7 @@ class ClusterMatrix(MatrixInPieces):
         self._files: list[Path] = []  # in which the pieces have saved their arrays
         weakref.finalize(self, _remove, self._files)
         self.close: Callable[[], object] | None = None  # the cluster, if it was started for this matrix alone
+        self._origin: ClusterMatrix | None = None  # kept alive
         self._last: Any = None  # the last futures: to release them before the next are sent would delay these
         self.pieces = pieces or self._read()
 
@@ -402,7 +403,7 @@ class ClusterMatrix(MatrixInPieces):
     def with_stored_values(self, values: Any) -> ClusterMatrix:
         """Other values at the same positions, written to the disk that the workers share."""
         there = ClusterMatrix(self.stored.written_with(self, as_entries(values)), self.client)
-        weakref.finalize(there, _keep_alive, self)  # a cluster that was started for this matrix closes with it
+        there._origin = self  # a cluster that was started for this matrix closes with it
         return there
 
     @contextmanager
@@ -440,10 +441,6 @@ def _needed(history: History, names: set[str]) -> History:
             names |= one.reads.keys()
             found.append((one, formulas))
     return found[::-1]
-
-
-def _keep_alive(origin: Any) -> None:
-    """Do nothing: a finalizer with an argument keeps it alive."""
 
 
 def _remove(paths: list[Path], folder: TemporaryFolder | None = None) -> None:

@@ -117,9 +117,6 @@ def _hashed(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}'"
 
 
-# ---------------------------------------------------------------------- parts
-
-
 def icon(name: str) -> Markup:
     """An icon, hidden from screen readers."""
     path = element("path", d=ICONS[name])

@@ -29,8 +29,6 @@ class Experiment(ABC):
         self.rank, self.tunings = rank, tunings
         self.runs: dict[str, list[Record]] = {}  # of each method, with different parameters
 
-    # ------------------------------------------------------------------ runs
-
     @property
     @abstractmethod
     def M(self) -> ObservedMatrix:  # noqa: N802
@@ -93,8 +91,6 @@ class Experiment(ABC):
             "start_seconds": seconds,
             "shortened": int(result.trace["shortened"].sum()) if "shortened" in result.trace else 0,
         }
-
-    # ------------------------------------------------------------------ results
 
     def add(self, job: Job, record: Record) -> None:
         """Add the record of a finished run."""

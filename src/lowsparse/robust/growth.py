@@ -55,9 +55,6 @@ def _merge(known: Index, F: Float, new: Index, G: Float) -> tuple[Index, Float]:
     return lines[order], np.vstack([F, G])[order]
 
 
-# ---------------------------------------------------------------------- blocks
-
-
 def take_block(M: ObservedMatrix, rows: Index, columns: Index) -> ObservedMatrix:
     """Some rows and columns, both ascending."""
     some = M.take_columns(columns)
@@ -147,9 +144,6 @@ def climb_blocks(
     fits = diagonal.open_sweep(backend).fit_blocks(Blocks(row_starts, column_starts, begin, unit))
     U, V = np.split(fits.U, row_starts[1:-1]), np.split(fits.V, column_starts[1:-1])
     return [BlockFit(u[:, :k], v[:, :k], float(e)) for u, v, k, e in zip(U, V, fits.ranks, fits.noise, strict=True)]
-
-
-# ---------------------------------------------------------------------- growth
 
 
 def grow_part(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..linalg.arrays import host, inner, matmul_small, to_device_of
-from ..linalg.grassmann import Float, qf
+from ..linalg.arrays import Float, host, inner, matmul_small, to_device_of
+from ..linalg.grassmann import qf
 from ..linalg.lowrank import LowRank
 from ..support.checks import check_count
 from ..sweeps import Sweep

@@ -29,7 +29,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..entries.observed import ObservedMatrix
-from ..linalg.grassmann import Float, qf
+from ..linalg.arrays import Float
+from ..linalg.grassmann import qf
 from ..sweeps import native
 from ..sweeps.reference import cholesky, cholesky_solve
 from .parameters import parameter

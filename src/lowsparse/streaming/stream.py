@@ -95,8 +95,6 @@ class Stream:
         self._estimate: Estimate | None = None
         self._preliminary: tuple[int, int, Estimate | None] = (0, 0, None)
 
-    # ------------------------------------------------------------------ in
-
     def push(self, M: ObservedMatrix) -> None:
         """Add samples, the columns of M in their order.
 
@@ -186,8 +184,6 @@ class Stream:
         if rival is not None and rival.beats(self.current, fails=fails):
             self.current, rival, self.changes = rival.estimate, None, self.changes + 1
         self.rival = rival
-
-    # ------------------------------------------------------------------ out
 
     @property
     def estimate(self) -> Estimate:

@@ -96,9 +96,6 @@ def area(values: ArrayLike) -> Markup:
     )
 
 
-# ---------------------------------------------------------------------- parts
-
-
 def _chart(
     content: Markup,
     *,

@@ -16,9 +16,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..linalg.arrays import Float as Float  # for all who import it from here
 from .losses import Kind, Loss
-
-Float = NDArray[np.float64]
 
 # For data in memory, in the order of preference. A module offers `reason_unavailable()` and a class `ColumnSweep`.
 BACKENDS = {"native": ".native", "numpy": ".reference"}

@@ -25,9 +25,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
-Float = NDArray[np.float64]
+from ..linalg.arrays import Float
 
 
 class Kind(IntEnum):

@@ -224,18 +224,10 @@ def _wide_batches(cells: _Cells | Completed, like: Table) -> Iterator[Any]:
         yield import_pyarrow().record_batch([column for _, column in named], names=[name for name, _ in named])
 
 
-class _Numbers:
-    """The observed numbers of a table, some rows at a time; NaN where there is none."""
-
-    def __init__(self, M: ObservedMatrix) -> None:
-        self.by_row = M.T
-
-    def rows(self, part: slice) -> Array:
-        indptr, X = self.by_row.indptr, np.full((part.stop - part.start, self.by_row.shape[0]), np.nan)
-        entries = slice(indptr[part.start], indptr[part.stop])
-        rows = np.repeat(np.arange(len(X)), np.diff(indptr[part.start : part.stop + 1]))
-        X[rows, self.by_row.rows[entries]] = self.by_row.values[entries]
-        return X
+def _observed(by_row: ObservedMatrix, part: slice) -> Array:
+    """The observed numbers of some rows of a table, NaN where there is none; `by_row` is its transpose."""
+    some = by_row.take_columns(np.arange(part.start, part.stop))
+    return np.full((part.stop - part.start, by_row.shape[0]), np.nan) if some is None else some.to_dense().T
 
 
 def _changed_numbers(cells: _Cells | Completed, like: Table) -> Iterator[tuple[Array, Array, Array]]:
@@ -249,10 +241,10 @@ def _changed_numbers(cells: _Cells | Completed, like: Table) -> Iterator[tuple[A
     others = {position for position, *_ in like.kept}
     if like.layout.index is not None:
         others.add(like.layout.index_position)
-    positions, numbers = np.array([k for k in range(n + len(others)) if k not in others]), _Numbers(like.M)
+    positions, by_row = np.array([k for k in range(n + len(others)) if k not in others]), like.M.T
     for part in _parts(m, max(1, BATCH // n)):
         X = cells.rows(part)
-        i, j = np.nonzero((numbers.rows(part) != X) & ~np.isnan(X))
+        i, j = np.nonzero((_observed(by_row, part) != X) & ~np.isnan(X))
         yield part.start + i, positions[j], X[i, j]
 
 
@@ -262,12 +254,12 @@ class _TextColumns:
     def __init__(self, like: Table) -> None:
         M, cells = like.M, like.cells
         assert cells is not None
-        self.cells, self.numbers, self.point = cells, _Numbers(M), like.layout.decimal
+        self.cells, self.by_row, self.point = cells, M.T, like.layout.decimal
         first = np.minimum(M.indptr[:-1], M.nnz - 1)  # an entry of each column; of one without any, that of another
         self.examples = [cells[j][int(M.rows[first[j]])].as_py() for j in range(M.shape[1])]
 
     def __call__(self, part: slice, X: Array) -> list[Any]:
-        old = self.numbers.rows(part)
+        old = _observed(self.by_row, part)
         return [
             _as_given(_part(cells, part.start, part.stop - part.start), old[:, j], X[:, j], example, self.point)
             for j, (cells, example) in enumerate(zip(self.cells, self.examples, strict=True))

@@ -7,6 +7,8 @@ import io
 import os
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -60,9 +62,8 @@ class Source:
         if not content:
             raise ValueError(f"{name} is empty")
         if content.startswith(GZIP):
-            content = _readable(
-                name, lambda: b"".join(parts_within_limit(gzip.GzipFile(fileobj=io.BytesIO(content)), name))
-            )
+            with _readable(name):
+                content = b"".join(parts_within_limit(gzip.GzipFile(fileobj=io.BytesIO(content)), name))
         ending = next((ending for magic, ending in MAGIC.items() if content.startswith(magic)), ".csv")
         return cls(name, ending, content)
 
@@ -71,13 +72,8 @@ class Source:
         """The content, unpacked."""
         if self.content is not None:
             return self.content
-
-        def read() -> bytes:
-            with open_unpacked(self.path) as file:
-                return file.read()
-
-        unpacked: bytes = _readable(self.path, read)
-        return unpacked
+        with _readable(self.path), open_unpacked(self.path) as file:
+            return file.read()
 
     @property
     def for_arrow(self) -> Any:
@@ -112,23 +108,16 @@ def _unzip(path: Path) -> tuple[str, bytes]:
     name, ending = _table_in_zip(path)
     if ending in ARRAYS:
         raise ValueError(f"{path} holds {name}: unpack it first")
-
-    def read() -> bytes:
-        with zipfile.ZipFile(path) as archive:
-            check_fits(path, name, archive.getinfo(name).file_size)
-            return archive.read(name)
-
-    return ending, _readable(path, read)
+    with _readable(path), zipfile.ZipFile(path) as archive:
+        check_fits(path, name, archive.getinfo(name).file_size)
+        return ending, archive.read(name)
 
 
 def _table_in_zip(path: Path) -> tuple[str, str]:
     """The name and the ending of the only table in a .zip file."""
-
-    def names() -> list[str]:
-        with zipfile.ZipFile(path) as archive:
-            return [info.filename for info in archive.infolist() if not info.is_dir()]
-
-    listed = [name for name in _readable(path, names) if not Path(name).name.startswith(".")]
+    with _readable(path), zipfile.ZipFile(path) as archive:
+        files = [info.filename for info in archive.infolist() if not info.is_dir()]
+    listed = [name for name in files if not Path(name).name.startswith(".")]
     found = [name for name in listed if Path(name).suffix.lower() in ENDINGS and "__MACOSX" not in name]
     if len(found) != 1:
         shown = ", ".join(found[:5] or listed[:5]) + (", ..." if len(found or listed) > 5 else "")
@@ -136,10 +125,11 @@ def _table_in_zip(path: Path) -> tuple[str, str]:
     return found[0], Path(found[0]).suffix.lower()
 
 
-def _readable(path: Path, read: Any) -> Any:
-    """The result of `read`; an error of a damaged file names it."""
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Let an error of a damaged file name it."""
     try:
-        return read()
+        yield
     except PermissionError:
         raise
     except (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from ...entries.protocol import Outliers
 from ...linalg.arrays import host
 from ...support.export import Records, records_to_parquet, records_to_zarr
 from .formulas import Entries, FlaggedEntries, Piece
@@ -91,6 +92,15 @@ class StoredOutliers:
 
     def __repr__(self) -> str:
         return f"StoredOutliers({self.shape[0]} x {self.shape[1]}, {self.nnz} outliers)"
+
+
+def parts_of(S: Outliers) -> Iterator[Records]:
+    """Rows, columns and values of outliers in pieces or in memory, column by column, some at a time."""
+    if isinstance(S, StoredOutliers):
+        return S.parts()
+    A: Any = S
+    A = A.tocoo()
+    return iter([(A.row, A.col, A.data)])
 
 
 # ---------------------------------------------------------------------- functions of a piece; they can be pickled

@@ -95,14 +95,12 @@ class PathState:
     @property
     def left(self) -> Float:
         """U diag(sizes)."""
-        left: Float = self.U * to_device_of(self.sizes, self.U)
-        return left
+        return self.U * to_device_of(self.sizes, self.U)
 
     @property
     def right(self) -> Float:
         """V diag(sizes)."""
-        right: Float = self.V * to_device_of(self.sizes, self.V)
-        return right
+        return self.V * to_device_of(self.sizes, self.V)
 
     def keep(self, k: int) -> None:
         """Keep the k largest components."""
