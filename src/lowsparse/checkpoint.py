@@ -4,8 +4,6 @@ Numbers per entry of a matrix in pieces are written and read a piece at a time. 
 and the header lists them: not all arrays of a solve on a GPU are there.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,7 +1,5 @@
 """Synthetic problems and videos with a known solution."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The only iteration loop: stopping, trace, callback, checkpoint."""
 
-from __future__ import annotations
-
 import os
 import time
 import warnings

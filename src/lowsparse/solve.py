@@ -1,7 +1,5 @@
 """`solve`, the functional entry: check, place the data, iterate, assemble the result."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

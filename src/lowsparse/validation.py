@@ -4,8 +4,6 @@ Single entries are held out, not rows or columns. They may be outliers, which no
 only up to a bound that is the same for every fit.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

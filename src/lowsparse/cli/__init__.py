@@ -1,7 +1,5 @@
 """The command line interface, one module per command; but for --version and doctor it needs the extra `cli`."""
 
-from __future__ import annotations
-
 import sys
 from importlib.util import find_spec
 from typing import NoReturn

@@ -1,7 +1,5 @@
 """The checks of `lowsparse doctor` as text or JSON; it works without the extra `cli`."""
 
-from __future__ import annotations
-
 import json
 import textwrap
 from collections.abc import Callable, Sequence

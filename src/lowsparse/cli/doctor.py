@@ -1,7 +1,5 @@
 """`lowsparse doctor`: check the installation, its speed, and say what to do about problems."""
 
-from __future__ import annotations
-
 import typer
 
 from .checkup import check, facts, is_healthy, problems, report

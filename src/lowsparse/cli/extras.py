@@ -1,7 +1,5 @@
 """The optional dependencies (extras) of the package, and which of them are installed."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import re

@@ -1,7 +1,5 @@
 """Errors of commands: exit codes, and one line for each exception with the cause and what to do."""
 
-from __future__ import annotations
-
 import errno
 import functools
 import os

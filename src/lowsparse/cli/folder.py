@@ -1,7 +1,5 @@
 """The output folder of a command: checked before the work, written to a temporary folder, moved at the end."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress

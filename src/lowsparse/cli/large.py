@@ -1,7 +1,5 @@
 """`lowsparse complete` for records larger than memory: stored on disk, solved from there, written as a stream."""
 
-from __future__ import annotations
-
 import logging
 import os
 import tempfile

@@ -1,7 +1,5 @@
 """Options that all commands share, and their output: text or one JSON object on stdout, everything else on stderr."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """The checks of `lowsparse doctor`, one function each."""
 
-from __future__ import annotations
-
 import importlib
 import math
 import os

@@ -1,7 +1,5 @@
 """How far the background of a video can be relied on, in words for who made the video."""
 
-from __future__ import annotations
-
 from ..notebook import Remark
 from ..support.format import format_number, percent, pluralize
 from ..video.background import Background

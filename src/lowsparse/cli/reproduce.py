@@ -1,7 +1,5 @@
 """`lowsparse reproduce`: the numerical section of the paper as a page with tables, figures and verdicts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Signals: they stop a command like Ctrl-C, end a stream, and wait for renames."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Callable, Iterator

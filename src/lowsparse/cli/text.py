@@ -1,7 +1,5 @@
 """Plain text for terminals of any width and encoding: aligned columns, wrapped lines, ASCII for symbols."""
 
-from __future__ import annotations
-
 import codecs
 import os
 import shutil

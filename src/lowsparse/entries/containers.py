@@ -6,8 +6,6 @@ xarray arrays; torch tensors and CuPy arrays; SciPy sparse arrays and matrices; 
 not in use already.
 """
 
-from __future__ import annotations
-
 import reprlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress

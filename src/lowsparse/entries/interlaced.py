@@ -1,7 +1,5 @@
 """Frames whose odd and even lines were taken at different moments, as by older cameras, made whole."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 

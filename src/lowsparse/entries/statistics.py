@@ -1,7 +1,5 @@
 """Sums, medians and usual numbers of the rows and columns of entries in memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

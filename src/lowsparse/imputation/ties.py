@@ -8,8 +8,6 @@ repeated number, takes the ties away without moving means: the noise of the fit 
 added for the fit alone; what is filled or replaced is measured against the numbers as they were given.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..entries.observed import ObservedMatrix

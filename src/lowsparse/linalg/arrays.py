@@ -4,8 +4,6 @@ What is as long as Ω, and what is m x r or n x r, is where the data is; what is
 is an array of NumPy. NumPy's functions call CuPy's by themselves; these few do the rest.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import Any, Protocol, TypeVar
 

@@ -1,7 +1,5 @@
 """The Grassmann manifold of r-dimensional subspaces of R^m, each held as an orthonormal basis U (m x r)."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

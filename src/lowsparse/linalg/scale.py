@@ -1,7 +1,5 @@
 """Robust scales: the size of numbers some of which are outliers."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Blocks of rows and columns, and the sums of L over them."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

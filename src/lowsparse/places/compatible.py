@@ -1,7 +1,5 @@
 """Whether a worker of a cluster can take part in a solve: it has the same versions and sees the same matrix on disk."""
 
-from __future__ import annotations
-
 import sys
 import zlib
 from pathlib import Path

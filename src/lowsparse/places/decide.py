@@ -3,8 +3,6 @@
 `choose_place` checks and decides; it writes nothing and copies nothing to a GPU. `Placement.place` then moves the data.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import weakref

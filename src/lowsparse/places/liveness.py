@@ -5,8 +5,6 @@ requests, not by a clock, so a process that was suspended itself blames no other
 worker sends its heartbeats while it computes.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Heat maps of what was in front in a video: where, over the background, and where and when."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Small pictures of a video at evenly spaced times, within a budget of bytes."""
 
-from __future__ import annotations
-
 import base64
 import io
 from typing import Any

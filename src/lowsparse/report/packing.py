@@ -1,7 +1,5 @@
 """Arrays as text in a page: numbers of 16 bits between a minimum and a maximum, in base 64."""
 
-from __future__ import annotations
-
 import base64
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The page of a report: title, key facts, convergence, times, settings, command; one self-contained file."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """The report on a video: a player with original, background and foreground side by side."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path

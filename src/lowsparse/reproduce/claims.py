@@ -1,7 +1,5 @@
 """Verdicts on the claims of the paper, and their reasons, computed from the results."""
 
-from __future__ import annotations
-
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

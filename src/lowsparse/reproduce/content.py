@@ -1,7 +1,5 @@
 """The content of the reproduced experiments: text, tables and pictures, written as a page and as Markdown."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

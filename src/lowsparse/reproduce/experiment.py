@@ -1,7 +1,5 @@
 """What the synthetic cases and the videos share: a start for all methods, a run for each set of parameters, records."""
 
-from __future__ import annotations
-
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Runs of methods, each stored in a file: finished runs are reused."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

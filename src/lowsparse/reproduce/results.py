@@ -1,7 +1,5 @@
 """The results of all runs, and their tables of numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path

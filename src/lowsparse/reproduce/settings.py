@@ -8,8 +8,6 @@ taken; every printed t_U is halved here. With the printed t_U = 2/|Ω| taken lit
 is run, too (`literal`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The eight synthetic cases of the paper: the relative difference to the truth after every iteration."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The video experiment of the paper: rank 2, 50 % or 10 % of the pixels, until L changes by at most 1 %."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import math

@@ -1,7 +1,5 @@
 """Names and lists in sentences."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 

@@ -1,7 +1,5 @@
 """The content as a page, built like the reports, and as Markdown for a repository."""
 
-from __future__ import annotations
-
 import platform
 import textwrap
 from collections.abc import Sequence

@@ -9,8 +9,6 @@ noise: the evidence of the lines. The quantiles of these ratios, by class of q, 
 s (`calibration`). Where hardly any of the entries held out had so little evidence, the band is infinite.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Self
 

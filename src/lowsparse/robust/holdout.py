@@ -1,7 +1,5 @@
 """Entries that are held out of a fit: chosen at random, and compared with what is predicted there."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -15,8 +15,6 @@ rows and columns of a block share, such as its scale, does not pass for determin
 have not resolved stay undetermined.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

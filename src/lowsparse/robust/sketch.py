@@ -1,7 +1,5 @@
 """Parts of the data: a block of rows and columns to learn a subspace from, with entries held out; and samples."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -5,8 +5,6 @@ robust fit takes them for the truth. In data of round numbers (counts, ratings, 
 that are not tied within their row or column are repeated elsewhere.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

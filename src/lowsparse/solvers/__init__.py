@@ -3,8 +3,6 @@
 Every module of this package is searched for them: a new method is a file here.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import pkgutil

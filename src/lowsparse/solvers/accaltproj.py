@@ -22,8 +22,6 @@ which all the noise ends up in S. Wild entries are clipped for σ₁(D). S takes
 residual becomes small also where L is wrong: where S has more than half of the entries, the method has stalled.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What every method is made of: parameters, a state, and one step from a state to the next."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from abc import ABC, abstractmethod

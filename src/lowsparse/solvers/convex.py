@@ -34,8 +34,6 @@ Y has had the time to converge, and they end "converged" elsewhere than at the o
 80 instead of 5. Here μ rises only while the dual residual is at most `balance` times the primal one.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

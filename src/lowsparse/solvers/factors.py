@@ -1,7 +1,5 @@
 """What methods that hold L as two factors share: their start, the end of an iteration, and the outcome."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar

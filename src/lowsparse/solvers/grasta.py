@@ -18,8 +18,6 @@ here 1e-8. The data vectors are those of the longer side: rows, if there are mor
 relative, and U⁰ is the spectral start.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple

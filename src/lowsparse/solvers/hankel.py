@@ -27,8 +27,6 @@ H(X) is never formed: products with it, and the averages of a low-rank matrix ov
 low rank is only what it is lifted to.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -21,8 +21,6 @@ settles, and then η times the distance of the quartiles of the residuals. Diffe
 - the end is not called converged if lines are left of which almost no entry is explained.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -25,8 +25,6 @@ down from the size of the data; then all goes on from a wider c that shrinks to 
 such lines remain after three times, the end is called "stalled".
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

@@ -4,8 +4,6 @@ Every residual is noise to them: a gross error is spread over all of L, and the 
 like it.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -31,8 +31,6 @@ What differs from the authors' program, and why:
   multiplier: ‖Sp(Λ)V‖, zero at a solution, below 10⁻³ of its bound. A large β makes for small changes anywhere.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

@@ -26,8 +26,6 @@ form="admm": min Σ|z|^p subject to z = e, with the multiplier Y and the penalty
   a growing μ brings anything to rest, what has to come to rest is the multiplier: μ times the change.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field, replace
 

@@ -10,8 +10,6 @@ continuation γ falls in stages, each started where the last one ended (Algorith
 Equation names below are those of the paper, by Huang, Ma and Lai.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from dataclasses import dataclass, field, replace

@@ -22,8 +22,6 @@ What differs from the authors' program:
 - The penalty on incoherence, off by default there, is left out; the end is that of all methods here.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

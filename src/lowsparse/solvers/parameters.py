@@ -3,8 +3,6 @@
 `Solver.check_parameters`, ``lowsparse methods`` and the documentation read them from there.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from dataclasses import dataclass

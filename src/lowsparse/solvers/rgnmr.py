@@ -23,8 +23,6 @@ keep the first rounds from running away if L is ill-conditioned. What differs fr
   entries of which 1.5 times the share k / |Ω| is trimmed in each line, as some lines have more than the average.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

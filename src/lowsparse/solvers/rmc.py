@@ -28,8 +28,6 @@ What differs from the authors' program, and why:
 - The start is the SVD of the observed entries over their share, those beyond four medians clipped to that.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace

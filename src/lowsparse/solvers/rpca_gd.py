@@ -18,8 +18,6 @@ on until L is at rest. If asked for, rows of U are shortened to √(4μr/m) σ�
 The program has σ₁ there, which does not have the unit of U.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -30,8 +30,6 @@ What differs from the paper and its program:
 - Confidence weights are left out, and with them the reweighting shipped with the program: other methods here do that.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -20,8 +20,6 @@ are what convergence lives on: with 300 x 300 entries, 30 % of them observed and
 with γ = 2 end at relative errors of 10⁻⁵ to 10⁻², and 200 with γ = 1 at 2·10⁻⁷.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ..sweeps import Float

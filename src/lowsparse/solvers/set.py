@@ -19,8 +19,6 @@ An illustration: f is not continuous where a column does not determine its coeff
 method, the transfer across such barriers, is left out. RTRMC has the same minima and needs far fewer iterations.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Starting points: where U⁰ comes from."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..linalg.arrays import Float, host, inner, matmul_small, to_device_of

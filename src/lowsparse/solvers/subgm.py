@@ -23,8 +23,6 @@ more than 2 (1 - ρ), or if rows or columns are still driven in one direction an
 is "stalled".
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field, replace
 

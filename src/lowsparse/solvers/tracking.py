@@ -19,8 +19,6 @@ subsampled video. CVPR 2012. J. He, L. Balzano, J. C. S. Lui: Online robust subs
 arXiv:1109.3827.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import astuple, dataclass, fields, replace
 from typing import Any, NamedTuple

@@ -8,8 +8,6 @@ some line of 90 entries with twenty.
 Its first use: X. Yi, D. Park, Y. Chen, C. Caramanis: Fast Algorithms for Robust PCA via Gradient Descent, NIPS 2016.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -19,8 +19,6 @@ S - τ ∇_S is M - UVᵀ), that U and V move after S, the start and the longest
 and k stand for the paper's multiples of the true share and number.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A block of a stream: samples that are processed together, and the estimate after them."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A stream of samples: the current estimate of its subspace, and a rival that may replace it."""
 
-from __future__ import annotations
-
 import copy
 import math
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Addresses (URLs) as they are shown: without what may be secret."""
 
-from __future__ import annotations
-
 import re
 
 SCHEME = r"\b([a-z][a-z0-9+.-]+:/+)"  # of two letters or more: C:/ is a drive; a `Path` keeps one slash of two

@@ -1,7 +1,5 @@
 """Small charts as inline SVG that fill the available width; text and strokes keep their size."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

@@ -5,8 +5,6 @@ Traceback (most recent call last):
 ValueError: rank must be a whole number of 1 or more, not 2.5
 """
 
-from __future__ import annotations
-
 import math
 from numbers import Integral, Real
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """The processors this process may use: those of the machine, less what affinity and its container leave out."""
 
-from __future__ import annotations
-
 import functools
 import math
 import os

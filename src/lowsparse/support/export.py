@@ -1,7 +1,5 @@
 """Matrices too large for memory written to Zarr and Parquet files, a block of columns at a time."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path

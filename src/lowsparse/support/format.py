@@ -1,7 +1,5 @@
 """Numbers, counts, percentages and durations as short text."""
 
-from __future__ import annotations
-
 import math
 
 NOT_FINITE = "–"

@@ -1,7 +1,5 @@
 """A small HTML builder that escapes all text."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from html import escape

@@ -1,7 +1,5 @@
 """Conversion of Python and NumPy objects to what the json module can write."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Headers of `.npy` files, and what the arrays of an `.npz` file take before they are read."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from tokenize import TokenError

@@ -1,7 +1,5 @@
 """Optional dependencies: imported when they are needed, with an error that says how to install them."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

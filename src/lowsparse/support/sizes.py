@@ -1,7 +1,5 @@
 """How much memory may be used, as a number or in words; and what a file may take."""
 
-from __future__ import annotations
-
 import math
 import os
 import re

@@ -3,8 +3,6 @@
 The package imports this module before all others, which take a second: it must import little itself.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import signal

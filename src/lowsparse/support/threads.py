@@ -1,7 +1,5 @@
 """Threads of the dense linear algebra."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections import Counter

@@ -18,8 +18,6 @@ power            c²/p ((1 + e²/c²)^½p - 1)     e (1 + e²/c²)^(½p - 1)    
 ===============  ===========================  ========================  =======================
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum

@@ -1,7 +1,5 @@
 """The sweep on the compiled core (``cpp/``): what `reference` computes, as fast as memory allows."""
 
-from __future__ import annotations
-
 import math
 import os
 from typing import Any

@@ -1,7 +1,5 @@
 """The sweep in plain NumPy: the oracle every other backend is tested against, and what runs without a compiler."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise

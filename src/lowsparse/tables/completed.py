@@ -1,7 +1,5 @@
 """A completed table: the observed values where there are any, and a low-rank fit everywhere else."""
 
-from __future__ import annotations
-
 from functools import cached_property
 
 import numpy as np

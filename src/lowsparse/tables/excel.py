@@ -1,7 +1,5 @@
 """Tables into Excel files: a new one, or a copy of that which was read, with the numbers that are new."""
 
-from __future__ import annotations
-
 import datetime
 import io
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """Records larger than memory, completed a batch at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The times of the rows of a table: checked, and laid on a grid of equal steps or of months."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Self
 

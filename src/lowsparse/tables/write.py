@@ -1,7 +1,5 @@
 """Tables into files, in the layout they were read from."""
 
-from __future__ import annotations
-
 import codecs
 import gzip
 import itertools

@@ -1,7 +1,5 @@
 """Files of arrays: NumPy, Matrix Market and MATLAB."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Files of columns: what text (`text.py`), Parquet, Arrow and Feather have in common, and the latter three."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path

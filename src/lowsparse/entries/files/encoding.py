@@ -1,7 +1,5 @@
 """The encoding of a text: what is not Unicode is read as Windows-1252 or Latin-1, its bytes come back as they were."""
 
-from __future__ import annotations
-
 import codecs
 
 MARKS = {  # byte order marks; that of UTF-16 begins like that of UTF-32

@@ -1,7 +1,5 @@
 """Excel files: the first sheet, read as text; needs the extra `excel`."""
 
-from __future__ import annotations
-
 import csv
 import datetime
 import io

@@ -1,7 +1,5 @@
 """Whether the first line of a table in text names its columns, or is data."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """Labels and columns of any library, by way of Arrow: as codes into the distinct labels, and back."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

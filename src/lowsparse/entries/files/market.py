@@ -4,8 +4,6 @@
 returns from a file that ends after its header, 1.17 crashes on a symmetric array that is not square.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterable
 from pathlib import Path

@@ -4,8 +4,6 @@
 a size, is wrong. Here every element is a part of the one around it, and NumPy reads nothing outside of it.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import zlib

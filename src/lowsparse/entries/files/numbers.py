@@ -1,7 +1,5 @@
 """Numbers as people write them, ``1.234,50``, ``$4,473.08``, ``43%``; and what they write where there is none."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """`read_table` and `read_matrix`: the registry of file formats, and tables from files."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """A table: an observed matrix whose rows and columns have labels, and how its file holds it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Self

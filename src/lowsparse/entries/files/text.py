@@ -1,7 +1,5 @@
 """Tables in text, such as CSV: encoding, separator, comments, header and decimal point are guessed."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -1,7 +1,5 @@
 """Times as people write them, ``2024-03-01 05:00``, ``01.03.2024``, ``3/1/2024 5:00 AM``, found among labels."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any, NoReturn
 

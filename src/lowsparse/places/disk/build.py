@@ -4,8 +4,6 @@ Entries are first distributed to buckets of consecutive columns, one file each, 
 then bucket after bucket is sorted and appended. Every entry is written twice and read twice, sequentially.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A matrix on disk from records (row, column, value) in Parquet files, in any order, in bounded memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ S is zero at most entries. If at least half of the numbers of a piece are zero, 
 ones are written instead.
 """
 
-from __future__ import annotations
-
 import tempfile
 import weakref
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ The manifest has a stamp of the source: names, sizes and times of files, or the 
 is not written again if the stamp is the same. An array in memory has none, and is written each time.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 from collections.abc import Callable, Iterator

@@ -12,8 +12,6 @@ CRC-32 of its rows followed by its values, as they are stored. The folder is wri
 it is complete.
 """
 
-from __future__ import annotations
-
 import json
 import mmap
 import operator

@@ -1,7 +1,5 @@
 """CuPy and the CUDA kernels: whether they can run, compiling at run time, and launching those for tall matrices."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib

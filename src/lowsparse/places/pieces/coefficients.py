@@ -3,8 +3,6 @@
 On a cluster V stays with the pieces from pass to pass. When it is read, they write it to the disk that they share.
 """
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What matrices in pieces share, wherever the pieces are."""
 
-from __future__ import annotations
-
 import secrets
 import weakref
 from abc import ABC, abstractmethod

@@ -36,8 +36,6 @@ were among them (four, if much noise or many lines are left), a close fit explai
 parameters, no part is explained far better, and one rank more does not leave far less noise.
 """
 
-from __future__ import annotations
-
 import math
 from copy import copy
 from dataclasses import dataclass, replace

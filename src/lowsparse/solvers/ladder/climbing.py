@@ -1,7 +1,5 @@
 """From one rank to the next: start at a rank, add a component, and choose the rank by held-out entries."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

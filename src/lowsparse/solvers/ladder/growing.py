@@ -1,7 +1,5 @@
 """Attempts that grow L from a small dense block of the data, line by line."""
 
-from __future__ import annotations
-
 import math
 from copy import copy
 

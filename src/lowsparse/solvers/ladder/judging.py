@@ -1,7 +1,5 @@
 """The judgement of an attempt: its score, whether it can be believed, and components that it should not have."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from copy import copy

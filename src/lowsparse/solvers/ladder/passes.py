@@ -1,7 +1,5 @@
 """Steps from one L to the next at the same rank: passes of robust regression, and joint steps in both factors."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

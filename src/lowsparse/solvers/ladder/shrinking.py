@@ -26,8 +26,6 @@ The path uses the same block and held-out entries as the other attempts. If it i
 entries, with its λ and c.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 

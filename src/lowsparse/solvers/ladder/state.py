@@ -1,7 +1,5 @@
 """The state of the default method: the L of the current attempt, and what earlier attempts have found."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import ClassVar
 

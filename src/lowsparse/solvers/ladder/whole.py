@@ -1,7 +1,5 @@
 """The end of the default method: the extension of L to the whole matrix, the last passes, and the outcome."""
 
-from __future__ import annotations
-
 import math
 from copy import copy
 
