@@ -67,8 +67,10 @@ def settled(M, threshold, p=2 / 3, passes=600, c=1e9):
     problem = problem_of(M)
     path = shrinking.Path(Views(problem, 1, min_entries=M.nnz + 1), p=p)
     left, sizes, right = np.linalg.svd(M.to_dense(fill=0.0) / M.density, full_matrices=False)
-    state = PathState(data="whole", U=left, sizes=sizes, V=right.T, unit=float(sizes[0]), threshold=threshold, c=c)
-    lam = path.ridge(state) * state.unit ** (2 - p)
+    state = PathState(
+        view="whole", U=left, sizes=sizes, V=right.T, first_size=float(sizes[0]), threshold=threshold, c=c
+    )
+    lam = path.ridge(state) * state.first_size ** (2 - p)
     values = []
     for _ in range(passes):
         path.run_pass(state)

@@ -143,7 +143,7 @@ class Ladder(Solver):
         if attempt > SLOW and growing.begin_with_block(state):
             return
         if attempt == 0 and state.problem.start_given:
-            columns, U = state.views.columns(state.data), state.problem.start()
+            columns, U = state.views.columns(state.view), state.problem.start()
             state.U = basis(to_device_of(U[to_device_of(state.views.sketch.rows, U)], columns.M.values))[0]
             state.V = columns.fit_from_zero(state.U, EXPLAINED * state.unit, n_reweight=5)
             state.c = state.loss_scale(columns.sweep.residual(state.U, state.V))
@@ -157,7 +157,7 @@ class Ladder(Solver):
         state.attempt, state.made = attempt, (*state.made, attempt)
         state.refits, state.improved, state.joint_steps, state.joint_runs = 0, np.inf, 0, 0
         state.held_logs, state.max_c, state.shrinks = nothing(), np.inf, True
-        state.data, state.untied = "block", False
+        state.view, state.untied = "block", False
 
     # -- its iterations
 
@@ -175,7 +175,7 @@ class Ladder(Solver):
         while True:
             entries += state.matrix.nnz
             self._step(state)
-            if state.data != "part" or state.attempt != attempt or entries >= problem.M.nnz or state.failure:
+            if state.view != "part" or state.attempt != attempt or entries >= problem.M.nnz or state.failure:
                 state.iteration += 1
                 return state
 
@@ -189,10 +189,10 @@ class Ladder(Solver):
             state.failure = "diverged"
         elif state.joint_steps:
             passes.end_joint_steps_if_converged(state)
-        elif state.data == "whole":
+        elif state.view == "whole":
             whole.end_if_converged(state)
         elif state.is_exact() and state.change <= max(state.problem.tol, 1e-12):
-            if state.data != "part":  # other parts may need more
+            if state.view != "part":  # other parts may need more
                 state.target, state.choosing = state.rank, False  # nothing is left to fit
             self._conclude(state)
         elif state.choosing or state.rank < state.target:
@@ -205,7 +205,7 @@ class Ladder(Solver):
 
     def _conclude(self, state: LadderState) -> None:
         """Grow a part; else refit poorly explained lines, make joint steps if need be, and judge the attempt."""
-        if state.data == "part":
+        if state.view == "part":
             growing.grow(state)
             return
         exact = state.is_exact()
@@ -254,7 +254,7 @@ class Ladder(Solver):
             residuals=judging.compared_residuals(state),
         )
         self._compare(state, attempt)
-        if self.choose_rank and len(state.made) == 1 and not state.views.is_block_everything:
+        if self.choose_rank and len(state.made) == 1 and not state.views.is_block_whole:
             self._enlarge_block(state)
             state.choosing, state.target = True, self._highest_rank(state.problem)
             self._begin(state, state.attempt)
@@ -291,7 +291,7 @@ class Ladder(Solver):
             if larger is not None and self.attempts not in state.made and self._begin_without_sparsest(state, larger):
                 return
         if following is not None and (not accepted or state.next_noise):
-            if following == SLOW and state.block_factor == 1 and not state.views.is_block_everything:
+            if following == SLOW and state.block_factor == 1 and not state.views.is_block_whole:
                 self._enlarge_block(state)
             self._begin(state, following)
             return
@@ -346,14 +346,14 @@ class Ladder(Solver):
     def _is_path_due(self, state: LadderState) -> bool:
         """Whether the rank is to be chosen, enough entries are held out, and the path was not followed yet."""
         enough = state.views.n_held_out >= MIN_HELD_OUT
-        return self.choose_rank and self.shrink and not state.path.data and enough
+        return self.choose_rank and self.shrink and not state.path.view and enough
 
     def _follow_path(self, state: LadderState) -> None:
         """Run one pass of the path; at its end take it, or go on with the other attempts."""
         state.path = copy(state.path)
         state.row = Path(state.views).advance(state.path)
         state.iteration += 1
-        if state.path.data == "whole":
+        if state.path.view == "whole":
             state.accuracy = state.path.change
             if state.advice and state.path.finished:
                 state.failure, state.accuracy = "stalled", math.inf
@@ -364,7 +364,7 @@ class Ladder(Solver):
 
     def _take_path(self, state: LadderState, *, sound: bool) -> bool:
         """Take the path if it predicts held-out entries better than the best attempt, which may be `sound`."""
-        if not state.path.data:
+        if not state.path.view:
             return False
         path = Path(state.views)
         held = path.held_residual(state.path), state.views.sketch.held_residual(state.best.U, state.best.V)

@@ -49,7 +49,7 @@ def _best_block(state: LadderState, rows: NDArray[np.intp], columns: NDArray[np.
     ]
     chosen = int(np.argmin(errors))
     best, part, noise = copy(state), parts[chosen], fits[chosen].noise
-    best.data, best.part_rows, best.part_columns = "part", rows[part.rows], columns[part.columns]
+    best.view, best.part_rows, best.part_columns = "part", rows[part.rows], columns[part.columns]
     best.U, best.V, best.noise, best.c = part.U, part.V, noise, max(EFFICIENT * noise, SMALLEST * unit)
     best.restart_count()
     return best
@@ -115,4 +115,4 @@ def extend_to_block(state: LadderState) -> None:
     state.U, V = orthonormalise(C, Q)
     columns = state.views.regression(M, learning=False)
     state.V, _ = columns.complete(state.U, state.part_columns, V, state.c, n_reweight=15)
-    state.data = "block"
+    state.view = "block"

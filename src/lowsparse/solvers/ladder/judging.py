@@ -269,5 +269,5 @@ def take_best(state: LadderState) -> None:
     """Go back to the best attempt, on all of the block."""
     best = state.best
     state.U, state.V, state.noise = best.U, best.V, best.noise
-    state.data, state.undetermined, state.max_c = "block", best.undetermined, best.max_c
+    state.view, state.undetermined, state.max_c = "block", best.undetermined, best.max_c
     state.c, state.untied = min(EFFICIENT * state.noise, state.max_c), False

@@ -32,7 +32,7 @@ SLOWEST = 0.95  # largest factor by which the error is assumed to fall in a pass
 def run_pass(state: LadderState) -> None:
     """Regress the columns, then the rows, shrunk by the noise and over-relaxed where that helps."""
     columns, rows = state.lines
-    n_reweight = 2 if state.passes < 3 and state.data != "whole" else 1
+    n_reweight = 2 if state.passes < 3 and state.view != "whole" else 1
     noise = _noise_to_shrink_by(state)
     U, V = state.U, state.V
     by_column = columns.refit(U, V, state.c, n_reweight, noise=noise)
@@ -46,7 +46,7 @@ def run_pass(state: LadderState) -> None:
     determined = (fitted.inside >= min_support(U.shape[1]) for fitted in (by_row, by_column))
     change, typical = _change_of_pass(U, V, dV, dC, Q, *determined)
     state.decay = typical / state.typical_change if state.typical_change > 0 else 0.0
-    relaxed = state.passes > 3 and (state.data == "whole" or state.noise < GAINING * state.recent[-2])
+    relaxed = state.passes > 3 and (state.view == "whole" or state.noise < GAINING * state.recent[-2])
     state.relaxation = relaxation(state.relaxation, state.decay) if relaxed else 0.0
     state.change, state.typical_change = change, typical
 
@@ -54,7 +54,7 @@ def run_pass(state: LadderState) -> None:
 def _follow_noise(state: LadderState, residuals: Magnitudes) -> None:
     """Set the noise to the scale of these residuals, and let c follow it step by step."""
     state.noise = CONSISTENT * residuals.quantile(0.5)
-    if state.data == "part":  # more than half of its entries may be wrong
+    if state.view == "part":  # more than half of its entries may be wrong
         state.noise = min(state.noise, CONSISTENT_LOW * residuals.quantile(LOW))
     pace = SLOW_PACE if state.attempt == SLOW else PACE
     within, bulk = WITHIN * state.c, BULK * state.noise
@@ -71,11 +71,11 @@ def _noise_to_shrink_by(state: LadderState) -> float:
     Zero for a new component, which has no size yet, and where there are as many parameters as entries.
     """
     M, k = state.matrix, state.rank
-    if not state.shrinks or M.nnz <= parameter_count(M, k) or not (state.passes or state.data == "whole"):
+    if not state.shrinks or M.nnz <= parameter_count(M, k) or not (state.passes or state.view == "whole"):
         return 0.0
-    if state.data == "part" or M.nnz > CLOSE * k * sum(M.shape):
+    if state.view == "part" or M.nnz > CLOSE * k * sum(M.shape):
         return state.noise
-    if state.data == "whole":
+    if state.view == "whole":
         return max(state.noise, state.held_out) if math.isfinite(state.held_out) else state.noise
     held = state.held_residual()
     return state.noise if held.size < MIN_HELD_OUT else max(state.noise, math.sqrt(state.noise * robust_scale(held)))
@@ -83,7 +83,7 @@ def _noise_to_shrink_by(state: LadderState) -> float:
 
 def is_moving(state: LadderState) -> bool:
     """Whether further passes at this rank are worthwhile; for a part, a few between two rounds of growth."""
-    if state.data == "part" and state.rounds and state.passes >= BETWEEN:
+    if state.view == "part" and state.rounds and state.passes >= BETWEEN:
         return False
     return state.passes < 60 and (len(state.recent) <= PATIENCE or state.recent[-1] < SETTLED * max(state.recent))
 

@@ -27,7 +27,7 @@ entries, with its λ and c.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
@@ -61,34 +61,34 @@ TYPICAL = 1.1  # largest median error of a path relative to that of a climb
 
 
 @dataclass(kw_only=True)
-class PathState:
-    """L = U diag(sizes) Vᵀ on `data` (see `Views`), the position on the path, and the best step so far."""
+class PathStep:
+    """L = U diag(sizes) Vᵀ after a step of the path, and with what it was found."""
 
-    data: str = ""  # "block", then "whole" if it is taken; "" before the path
-    running: bool = False  # whether the next pass belongs to the path
-    finished: str = ""  # why the passes over all entries have ended
     U: Float = field(default_factory=nothing)  # orthonormal, a row for each row of the data
     sizes: Float = field(default_factory=lambda: np.zeros(0))  # singular values, descending
     V: Float = field(default_factory=nothing)  # orthonormal, a row for each column
-    unit: float = 1.0  # of the threshold: the largest singular value at the start
-    threshold: float = FIRST
+    threshold: float = FIRST  # relative to `first_size`
     c: float = 0.0
+    noise: float = 0.0  # robust scale of the residuals of held-out entries
+
+
+@dataclass(kw_only=True)
+class PathState(PathStep):
+    """L on `view` of the data (see `Views`), the position on the path, and the best step so far."""
+
+    view: str = ""  # "block", then "whole" if it is taken; "" before the path
+    running: bool = False  # whether the next pass belongs to the path
+    finished: str = ""  # why the passes over all entries have ended
+    first_size: float = 1.0  # the largest singular value at the start
     passes: int = 0  # in this step
     steps: int = 0
     change: float = math.inf  # relative change of L by the last pass
     last_rank: int = 0  # at the end of the last step
     last_c: float = 0.0
     steps_since_best: int = 0
-    noise: float = 0.0  # robust scale of the residuals of held-out entries
     closeness: float = 1.0  # c for the residuals of fitted entries, relative to c
-    # the best step
+    best: PathStep = field(default_factory=PathStep)
     best_error: float = math.inf  # of held-out entries
-    best_threshold: float = FIRST
-    best_c: float = 0.0
-    best_noise: float = 0.0
-    best_U: Float = field(default_factory=nothing)
-    best_sizes: Float = field(default_factory=lambda: np.zeros(0))
-    best_V: Float = field(default_factory=nothing)
 
     @property
     def left(self) -> Float:
@@ -115,31 +115,30 @@ class Path:
         """L = 0, and the components of the first step."""
         M = self.views.columns("block").M
         U, V = (to_device_of(np.zeros((lines, 0)), M.values) for lines in M.shape)
-        state = PathState(data="block", running=True, U=U, V=V)
+        state = PathState(view="block", running=True, U=U, V=V)
         self._set_loss_scale(state)
-        self._grow(state)
+        self._add_components(state)
         return state
 
     def advance(self, state: PathState) -> dict[str, float]:
         """Run one pass, and end the step or the path when that is due; return the row of the trace."""
-        data = state.data
+        view = state.view
         self.run_pass(state)
         error = self._set_loss_scale(state)
-        if data == "whole":
-            self._drop(state)
+        if view == "whole":
+            self._drop_vanished(state)
             state.finished = self._reason_to_end(state)
         elif state.passes >= PASSES or (state.passes > 1 and error > HOPELESS * state.best_error):
-            self._drop(state)
+            self._drop_vanished(state)
             self._end_step(state, error)
-        entries = self.views.columns(data).M.nnz
+        entries = self.views.columns(view).M.nnz
         return trace_row(state.noise, state.change, gamma=state.c, rank=state.sizes.size, entries=entries)
 
     def _end_step(self, state: PathState, error: float) -> None:
         """Keep the step if it is the best so far; then lower the threshold, or end the path."""
         if error < (1 - 1e-4) * state.best_error:
-            state.best_error, state.best_threshold, state.steps_since_best = error, state.threshold, 0
-            state.best_c, state.best_noise = state.c, state.noise
-            state.best_U, state.best_sizes, state.best_V = state.U, state.sizes, state.V
+            state.best = PathStep(**{part.name: getattr(state, part.name) for part in fields(PathStep)})
+            state.best_error, state.steps_since_best = error, 0
         else:
             state.steps_since_best += 1
         worse = state.steps_since_best >= PATIENCE or not error <= HOPELESS * state.best_error
@@ -150,7 +149,7 @@ class Path:
         biased = k == state.last_rank and state.c < FALLING * state.last_c
         state.threshold = max(state.threshold * (LEAP if biased else STEP), SMALLEST)
         state.last_rank, state.last_c, state.steps, state.passes = k, state.c, state.steps + 1, 0
-        self._grow(state)
+        self._add_components(state)
 
     def _reason_to_end(self, state: PathState) -> str:
         """Return why the passes over all entries end; empty if they go on."""
@@ -177,7 +176,7 @@ class Path:
             return
         previous = state.left, state.V
         options = Robust(c=state.c, ridge=self.ridge(state))
-        columns, rows = self.views.columns(state.data), self.views.rows(state.data)
+        columns, rows = self.views.columns(state.view), self.views.rows(state.view)
         tau = self._tau(state)
         start = state.V * to_device_of(state.sizes / tau, state.V)
         state.U, state.sizes, state.V = _regress(columns.sweep, state.U, tau, start, options)
@@ -188,9 +187,9 @@ class Path:
 
     def _set_loss_scale(self, state: PathState) -> float:
         """Set c, and on the block also the noise by held-out entries; return the mean absolute error of these."""
-        scale = robust_scale(self.views.sample(state.data).residual(state.left, state.V)) / state.closeness
+        scale = robust_scale(self.views.sample(state.view).residual(state.left, state.V)) / state.closeness
         error = math.nan
-        if state.data == "block":
+        if state.view == "block":
             held = self.held_residual(state)
             error, state.noise = float(np.mean(np.abs(held))), robust_scale(held)
             scale = min(scale, state.noise) ** FITTED_POWER * state.noise ** (1 - FITTED_POWER)
@@ -211,22 +210,23 @@ class Path:
         return max(by_row / math.sqrt(len(state.V)), by_column / math.sqrt(len(state.U)))
 
     def _density(self, state: PathState) -> float:
-        return self.views.columns(state.data).M.density
+        return self.views.columns(state.view).M.density
 
     def ridge(self, state: PathState) -> float:
-        """λ, in units, for which components vanish whose size d without λ is less than the threshold.
+        """λ at which components smaller than the threshold vanish, for sizes relative to `first_size`.
 
-        If every entry is observed, the size is σ = d / (1 + λ σ^(p-2)), which has a solution if λ is at most
-        (1-p)^(1-p) / (2-p)^(2-p) d^(2-p). If only a share of the entries is, λ is multiplied by it.
+        If every entry is observed, a component of size d without λ has the size σ = d / (1 + λ σ^(p-2)), which has a
+        solution if λ is at most (1-p)^(1-p) / (2-p)^(2-p) d^(2-p). If only a share of the entries is, λ is multiplied
+        by it.
         """
         q = 1 - self.p
         return float(self._density(state) * q**q / (1 + q) ** (1 + q) * state.threshold ** (1 + q))
 
     def _tau(self, state: PathState) -> Float:
-        """σ^(1-p/2), in units, bounded away from zero."""
-        return np.asarray(np.maximum(state.sizes / state.unit, 1e-9) ** (1 - self.p / 2), dtype=np.float64)
+        """σ^(1-p/2), for sizes relative to `first_size`, bounded away from zero."""
+        return np.asarray(np.maximum(state.sizes / state.first_size, 1e-9) ** (1 - self.p / 2), dtype=np.float64)
 
-    def _grow(self, state: PathState) -> None:
+    def _add_components(self, state: PathState) -> None:
         """Add the leading singular vectors of the residuals, clipped at their scale."""
         columns = self.views.columns("block")
         M, sweep, k = columns.M, columns.sweep, state.sizes.size
@@ -245,22 +245,21 @@ class Path:
             return
         U, sizes = U[:, :more], sizes[:more]
         if not state.steps:
-            state.unit = float(sizes[0]) / self._density(state)
+            state.first_size = float(sizes[0]) / self._density(state)
         # 1 / density if the observed entries have their share of the energy; with few entries that may be too much
-        factors = np.minimum(1 / self._density(state), ENTRY * state.threshold * state.unit / sizes)
+        factors = np.minimum(1 / self._density(state), ENTRY * state.threshold * state.first_size / sizes)
         W = sweep.product_transposed(left_over, U)
         W = np.hstack([state.right, W * to_device_of(factors, W)])
         Q, R = basis(np.hstack([state.U, to_device_of(U, state.U)]))
         state.U, state.sizes, state.V = _svd_of_product(Q, matmul_small(W, R.T))
 
-    def _drop(self, state: PathState) -> None:
+    def _drop_vanished(self, state: PathState) -> None:
         """Drop the components that have vanished."""
-        state.keep(int(np.count_nonzero(state.sizes > NEGLIGIBLE * state.threshold * state.unit)))
+        state.keep(int(np.count_nonzero(state.sizes > NEGLIGIBLE * state.threshold * state.first_size)))
 
     def _return_to_best(self, state: PathState) -> None:
         """Return to the best step, or to L = 0 if it predicts no better by more than chance."""
-        state.U, state.sizes, state.V = state.best_U, state.best_sizes, state.best_V
-        state.threshold, state.c, state.noise = state.best_threshold, state.best_c, state.best_noise
+        vars(state).update(vars(state.best))
         gain = np.abs(self.views.sketch.held.values) - np.abs(self.held_residual(state))
         if not float(np.mean(gain)) > float(np.std(gain)) / math.sqrt(gain.size):
             state.keep(0)
@@ -276,17 +275,17 @@ class Path:
         problem, sketch = self.problem, self.views.sketch
         m, n = problem.M.shape
         options = Robust(c=state.c, first_c=max(6 * problem.unit, state.c), n_reweight=5, ridge=self.ridge(state))
-        state.data, state.running, state.passes = "whole", True, 0
+        state.view, state.running, state.passes = "whole", True, 0
         if not state.sizes.size:
             state.U, state.V = (to_device_of(np.zeros((lines, 0)), problem.M.values) for lines in (m, n))
             return
         if len(sketch.rows) < m:
             strip = self.views.strip().sweep
             state.V, state.sizes, state.U = _regress(strip, state.V, self._tau(state), None, options)
-            state.unit *= math.sqrt(m / len(sketch.rows))
+            state.first_size *= math.sqrt(m / len(sketch.rows))
         if len(sketch.columns) < n:
             state.U, state.sizes, state.V = _regress(problem.sweep, state.U, self._tau(state), None, options)
-            state.unit *= math.sqrt(n / len(sketch.columns))
+            state.first_size *= math.sqrt(n / len(sketch.columns))
         state.U, state.V = (to_device_of(A, problem.M.values) for A in (state.U, state.V))
 
 

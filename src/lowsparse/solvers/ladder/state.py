@@ -36,12 +36,12 @@ class Attempt:
 
 @dataclass(kw_only=True)
 class LadderState(State):
-    """L = U Vᵀ on `data` (see `Views`), and what earlier attempts have found."""
+    """L = U Vᵀ on `view` of the data (see `Views`), and what earlier attempts have found."""
 
     scratch: ClassVar[tuple[str, ...]] = ("views",)
 
     views: Views
-    data: str = "block"
+    view: str = "block"
     untied: bool = False  # suspicious ties are left out;
     repeated: float = 0.0  # they are this share of the entries
     U: Float = field(default_factory=nothing)  # a row for each row of the data
@@ -104,10 +104,10 @@ class LadderState(State):
     @property
     def lines(self) -> tuple[LineRegression, LineRegression]:
         """The columns and the rows that passes run over."""
-        if self.data == "part":
+        if self.view == "part":
             return self.views.part(self.part_rows, self.part_columns, self.untied)
-        data = "untied" if self.untied and self.data == "block" else self.data
-        return self.views.columns(data), self.views.rows(data)
+        view = "untied" if self.untied and self.view == "block" else self.view
+        return self.views.columns(view), self.views.rows(view)
 
     @property
     def matrix(self) -> PartialMatrix:

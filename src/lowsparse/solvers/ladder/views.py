@@ -56,7 +56,7 @@ class Views:
         return self.sketch.held.values.size
 
     @property
-    def is_block_everything(self) -> bool:
+    def is_block_whole(self) -> bool:
         """Whether the block has all rows and columns."""
         return (self.sketch.rows.size, self.sketch.columns.size) == self.problem.M.shape
 
@@ -85,18 +85,18 @@ class Views:
             self._blocks[ties is not None] = M, M.T
         return self._blocks[ties is not None]
 
-    def columns(self, data: str) -> LineRegression:
+    def columns(self, view: str) -> LineRegression:
         """The columns of "block", "untied" or "whole"."""
-        return self._lines_of("columns", data, lambda: self._matrix(data), learning=data != "whole")
+        return self._lines_of("columns", view, lambda: self._matrix(view), learning=view != "whole")
 
-    def rows(self, data: str) -> LineRegression:
+    def rows(self, view: str) -> LineRegression:
         """The rows of "block", "untied" or "whole"."""
-        return self._lines_of("rows", data, lambda: self.columns(data).M.T, learning=data != "whole")
+        return self._lines_of("rows", view, lambda: self.columns(view).M.T, learning=view != "whole")
 
-    def _matrix(self, data: str) -> PartialMatrix:
-        if data == "whole":
+    def _matrix(self, view: str) -> PartialMatrix:
+        if view == "whole":
             return self.problem.M
-        return self.block_and_transpose(untied=True)[0] if data == "untied" else self.sketch.M
+        return self.block_and_transpose(untied=True)[0] if view == "untied" else self.sketch.M
 
     @property
     def compared_columns(self) -> LineRegression:
@@ -121,18 +121,18 @@ class Views:
             self._part = part
         return self._lines["columns", "part"], self._lines["rows", "part"]
 
-    def sample(self, data: str) -> Sample:
+    def sample(self, view: str) -> Sample:
         """Enough entries of "block" or "whole" to estimate a scale."""
-        if data not in self._samples:
-            self._samples[data] = Sample(self.columns(data).M, self.problem.sweep.host)
-        return self._samples[data]
+        if view not in self._samples:
+            self._samples[view] = Sample(self.columns(view).M, self.problem.sweep.host)
+        return self._samples[view]
 
     def regression(self, M: PartialMatrix, *, learning: bool) -> LineRegression:
         """The columns of a matrix in the units of the data."""
         sweep = self.problem.sweep if M is self.problem.M else M.open_sweep(self.problem.sweep.host)
         return LineRegression(M, sweep, self.unit, learning=learning)
 
-    def _lines_of(self, side: str, data: str, matrix: Callable[[], PartialMatrix], *, learning: bool) -> LineRegression:
-        if (side, data) not in self._lines:
-            self._lines[side, data] = self.regression(matrix(), learning=learning)
-        return self._lines[side, data]
+    def _lines_of(self, side: str, view: str, matrix: Callable[[], PartialMatrix], *, learning: bool) -> LineRegression:
+        if (side, view) not in self._lines:
+            self._lines[side, view] = self.regression(matrix(), learning=learning)
+        return self._lines[side, view]

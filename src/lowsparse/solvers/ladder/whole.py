@@ -25,7 +25,7 @@ def begin(state: LadderState, determined: bool) -> None:
     if held.size:
         state.held_out = robust_scale(held)
     poor = _extend(state)
-    state.data, state.refits, state.shrinks = "whole", 0, True
+    state.view, state.refits, state.shrinks = "whole", 0, True
     state.c = max(state.c, EXPLAINED * state.unit)
     state.restart_count()
     if determined and not poor:
@@ -35,7 +35,7 @@ def begin(state: LadderState, determined: bool) -> None:
 def _extend(state: LadderState) -> bool:
     """Extend L to all rows of the block's columns, then to all columns; return whether a row is poorly determined."""
     views, sketch, M = state.views, state.views.sketch, state.problem.M
-    counts, poor = views.rows(state.data).M.column_counts, False
+    counts, poor = views.rows(state.view).M.column_counts, False
     if len(sketch.rows) < M.shape[0]:
         strip = views.strip()
         counts = strip.M.column_counts
@@ -88,18 +88,18 @@ def _is_converged(state: LadderState) -> bool:
 
 def factors(state: LadderState) -> tuple[Float, Float]:
     """L of the whole matrix: of the last attempt if it has been extended, else of the best so far."""
-    if state.path.data == "whole":
+    if state.path.view == "whole":
         return state.path.U, state.path.right
-    if state.data != "whole":
+    if state.view != "whole":
         state = copy(state)
         state.update_views()
         if state.scores:
             judging.take_best(state)
-        elif state.data == "part":
+        elif state.view == "part":
             growing.extend_to_block(state)
         _extend(state)
         if not state.is_exact():  # lines with few entries may have implausible coefficients
-            state.data, state.shrinks, state.passes = "whole", True, 3
+            state.view, state.shrinks, state.passes = "whole", True, 3
             for _ in range(2):
                 passes.run_pass(state)
     return state.U, state.V
@@ -107,7 +107,7 @@ def factors(state: LadderState) -> tuple[Float, Float]:
 
 def outcome(state: LadderState, rank: int | None) -> Outcome:
     """L, of this rank if one is given, and S = M - L where that is more than four times the noise."""
-    problem, shrunk = state.problem, state.path.data == "whole"
+    problem, shrunk = state.problem, state.path.view == "whole"
     U, V = factors(state)
     if not U.shape[1]:  # nothing predicts better than zero
         m, n = problem.M.shape
