@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import resources
 from typing import TYPE_CHECKING
 
 from .support.charts import convergence
@@ -25,36 +26,6 @@ STATUS_TEXT = {
 NO_OBJECTION = "nothing speaks against this result"  # the advice of a diagnosis if there is none
 SYMBOLS = {True: "✓", False: "!", None: "·"}
 CLASSES = {True: "good", False: "warning", None: "quiet"}
-
-# Letters and lines take the colour of the notebook's text, and are legible on light and dark themes; the two
-# other colours have a contrast of 3 or more to white and to black.
-STYLE = """
-.lowsparse-card { max-width: 760px; padding: 12px 16px; border: 1px solid rgba(128,128,128,.4); border-radius: 10px;
-  font: 14px/1.45 system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-serif; font-variant-numeric: tabular-nums; }
-.lowsparse-card p, .lowsparse-card ul, .lowsparse-card dl, .lowsparse-card dd { margin: 0; padding: 0; }
-.lowsparse-card .title { font-weight: 640; font-size: 15px; }
-.lowsparse-card .quiet, .lowsparse-card dt { opacity: .75; }
-.lowsparse-card .ending { margin-top: 2px; overflow-wrap: anywhere; }
-.lowsparse-card .good { color: #1f8a5b; font-weight: 640; }
-.lowsparse-card .warning { color: #cf6a14; font-weight: 640; }
-.lowsparse-card .parts { display: flex; flex-wrap: wrap; gap: 6px 28px; align-items: center; margin-top: 8px; }
-.lowsparse-card dl { display: grid; grid-template-columns: auto auto; gap: 1px 14px; flex: none; font-size: 13px; }
-.lowsparse-card dd { font-weight: 560; }
-.lowsparse-card ul { list-style: none; margin-top: 6px; display: grid; gap: 3px; }
-.lowsparse-card li { margin: 0; padding-left: 1.4em; text-indent: -1.4em; overflow-wrap: anywhere; }
-.lowsparse-card li b { display: inline-block; width: 1.4em; text-indent: 0; }
-.lowsparse-card .chart { flex: 1 1 280px; display: grid; gap: 3px 8px;
-  grid-template: auto 84px auto auto / 36px minmax(0, 1fr); }
-.lowsparse-card .chart svg { display: block; width: 100%; height: 100%; overflow: visible; }
-.lowsparse-card .chart text { font-size: 11px; fill: currentColor; opacity: .75; }
-.lowsparse-card .chart .power { font-size: 8px; }
-.lowsparse-card .y-name, .lowsparse-card .x-name { font-size: 11px; opacity: .75; grid-column: 1 / -1; }
-.lowsparse-card .x-name { text-align: right; }
-.lowsparse-card .chart .x-axis { grid-column: 2; height: 14px; }
-.lowsparse-card .grid { stroke: currentColor; opacity: .18; }
-.lowsparse-card .line { fill: none; stroke: #3b82d0; stroke-width: 1.8; stroke-linejoin: round; }
-.lowsparse-card .end { fill: #3b82d0; }
-"""
 
 
 @dataclass(frozen=True)
@@ -115,7 +86,12 @@ def diagnosis_card(diagnosis: Diagnosis) -> str:
 
 
 def _card(*parts: Markup | None) -> str:
-    return str(element("div", element("style", Markup(STYLE)), *parts, class_="lowsparse-card"))
+    """A card; letters and lines take the colour of the notebook's text.
+
+    The two other colours have a contrast of 3 or more to white and to black.
+    """
+    style = Markup("\n" + resources.files(__package__).joinpath("notebook.css").read_text("utf-8"))
+    return str(element("div", element("style", style), *parts, class_="lowsparse-card"))
 
 
 def _list(remarks: Sequence[Remark]) -> Markup:

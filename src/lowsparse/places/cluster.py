@@ -416,8 +416,9 @@ class ClusterMatrix(MatrixInPieces):
                 self.close()
             raise
 
-    def _with_mapped_coefficients(self, L: LowRank) -> LowRank:
-        return self.stored._with_mapped_coefficients(L)
+    def with_mapped_coefficients(self, L: LowRank) -> LowRank:
+        """L, with V mapped from disk if it is large."""
+        return self.stored.with_mapped_coefficients(L)
 
     @property
     def largest_part(self) -> int:

@@ -267,7 +267,8 @@ class StoredMatrix(SequentialPieces):
             )
         return self.within(self.memory, max(left, self.memory // 4))
 
-    def _with_mapped_coefficients(self, L: LowRank) -> LowRank:
+    def with_mapped_coefficients(self, L: LowRank) -> LowRank:
+        """L, with V mapped from disk if it is large."""
         if is_mapped(L.V):
             return L
         V = allocate(self.folder, L.V.T.shape, L.V.dtype, self.memory)

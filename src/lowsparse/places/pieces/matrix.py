@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial
 from itertools import compress
 from operator import attrgetter
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +26,18 @@ WIDTH = 4  # items that are merged at a time
 Item = TypeVar("Item")
 
 
+class Recovering(PartialMatrix, Protocol):
+    """A matrix that can put V on disk."""
+
+    def with_mapped_coefficients(self, L: LowRank) -> LowRank:
+        """L, with V mapped from disk if it is large."""
+
+
 class MatrixInPieces(MatrixSummary, ABC):
-    """A partly observed matrix whose values are `Entries`: formulas that every piece evaluates for itself."""
+    """What matrices in pieces share. Their values are `Entries`: formulas that every piece evaluates for itself.
+
+    The rest of the contract (`PartialMatrix`) is with each kind.
+    """
 
     backend: ClassVar[str]  # the name of its sweep
     on_gpu: ClassVar[bool] = False
@@ -85,37 +95,6 @@ class MatrixInPieces(MatrixSummary, ABC):
         """The number of entries in each column."""
         return np.diff(self.indptr)
 
-    @property
-    @abstractmethod
-    def largest_part(self) -> int:
-        """How many entries `take_columns` may bring into memory at once."""
-
-    @property
-    @abstractmethod
-    def row_counts(self) -> NDArray[np.int64]:
-        """The number of entries in each row."""
-
-    @property
-    @abstractmethod
-    def T(self) -> PartialMatrix:  # noqa: N802
-        """The transposed matrix."""
-
-    @abstractmethod
-    def with_values(self, values: Any) -> PartialMatrix:
-        """Other values at the same positions, such as ``2 * M.values``."""
-
-    @abstractmethod
-    def with_stored_values(self, values: Any) -> PartialMatrix:
-        """The same, but the values are computed once and kept."""
-
-    @abstractmethod
-    def parts(self) -> Iterator[NDArray[Any]]:
-        """The values, some at a time."""
-
-    @abstractmethod
-    def fingerprint(self) -> str:
-        """A digest of the shape and every entry."""
-
     def take_columns(self, which: NDArray[np.intp]) -> ObservedMatrix | None:
         """Some columns, in this order, in the memory of this process; None if they have no entry."""
         which = np.arange(self.shape[1])[which]
@@ -168,11 +147,11 @@ class MatrixInPieces(MatrixSummary, ABC):
         """S, in pieces."""
         return StoredOutliers(self, flagged, values)
 
-    def recovered(self, L: LowRank, flagged: Any, values: Any) -> Recovered:
+    def recovered(self: Recovering, L: LowRank, flagged: Any, values: Any) -> Recovered:
         """The results: S in pieces, and a large V on disk."""
-        return Recovered(self, self._with_mapped_coefficients(L), flagged, self.outliers(flagged, values))
+        return Recovered(self, self.with_mapped_coefficients(L), flagged, self.outliers(flagged, values))
 
-    def _with_mapped_coefficients(self, L: LowRank) -> LowRank:
+    def with_mapped_coefficients(self, L: LowRank) -> LowRank:
         """L, with V mapped from disk if it is large."""
         return L
 
