@@ -54,7 +54,7 @@ def from_dense(X: Any, mask: ArrayLike | None) -> Compressed:
     return (indptr, rows, values), (m, n)
 
 
-def _check_mask(mask: ArrayLike, data: NDArray[Any], masked: Any) -> NDArray[np.bool_]:
+def _check_mask(mask: ArrayLike, data: NDArray[Any], masked: object) -> NDArray[np.bool_]:
     given: NDArray[Any] = np.asarray(as_numpy(mask))
     if masked is not np.ma.nomask:
         raise ValueError("X is a masked array and mask= is given: give only one of them")

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from .arrays import host, on_device, to_device_of
+from .arrays import Float, host, on_device, to_device_of
 
-_Floats = NDArray[np.float64]
 _Index = int | slice | Sequence[int] | NDArray[np.intp] | NDArray[np.bool_]
 _BLOCK = 2**18  # entries of L formed at once
 _STRIP = 2**17  # rows of a factor read at once
@@ -36,8 +35,8 @@ class LowRank:
     ((2, 3), 1, (3, 2), 10.0)
     """
 
-    U: _Floats
-    V: _Floats
+    U: Float
+    V: Float
 
     def __post_init__(self) -> None:
         for name in ("U", "V"):
@@ -87,7 +86,7 @@ class LowRank:
             flat[part] = host(np.einsum("kr,kr->k", self.U[row], self.V.T[column]))
         return entries[()]
 
-    def columns(self, j: _Index) -> _Floats:
+    def columns(self, j: _Index) -> Float:
         """The dense columns that the integer, slice or 1-D index j chooses, as NumPy would.
 
         Examples
@@ -95,12 +94,12 @@ class LowRank:
         >>> LowRank([[1.0], [2.0]], [[3.0, 4.0, 5.0]]).columns([0, 2]).tolist()
         [[3.0, 5.0], [6.0, 10.0]]
         """
-        part: _Floats = self.V[:, j]
+        part: Float = self.V[:, j]
         if part.ndim > 2:
             raise IndexError("columns are chosen by an integer, a slice or a 1-D index array")
         return self.U @ part
 
-    def rows(self, i: _Index) -> _Floats:
+    def rows(self, i: _Index) -> Float:
         """The dense rows that the integer, slice or 1-D index i chooses, as NumPy would.
 
         Examples
@@ -108,7 +107,7 @@ class LowRank:
         >>> LowRank([[1.0], [2.0]], [[3.0, 4.0, 5.0]]).rows(1).tolist()
         [6.0, 8.0, 10.0]
         """
-        part: _Floats = self.U[i]
+        part: Float = self.U[i]
         if part.ndim > 2:
             raise IndexError("rows are chosen by an integer, a slice or a 1-D index array")
         return part @ self.V
@@ -117,7 +116,7 @@ class LowRank:
         """The same factors as arrays of NumPy, if they are on a GPU."""
         return LowRank(host(self.U), host(self.V)) if on_device(self.U) else self
 
-    def to_dense(self) -> _Floats:
+    def to_dense(self) -> Float:
         """The m x n array U V.
 
         Examples
@@ -162,7 +161,7 @@ class LowRank:
         width = max(1, _BLOCK // m)
         return [slice(j, min(j + width, n)) for j in range(0, n, width)]
 
-    def singular_values(self) -> _Floats:
+    def singular_values(self) -> Float:
         """The r largest singular values of U V, descending.
 
         Examples
@@ -234,13 +233,13 @@ class LowRank:
         return f"LowRank({m} x {n}, rank {self.rank})"
 
 
-def _core(left: Sequence[_Floats], right: Sequence[_Floats], signs: tuple[int, ...] = (1,)) -> _Floats:
+def _core(left: Sequence[Float], right: Sequence[Float], signs: tuple[int, ...] = (1,)) -> Float:
     """R₁R₂ᵀ with [A₁, A₂ ...] = Q₁R₁ and [±B₁, ±B₂ ...] = Q₂R₂: Σ ±Aₖ Bₖᵀ up to rotations of both sides."""
-    core: _Floats = _triangle(left, (1,) * len(left)) @ _triangle(right, signs).T
+    core: Float = _triangle(left, (1,) * len(left)) @ _triangle(right, signs).T
     return core
 
 
-def _triangle(factors: Sequence[_Floats], signs: tuple[int, ...]) -> Any:
+def _triangle(factors: Sequence[Float], signs: tuple[int, ...]) -> Any:
     """R of the QR factorisation of the factors side by side, a strip at a time: they may be larger than memory."""
     R: Any = None
     for strips in zip(*map(_strips, factors), strict=True):
@@ -249,7 +248,7 @@ def _triangle(factors: Sequence[_Floats], signs: tuple[int, ...]) -> Any:
     return R
 
 
-def _strips(A: _Floats) -> list[_Floats]:
+def _strips(A: Float) -> list[Float]:
     """A tall factor in parts."""
     return [A[k : k + _STRIP] for k in range(0, max(1, len(A)), _STRIP)]
 

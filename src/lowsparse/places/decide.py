@@ -83,12 +83,12 @@ def worth_a_gpu(entries: int) -> bool:
     return bool(2 * NEEDED * entries <= free)
 
 
-def is_chunked(M: Any) -> bool:
+def is_chunked(M: object) -> bool:
     """Whether M is a Dask or Zarr array."""
     return hasattr(M, "chunks") and type(M).__module__.partition(".")[0] in ("dask", "zarr")
 
 
-def shape_of(source: Any) -> tuple[int, int] | None:
+def shape_of(source: object) -> tuple[int, int] | None:
     """The shape of a matrix, if it is known before the data are read.
 
     >>> shape_of(np.ones((3, 2))), shape_of([[1.0]])

@@ -74,7 +74,7 @@ class Experiment(ABC):
         )
 
     def _solve(
-        self, M: ObservedMatrix, method: str, tuning: Tuning, callback: Callable[[Progress], Any], **options: Any
+        self, M: ObservedMatrix, method: str, tuning: Tuning, callback: Callable[[Progress], object], **options: Any
     ) -> tuple[Result, Record]:
         """The result of a run, and the part of its record that all experiments have."""
         U, seconds = ("svd", 0.0) if method == settings.OURS else self.start

@@ -85,7 +85,7 @@ def _checksum(record: Record, picture: bytes) -> str:
     return hashlib.sha256(json.dumps(record, sort_keys=True).encode() + picture).hexdigest()
 
 
-def _as_json(settings: Any) -> Any:
+def _as_json(settings: object) -> Any:
     return json.loads(json.dumps(settings))
 
 

@@ -45,17 +45,17 @@ class Tuning:
         return from_name(method).set_params(**self.parameters, **own)
 
 
-def _continuation(step: float, epsilon0: float, text: str, **more: Any) -> Tuning:
+def _continuation(step: float, epsilon0: float, text: str, **more: float) -> Tuning:
     parameters = {"epsilon0": epsilon0, "gamma0": 10.0, "mu1": 0.1, "mu2": 0.1, "lam": 1e-8, **more}
     return Tuning(parameters, f"{text}, ε₀ = {epsilon0:.3g}, γ₀ = 10, μ₁ = μ₂ = 0.1, λ = 1e-8", step)
 
 
-def _penalties(growth: float, largest: float, **more: Any) -> Tuning:
+def _penalties(growth: float, largest: float, **more: float) -> Tuning:
     parameters = {"beta0": 1.0, "beta_growth": growth, "beta_max": largest, **more}
     return Tuning(parameters, f"β from 1 to {largest:g} over the size of an entry, growing by {growth:g}; rank given")
 
 
-def _subgradient(rho: float, **more: Any) -> Tuning:
+def _subgradient(rho: float, **more: float) -> Tuning:
     return Tuning({"rho": rho, **more}, f"μ₀ = √(mn), ρ = {rho:g}")
 
 

@@ -107,7 +107,7 @@ def parameters_of(solver: type) -> dict[str, Parameter]:
     return {name: declared[name] for cls in solver.__mro__ for name in vars(cls) if name in declared}
 
 
-def require(condition: bool, name: str, value: Any, what: str) -> None:
+def require(condition: bool, name: str, value: object, what: str) -> None:
     """Raise a ValueError that names the parameter, its value and what it must be."""
     if not condition:
         raise ValueError(f"{name} must be {what}, not {value!r}")

@@ -42,7 +42,7 @@ def write_new(path: Path, names: list[str], batches: Iterable[Any]) -> None:
         book.save(temporary)
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> object:
     """A value that Excel knows; it has no time zones."""
     known = isinstance(value, bool | int | float | datetime.date) and getattr(value, "tzinfo", None) is None
     return value if known or value is None else str(value)

@@ -62,7 +62,7 @@ def _first_sheet(source: Source) -> tuple[str, int, int, bytes]:
     return sheet.title, top + 1, left + 1, file.getvalue().encode()
 
 
-def _text(cell: Any) -> str:
+def _text(cell: object) -> str:
     """A cell as text; a date is as in ISO 8601."""
     if cell is None:
         return ""

@@ -129,7 +129,7 @@ def is_range(labels: Array) -> bool:
     return labels.dtype.kind in "iu" and np.array_equal(labels, np.arange(labels.size))
 
 
-def short_repr(label: Any) -> str:
+def short_repr(label: object) -> str:
     """A label or a cell, for an error message."""
     text = repr(label.item() if isinstance(label, np.generic) and label.dtype.kind != "M" else label)
     return text if len(text) <= 60 else text[:57] + "..."

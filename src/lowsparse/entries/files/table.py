@@ -151,7 +151,7 @@ class Table:
         """The table of records whose labels are given as codes and the labels that they point to."""
         (i, row_labels), (j, column_labels) = rows, columns
 
-        def record(k: Any) -> str:
+        def record(k: int) -> str:
             return f"row {short_repr(row_labels[i[k]])}, column {short_repr(column_labels[j[k]])}"
 
         infinite = np.isinf(values)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from ...entries.compressed import float_dtype, offsets
 from ...entries.observed import ObservedMatrix
@@ -51,7 +51,7 @@ def sort_into(
     shape: tuple[int, int],
     counts: NDArray[np.int64],
     chunks: Iterable[Chunk],
-    dtype: Any,
+    dtype: DTypeLike,
     *,
     memory: int,
     source: str = "",
@@ -207,7 +207,7 @@ def _slabs(edges: list[int], width: int) -> Iterator[tuple[int, int]]:
         yield begun, edges[-1]
 
 
-def _append_dense(writer: Writer, X: NDArray[Any], kind: Any, where: str) -> None:
+def _append_dense(writer: Writer, X: NDArray[Any], kind: DTypeLike, where: str) -> None:
     X = np.asarray(X, dtype=kind)
     if np.isnan(X).all():
         writer.append(np.zeros(X.shape[1], np.int64), [], [])

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from ...entries.observed import ObservedMatrix
 from ...linalg.arrays import host
@@ -190,10 +190,10 @@ class StoredMatrix(SequentialPieces):
             with piece.loaded():
                 yield piece
 
-    def _scratch(self, dtype: Any) -> Scratch:
+    def _scratch(self, dtype: DTypeLike) -> Scratch:
         return Scratch(self.folder, self._parts, dtype)
 
-    def _allocate(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    def _allocate(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
         return allocate(self.folder, shape, dtype, self.memory)
 
     @cached_property

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from ...sweeps import native
 
@@ -28,7 +28,7 @@ class Scratch:
     [0.0, 7.0]
     """
 
-    def __init__(self, folder: Path, parts: Sequence[slice], dtype: Any) -> None:
+    def __init__(self, folder: Path, parts: Sequence[slice], dtype: DTypeLike) -> None:
         self.parts, self.dtype = parts, np.dtype(dtype)
         self.nonzeros: dict[int, int] = {}  # in each piece that is stored squeezed
         self._file = tempfile.TemporaryFile(dir=folder, prefix=".held-", buffering=0)  # noqa: SIM115

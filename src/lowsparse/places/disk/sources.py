@@ -48,18 +48,19 @@ def build_store(source: Any, folder: Path, names: tuple[str | None, ...], memory
             _build_from_memory(source, folder)
 
 
-def are_paths(source: Any) -> bool:
+def are_paths(source: object) -> bool:
     """Whether the source is a list of paths."""
-    is_list = isinstance(source, list | tuple) and bool(source)
-    return is_list and all(isinstance(path, str | os.PathLike) for path in source)
+    if not isinstance(source, list | tuple) or not source:
+        return False
+    return all(isinstance(path, str | os.PathLike) for path in source)
 
 
-def is_frames(source: Any) -> bool:
+def is_frames(source: object) -> bool:
     """Whether the source is a video (`lowsparse.video.Frames`)."""
     return hasattr(source, "skipped") and hasattr(source, "rate")
 
 
-def _is_array(source: Any) -> bool:
+def _is_array(source: object) -> bool:
     """Whether the source is an array, read in slabs, in which NaN alone means missing."""
     numbers = getattr(source, "ndim", 0) == 2 and isinstance(getattr(source, "dtype", None), np.dtype)
     return numbers and not sparse.issparse(source) and not isinstance(source, np.ma.MaskedArray)
@@ -148,7 +149,7 @@ def _name_file(path: Path) -> Iterator[None]:
         raise ValueError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
 
 
-def is_store(path: Any) -> bool:
+def is_store(path: object) -> bool:
     """Whether a path is that of a matrix on disk."""
     return isinstance(path, str | os.PathLike) and Path(path, "columns", "manifest.json").exists()
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from ...entries.compressed import check_compressed, check_shape
 from ...support.files import remove_at_once, replacing
@@ -61,7 +61,7 @@ def split_columns(indptr: NDArray[np.int64], max_entries: int) -> list[tuple[int
 class Writer:
     """Writes the arrays of a side, a few columns at a time; `write_side` opens one."""
 
-    def __init__(self, n_rows: int, dtype: Any, files: tuple[BinaryIO, BinaryIO]) -> None:
+    def __init__(self, n_rows: int, dtype: DTypeLike, files: tuple[BinaryIO, BinaryIO]) -> None:
         self.n_rows, self.dtype, self._files = n_rows, np.dtype(dtype), files
         self.counts: list[NDArray[np.int64]] = []
         self.blocks: list[tuple[int, int, int]] = []
@@ -69,7 +69,7 @@ class Writer:
         for file in files:
             file.write(bytes(HEADER))
 
-    def append(self, counts: Any, rows: Any, values: Any) -> None:
+    def append(self, counts: ArrayLike, rows: ArrayLike, values: ArrayLike) -> None:
         """Append columns: the number of entries of each, their rows, ascending in each column, and their values."""
         counts = np.asarray(counts, np.int64)
         parts = np.ascontiguousarray(rows, np.int32), np.ascontiguousarray(values, self.dtype)
@@ -90,7 +90,7 @@ class Writer:
 
 
 @contextmanager
-def write_side(path: Path, n_rows: int, dtype: Any, source: str = "") -> Iterator[Writer]:
+def write_side(path: Path, n_rows: int, dtype: DTypeLike, source: str = "") -> Iterator[Writer]:
     """Write a side, which replaces an earlier one when the block ends without an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:

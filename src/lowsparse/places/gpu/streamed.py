@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from ...entries.observed import ObservedMatrix
 from ...entries.protocol import Recovered
@@ -144,7 +144,7 @@ class StreamedMatrix(SequentialPieces):
         for found in super().iterate_pieces(function, *formulas, writes=writes):
             yield _to_host(found)
 
-    def _scratch(self, dtype: Any) -> Scratch | LockedArray:
+    def _scratch(self, dtype: DTypeLike) -> Scratch | LockedArray:
         if isinstance(self.origin, StoredMatrix):
             return Scratch(self.origin.folder, self._parts, dtype)
         return LockedArray(self._parts, dtype)
@@ -203,7 +203,7 @@ class StreamedMatrix(SequentialPieces):
 class LockedArray:
     """A number for each entry in page-locked memory; `Scratch` is the same on disk."""
 
-    def __init__(self, parts: Sequence[slice], dtype: Any) -> None:
+    def __init__(self, parts: Sequence[slice], dtype: DTypeLike) -> None:
         self.parts, self.dtype = parts, np.dtype(dtype)
         self.numbers = np.empty(parts[-1].stop, self.dtype)
         self._locked = PageLock((self.numbers,))

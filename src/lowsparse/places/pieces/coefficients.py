@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from ...sweeps import Float
 from .formulas import HeldNumbers, Piece
@@ -16,7 +16,7 @@ from .formulas import HeldNumbers, Piece
 SHARE = 16  # V may take the memory of a solve divided by this
 
 
-def allocate(folder: Path, shape: tuple[int, ...], dtype: Any, memory: int) -> NDArray[Any]:
+def allocate(folder: Path, shape: tuple[int, ...], dtype: DTypeLike, memory: int) -> NDArray[Any]:
     """An uninitialized array; mapped from an unnamed file in the folder if it would take too much of the memory."""
     dtype = np.dtype(dtype)
     if dtype.itemsize * np.prod(shape, dtype=np.int64) <= memory // SHARE:
@@ -31,7 +31,7 @@ class Coefficients:
     def __init__(self, matrix: Any, formula: HeldNumbers, rank: int) -> None:
         self.matrix, self.formula, self.rank = matrix, formula, rank  # the matrix is a `ClusterMatrix`
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         V: Float = self.matrix.map_held(self.formula, self.rank).T
         return V.astype(dtype or V.dtype, copy=bool(copy))
 
@@ -43,6 +43,6 @@ def write_coefficients(path: str, piece: Piece, V: Float) -> None:
         file.write(np.ascontiguousarray(V).data)
 
 
-def is_mapped(A: Any) -> bool:
+def is_mapped(A: object) -> bool:
     """Whether an array, or what it is a view of, is mapped from a file."""
     return A is not None and (isinstance(A, np.memmap) or is_mapped(getattr(A, "base", None)))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from ...entries.observed import ObservedMatrix
 from ...sweeps import Sweep
@@ -112,7 +112,7 @@ def _argument(piece: Piece, numbers: NDArray[Any] | None) -> NDArray[Any] | None
     return numbers
 
 
-def held_names(formula: Any) -> set[str]:
+def held_names(formula: object) -> set[str]:
     """The names of the stored numbers that a formula reads."""
     if isinstance(formula, HeldNumbers):
         return {formula.name}
@@ -168,11 +168,11 @@ class Entries(NDArrayOperatorsMixin):
         known: Callable[..., Any] | None = FUNCTIONS.get(function)
         return NotImplemented if known is None else known(*args, **kwargs)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         parts = self.map(_copy)
         return np.concatenate(parts).astype(dtype or parts[0].dtype, copy=False)
 
-    def astype(self, dtype: Any, copy: bool = True) -> Entries:
+    def astype(self, dtype: DTypeLike, copy: bool = True) -> Entries:
         """As another type of number."""
         return self.apply(methodcaller("astype", np.dtype(dtype), copy=False))
 
@@ -212,7 +212,7 @@ class Entries(NDArrayOperatorsMixin):
         return any(self.map(np.any))
 
 
-def as_entries(values: Any) -> Entries:
+def as_entries(values: object) -> Entries:
     """`values`, if they are numbers of the entries of a matrix in pieces; an error otherwise."""
     if not isinstance(values, Entries):
         kind = type(values).__name__
@@ -237,7 +237,7 @@ class FlaggedEntries:
         """How many there are."""
         return int(self.line_counts[1].sum())
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         matrix = self.mask.matrix
         found = matrix.map_pieces(partial(_of_numbers, np.flatnonzero), self.mask.formula)
         return np.concatenate([k + first for k, first in zip(found, matrix.piece_starts(), strict=False)])

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from ...entries.compressed import offsets
 from ...entries.observed import ObservedMatrix
@@ -214,10 +214,10 @@ class SequentialPieces(MatrixInPieces, ABC):
         """The pieces; each is loaded until the next one is."""
 
     @abstractmethod
-    def _scratch(self, dtype: Any) -> Any:
+    def _scratch(self, dtype: DTypeLike) -> Any:
         """Storage for a number for each entry, with `write(piece, numbers)` and `read(piece)`."""
 
-    def _allocate(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    def _allocate(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
         """An uninitialized array with a row for each column."""
         return np.empty(shape, dtype)
 
