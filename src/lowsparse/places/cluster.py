@@ -164,16 +164,9 @@ def _numbers(piece: Piece, numbers: NDArray[Any]) -> tuple[NDArray[Any]]:
 
 
 class ClusterMatrix(MatrixInPieces):
-    """A partly observed matrix on a Dask cluster.
+    """A partly observed matrix on a Dask cluster: `stored` on a disk that all workers of a `client` share.
 
-    Parameters
-    ----------
-    stored
-        A matrix on a disk that all workers share.
-    client
-        A `dask.distributed.Client`.
-    pieces
-        Futures of `WorkerPiece`, if their values are not those on disk.
+    `pieces` are futures of `WorkerPiece`, if their values are not those on disk.
     """
 
     backend = "dask"

@@ -21,20 +21,10 @@ SAME = 3  # grey levels of invisible differences
 class Filmstrip:
     """Original, background and foreground of evenly spaced frames, added in order.
 
-    The frames numbered 0, k, 2k, ... are kept. Whenever there are too many, or too many bytes, every second one is
-    dropped and k doubles, so that memory stays bounded for endless videos.
-
-    Parameters
-    ----------
-    expected
-        Number of frames, if known: sets the first k, and the quality of the pictures.
-    most
-        Maximum number of frames to keep.
-    width
-        Maximum width in pixels. Larger pictures are reduced by a whole factor.
-    budget
-        Maximum size of all pictures in the page, in characters. Pictures without a visible change count once. One frame
-        is always kept.
+    The frames numbered 0, k, 2k, ... are kept. Whenever there are more than `most`, or more characters in the page than
+    the `budget`, every second one is dropped and k doubles, so that memory stays bounded for endless videos; one frame
+    is always kept, and pictures without a visible change count once. The number of `expected` frames, if known, sets
+    the first k, and the quality of the pictures; those wider than `width` pixels are reduced by a whole factor.
     """
 
     def __init__(

@@ -30,16 +30,8 @@ def video_report(
 ) -> None:
     """Write the report on a video.
 
-    Parameters
-    ----------
-    density
-        The share of foreground pixels of every frame, also of those without pictures.
-    fps
-        Frames per second.
-    scores
-        Agreement with the ground truth, if any: names and values.
-    cards
-        Further sections.
+    `density` is the share of foreground pixels of every frame, also of those without pictures; `scores` are names and
+    values of the agreement with the ground truth, if there is one; `cards` are further sections.
     """
     shares = _checked(film, density, fps)
     pictures = list(dict.fromkeys(picture for moment in film.moments for picture in moment))

@@ -77,14 +77,9 @@ class StreamedPiece(LoadedPiece):
 
 
 class StreamedMatrix(SequentialPieces):
-    """A partly observed matrix that is swept on a GPU, and need not fit there.
+    """A partly observed matrix that is swept on a GPU, and need not fit there; the `origin` is in memory, or on disk.
 
-    Parameters
-    ----------
-    origin
-        The matrix in memory, or on disk.
-    memory
-        Bytes on the GPU for arrays as long as a piece; the factors come on top.
+    `memory` is in bytes, on the GPU, for arrays as long as a piece; the factors come on top.
     """
 
     backend = "cuda"
