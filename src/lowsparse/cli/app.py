@@ -1,7 +1,5 @@
 """The `lowsparse` application with all its commands."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """`lowsparse demo`: the background of a street, from 10 % of the pixels of a video in the package."""
 
-from __future__ import annotations
-
 from importlib import resources
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`lowsparse methods`: which methods there are, what each needs, and when to choose it."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Annotated

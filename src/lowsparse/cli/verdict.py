@@ -1,9 +1,7 @@
 """How far a completed table is to be trusted: a verdict in one line, and remarks for the report."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -40,7 +38,7 @@ class Errors:
     levels: float
 
     @classmethod
-    def of(cls, model: Imputation) -> Errors:
+    def of(cls, model: Imputation) -> Self:
         """The errors of a model."""
         held_out = model.result.held_out
         if held_out is None:

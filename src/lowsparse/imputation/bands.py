@@ -1,8 +1,7 @@
 """Bands about the predictions of a table, calibrated on entries that a second fit did not see."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +25,7 @@ class Bands:
     scale: Float
 
     @classmethod
-    def fit(cls, model: Imputation, rank: int | str, **options: object) -> Bands:
+    def fit(cls, model: Imputation, rank: int | str, **options: object) -> Self:
         """Fit the table of a model again without a tenth of its entries; the errors there count, but for gross ones.
 
         An entry that is flagged may be right, in a column with heavy tails; one that is far beyond that is left out.

@@ -159,9 +159,6 @@ def choose_place(
 
     With "auto", data that are not in memory stay out of it; data in memory go to a GPU if that is faster and the method
     `runs_anywhere`. Nothing is written, and nothing is copied to a GPU.
-
-    >>> choose_place([[1.0, 2.0]], "numpy").where.value
-    'memory'
     """
     check_can_run(backend)
     bytes_of(memory)  # raises if it is no size

@@ -18,14 +18,7 @@ FAINT = 0.35  # of the brightness of the background under the heat
 
 
 class Activity:
-    """Adds up masks, frame by frame, in bounded memory.
-
-    >>> activity = Activity()
-    >>> for t in range(4):
-    ...     activity.add(np.arange(12).reshape(3, 4) == t)
-    >>> activity.where[0].tolist(), activity.when.shape
-    ([0.25, 0.25, 0.25, 0.25], (4, 4))
-    """
+    """Adds up masks, frame by frame, in bounded memory."""
 
     def __init__(self) -> None:
         self._where: NDArray[np.float64] | None = None  # sums of the shares of each cell

@@ -7,11 +7,9 @@ class are drawn as these were, a band of level p holds the truth with probabilit
 distribution and however wrong the model is: with n errors kept aside, the ⌈p (n + 1)⌉-th smallest is taken.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +47,7 @@ class Calibration:
     ratios: dict[int, Float]  # sorted, by class; -1: of all classes
 
     @classmethod
-    def fit(cls, errors: Float, groups: Index, classes: Index, n_groups: int) -> Calibration:
+    def fit(cls, errors: Float, groups: Index, classes: Index, n_groups: int) -> Self:
         """From the errors of entries kept aside, the group of each (0 to n_groups - 1) and its class (0 or more)."""
         sizes = usual_sizes(errors, groups, n_groups)
         ratios = np.abs(errors) / sizes[groups]

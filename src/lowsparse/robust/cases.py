@@ -10,10 +10,9 @@ are those of the shortest half (Hubert, Rousseeuw and Vanden Branden, Technometr
 From it, the distance is the root mean square of the residuals that are not gross errors, in units of the noise.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,21 +59,13 @@ def apart(distance: Float, cutoff: float) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, eq=False)
 class ScoreDistribution:
-    """The centre and the covariance of scores, most of which are good.
-
-    >>> rng = np.random.default_rng(1)
-    >>> Z = rng.standard_normal((200, 3)) * [5.0, 2.0, 1.0]
-    >>> Z[:60] += [0.0, 0.0, 12.0]
-    >>> far = ScoreDistribution.fit(Z, 0.01).distances(Z) > score_cutoff(3)
-    >>> bool(far[:60].all()), int(far[60:].sum())
-    (True, 0)
-    """
+    """The centre and the covariance of scores, most of which are good."""
 
     centre: Float
     covariance: Float
 
     @classmethod
-    def fit(cls, scores: Float, noise: float) -> ScoreDistribution:
+    def fit(cls, scores: Float, noise: float) -> Self:
         """Robust estimates; `noise` is the standard error of a score, or less, and no score has a smaller variance."""
         n, k = scores.shape
         Z = scores[:: -(-n // SAMPLE)]
@@ -114,7 +105,7 @@ class ScoreDistribution:
         return found if middle < cutoff or narrow else beyond
 
     @classmethod
-    def _of(cls, Z: Float, floor: Float) -> ScoreDistribution:
+    def _of(cls, Z: Float, floor: Float) -> Self:
         centre = Z.mean(axis=0)
         return cls(centre, (Z - centre).T @ (Z - centre) / max(len(Z) - 1, 1) + floor)
 
@@ -160,7 +151,7 @@ class OrthogonalLimit:
     deviations: float  # of the cube root
 
     @classmethod
-    def fit(cls, distance: Float, freedom: NDArray[np.int64]) -> OrthogonalLimit:
+    def fit(cls, distance: Float, freedom: NDArray[np.int64]) -> Self:
         """From usual samples."""
         known = freedom > 0
         if not known.any():

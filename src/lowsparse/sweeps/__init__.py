@@ -327,11 +327,6 @@ def host_backend(backend: str) -> str:
 
 
 def open_sweep(M: Columns, backend: str = "auto") -> HostSweep:
-    """Open a backend on compressed columns in memory.
-
-    >>> from lowsparse import ObservedMatrix
-    >>> open_sweep(ObservedMatrix.from_dense([[1.0, 2.0], [3.0, float("nan")]]), "numpy").name
-    'numpy'
-    """
+    """Open a backend on compressed columns in memory."""
     opened: HostSweep = _module(chosen_backend(backend)).ColumnSweep(M)
     return opened

@@ -20,13 +20,7 @@ SAMPLE = 10_000  # numbers that decide whether squeezing is tried
 
 
 class Scratch:
-    """One number for each entry, piece by piece.
-
-    >>> scratch = Scratch(Path(tempfile.gettempdir()), [slice(0, 3), slice(3, 5)], np.float64)
-    >>> scratch.write(1, np.array([0.0, 7.0]))
-    >>> scratch.read(1).tolist()
-    [0.0, 7.0]
-    """
+    """One number for each entry, piece by piece."""
 
     def __init__(self, folder: Path, parts: Sequence[slice], dtype: DTypeLike) -> None:
         self.parts, self.dtype = parts, np.dtype(dtype)
