@@ -17,7 +17,7 @@ placed robustly on the subspace in the end, for all in the same way, and the mea
 hidden pixels in grey levels, people who walk by included. It is left out where there are no videos.
 
 - lowsparse: `lowsparse.streaming.Stream`; the rank is given, and for "change" a half-life of 100 samples.
-- GRASTA: `lowsparse.solvers.tracking.Tracker` with mu_max = 15, from a random start.
+- GRASTA: `lowsparse.solvers.tracking.SubspaceTracker` with mu_max = 15, from a random start.
 - hyperspy's ORPCA: needs complete data, so the median of the feature in the batch stands in for what is missing. Of its
   methods and a grid of its parameters the best on another stream of the first kind were taken: closed form, lambda1 =
   lambda2 = 0.75 times the median distance of an entry from the median of its feature, in the first batch. Its own (0.1
@@ -45,7 +45,7 @@ from numpy.typing import NDArray
 import lowsparse as ls
 from lowsparse.cli.text import table
 from lowsparse.robust.regression import EFFICIENT, SubspaceRegression
-from lowsparse.solvers.tracking import Rules, Tracker
+from lowsparse.solvers.tracking import Rules, SubspaceTracker
 from lowsparse.streaming import Stream
 from lowsparse.support.files import write_csv
 
@@ -161,7 +161,7 @@ def ours(data: Data) -> Float:
 
 def grasta(data: Data) -> Float:
     start = np.random.default_rng(12).standard_normal((data.X.shape[1], data.rank))
-    tracker = Tracker(start, Rules(mu_max=15.0))
+    tracker = SubspaceTracker(start, Rules(mu_max=15.0))
     for X in data.batches():
         tracker.run(ls.ObservedMatrix.from_dense(X.T))
     return tracker.U

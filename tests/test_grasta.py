@@ -11,7 +11,7 @@ from conftest import assert_close, orthonormal, relative, robust_problem
 from lowsparse.result import Status
 from lowsparse.solvers import tracking
 from lowsparse.solvers.grasta import GRASTA, _coefficients
-from lowsparse.solvers.tracking import Rules, Tracker, least_absolute
+from lowsparse.solvers.tracking import Rules, SubspaceTracker, least_absolute
 
 needs_core = pytest.mark.skipif(tracking._track is None, reason="too slow without the compiled core")
 
@@ -115,7 +115,7 @@ def test_columns_get_more_iterations_on_higher_levels():
 @pytest.mark.parametrize("angle", [0.0, 0.1], ids=["adaptive", "constant"])
 def test_the_subspace_stays_orthonormal(compiled, angle):
     rng = np.random.default_rng(53)
-    tracker = Tracker(rng.standard_normal((50, 4)), angle=angle, compiled=compiled)
+    tracker = SubspaceTracker(rng.standard_normal((50, 4)), angle=angle, compiled=compiled)
     truth = orthonormal(50, 4, seed=53)
     for _ in range(8):
         tracker.run(columns(truth, 150, rng=rng))
@@ -128,7 +128,7 @@ def test_a_step_goes_downhill_along_the_geodesic():
     U = orthonormal(40, 3, seed=54)
     rows = np.flatnonzero(rng.random(40) < 0.6)
     v = rng.standard_normal(rows.size)
-    tracker = Tracker(U, angle=0.2, compiled=False)
+    tracker = SubspaceTracker(U, angle=0.2, compiled=False)
     w = update(tracker, rows, v)
     found = least_absolute(U[rows], v, rho=2.0, max_iter=25, tolerance=1e-12)
     assert_close(w, found.w, 1e-12)
@@ -146,7 +146,7 @@ def test_steps_follow_the_agreement_of_gradients():
     """t = C 2^-ℓ ‖Γ‖‖w‖ / (1 + μ), before the level changes; μ and ℓ by the rule, restated here."""
     rng = np.random.default_rng(55)
     rules = Rules(mu_max=6.0, levels=3)
-    tracker = Tracker(rng.standard_normal((30, 2)), rules, compiled=False)
+    tracker = SubspaceTracker(rng.standard_normal((30, 2)), rules, compiled=False)
     M = columns(orthonormal(30, 2, seed=55), 150, rng=rng)
     indptr, rows, values = M.indptr, M.rows, M.values
     mu, level, scale, last = 1.0, 0, None, None
@@ -180,20 +180,20 @@ def test_steps_follow_the_agreement_of_gradients():
 
 def test_a_column_within_the_subspace_changes_nothing(compiled):
     rng = np.random.default_rng(56)
-    tracker = Tracker(orthonormal(30, 3, seed=56), compiled=compiled)
+    tracker = SubspaceTracker(orthonormal(30, 3, seed=56), compiled=compiled)
     U, rows = tracker.U.copy(), rng.permutation(30)[:12]
     w = rng.standard_normal(3)
     for _ in range(5):
         assert_close(update(tracker, rows, U[rows] @ w), w, 1e-12)
     np.testing.assert_array_equal(tracker.U, U)
     assert (tracker.steps.scale, tracker.steps.level, tracker.steps.mu) == (0.0, 0, 1.0)
-    coarse = Tracker(U, Rules(tolerance=1e-3), compiled=compiled)  # nor one that is close enough to it
+    coarse = SubspaceTracker(U, Rules(tolerance=1e-3), compiled=compiled)  # nor one that is close enough to it
     near = U[rows] @ w + 1e-5 * rng.standard_normal(12)
     update(coarse, rows, near)
     assert_close(coarse.U, U, 1e-15)
     update(tracker, rows, near)
     assert distance(tracker.U, U) > 0.1
-    square = Tracker(np.eye(3), compiled=compiled)  # nothing is outside
+    square = SubspaceTracker(np.eye(3), compiled=compiled)  # nothing is outside
     update(square, [0, 1, 2], [1.0, 5.0, -2.0])
     np.testing.assert_array_equal(square.U, np.eye(3))
 
@@ -201,7 +201,7 @@ def test_a_column_within_the_subspace_changes_nothing(compiled):
 def test_empty_and_thin_columns_and_zeros_change_nothing(compiled):
     start = orthonormal(20, 3, seed=57)
     start[8] = start[10]
-    tracker = Tracker(start, compiled=compiled)
+    tracker = SubspaceTracker(start, compiled=compiled)
     U = tracker.U.copy()
     update(tracker, [8, 10], [1.0, -2.0])  # does not fit, but is too thin to tell
     W = tracker.run(matrix(20, [0, 0, 2, 6], [3, 4, 0, 5, 7, 9], [1.0, -2.0, 0.0, 0.0, 0.0, 0.0]))
@@ -213,7 +213,7 @@ def test_empty_and_thin_columns_and_zeros_change_nothing(compiled):
 
 def test_a_subspace_that_changes_is_followed(compiled):
     rng = np.random.default_rng(58)
-    tracker = Tracker(rng.standard_normal((40, 2)), Rules(mu_max=15.0, levels=10), compiled=compiled)
+    tracker = SubspaceTracker(rng.standard_normal((40, 2)), Rules(mu_max=15.0, levels=10), compiled=compiled)
     for seed in (58, 59):
         truth = orthonormal(40, 2, seed=seed)
         assert distance(tracker.U, truth) > 0.5
@@ -223,7 +223,7 @@ def test_a_subspace_that_changes_is_followed(compiled):
 
 def test_a_constant_step_follows_what_keeps_moving(compiled):
     rng = np.random.default_rng(60)
-    tracker = Tracker(rng.standard_normal((40, 2)), angle=0.05, compiled=compiled)
+    tracker = SubspaceTracker(rng.standard_normal((40, 2)), angle=0.05, compiled=compiled)
     A, B = (orthonormal(40, 2, seed=seed) for seed in (60, 61))
     far = []
     for angle in np.linspace(0, np.pi / 2, 60):
@@ -238,7 +238,7 @@ def test_one_at_a_time_is_the_same_as_many_at_once(compiled):
     rng = np.random.default_rng(62)
     M = columns(orthonormal(30, 2, seed=62), 60, rng=rng)
     start, order = rng.standard_normal((30, 2)), rng.permutation(60)
-    whole, single = (Tracker(start, compiled=compiled) for _ in range(2))
+    whole, single = (SubspaceTracker(start, compiled=compiled) for _ in range(2))
     W = whole.run(M, order)
     one_by_one = [update(single, *(a[M.indptr[j] : M.indptr[j + 1]] for a in (M.rows, M.values))) for j in order]
     np.testing.assert_array_equal(W, one_by_one)
@@ -258,11 +258,11 @@ def test_the_compiled_tracker_is_the_oracle(monkeypatch, dtype, m, r):
     start = rng.standard_normal((m, r))
     # y is exact to rounding times τ; where columns hardly determine r coefficients, long steps multiply that
     rules, angle = (Rules(), 0.0) if r < 10 else (Rules(min_inner=20, max_inner=20), 1e-3)
-    oracle = Tracker(start, rules, angle=angle, compiled=False)
+    oracle = SubspaceTracker(start, rules, angle=angle, compiled=False)
     expected = oracle.run(M, order)
     for isa in _core.instruction_sets():
         monkeypatch.setenv("LOWSPARSE_ISA", isa)
-        tracker = Tracker(start, rules, angle=angle)
+        tracker = SubspaceTracker(start, rules, angle=angle)
         assert tracker.compiled
         assert_close(tracker.run(M, order), expected, 1e-8)
         assert_close(tracker.U, oracle.U, 1e-8)
@@ -400,7 +400,7 @@ def test_wild_coefficients_of_columns_with_few_entries_are_not_believed():
     X = U @ np.random.default_rng(74).standard_normal((2, 12))
     X[2:, 3] = np.nan  # two entries that almost the same row of U has to explain
     X[:2, 3] = 1.0, -1.0
-    M, tracker = ls.ObservedMatrix.from_dense(X), Tracker(U)
+    M, tracker = ls.ObservedMatrix.from_dense(X), SubspaceTracker(U)
     C = _coefficients(M, tracker, rho=1.2, max_iter=200)
     assert np.linalg.norm(tracker.fit(M, rho=1.2, max_iter=200)[3]) > 1e4
     assert not C[3].any()

@@ -65,7 +65,7 @@ def problem_of(M, rank=None):
 def settled(M, threshold, p=2 / 3, passes=600, c=1e9):
     """U, sizes, V, λ and the objective after many passes over all entries with a given threshold."""
     problem = problem_of(M)
-    path = shrinking.Path(Views(problem, 1, min_entries=M.nnz + 1), p=p)
+    path = shrinking.ShrinkagePath(Views(problem, 1, min_entries=M.nnz + 1), p=p)
     left, sizes, right = np.linalg.svd(M.to_dense(fill=0.0) / M.density, full_matrices=False)
     state = PathState(
         view="whole", U=left, sizes=sizes, V=right.T, first_size=float(sizes[0]), threshold=threshold, c=c
@@ -79,7 +79,7 @@ def settled(M, threshold, p=2 / 3, passes=600, c=1e9):
     return state, lam, np.array(values)
 
 
-class Noted(shrinking.Path):
+class Noted(shrinking.ShrinkagePath):
     """A path that keeps what there was at the end of every step."""
 
     def __init__(self, *args, **kwargs):

@@ -15,7 +15,7 @@ from ..support.files import write, write_csv
 from . import claims, figures, settings
 from .content import sections
 from .experiment import Experiment
-from .jobs import Job, Record, RunProgress, Store, machine
+from .jobs import MethodJob, Record, RunProgress, Store, machine
 from .results import NUMBERS, Results, write_numbers
 from .synthetic import Case
 from .video import Clip, Scene, open_clip
@@ -152,7 +152,7 @@ class _Experiments:
         results.complete = True
         return self.write()
 
-    def _run(self, experiment: Experiment, jobs: list[Job]) -> None:
+    def _run(self, experiment: Experiment, jobs: list[MethodJob]) -> None:
         if isinstance(experiment, Case):
             self.results.cases.append(experiment)
         elif isinstance(experiment, Scene):
@@ -163,7 +163,7 @@ class _Experiments:
                 write_numbers(self.out, self.results)
         experiment.release()
 
-    def _record(self, job: Job) -> Record:
+    def _record(self, job: MethodJob) -> Record:
         self.number += 1
         where = (self.number, self.total, job.title)
         record = self.store.find(job)

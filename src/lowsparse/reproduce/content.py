@@ -95,7 +95,7 @@ FOREGROUND_COLUMN: Column = ("F1 of the\nforeground", "f1", ".2f")
 
 
 @dataclass(frozen=True)
-class Table:
+class NumberTable:
     """The first `left` columns are left-aligned, the columns `wrapped` have long texts.
 
     Headings may have line breaks; a row of a single cell is a subheading.
@@ -108,7 +108,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Picture:
+class PictureFile:
     """A PNG file."""
 
     path: Path
@@ -122,7 +122,7 @@ class Verdicts:
     claims: Sequence[Claim]
 
 
-Block = str | Table | Picture | Verdicts
+Block = str | NumberTable | PictureFile | Verdicts
 
 
 @dataclass(frozen=True)
@@ -179,8 +179,8 @@ def _status(status: str, limit: int) -> str:
     return texts.get(status, status)
 
 
-def _picture(pictures: Pictures, name: str, description: str) -> list[Picture]:
-    return [Picture(pictures[name], description)] if name in pictures else []
+def _picture(pictures: Pictures, name: str, description: str) -> list[PictureFile]:
+    return [PictureFile(pictures[name], description)] if name in pictures else []
 
 
 def _comparison(results: Results) -> Section:
@@ -200,7 +200,7 @@ def _comparison(results: Results) -> Section:
         for row in video_rows(results)
         if row["video"] in footnotes
     ]
-    table = Table(["video", "observed", "method", *_headings(PAPER_COLUMNS)], _without_repeats(rows, 2), left=3)
+    table = NumberTable(["video", "observed", "method", *_headings(PAPER_COLUMNS)], _without_repeats(rows, 2), left=3)
     doubts = " ".join(filter(None, footnotes.values()))
     return Section(title, [COMPARISON, table, *([f"* {doubts}"] if doubts else [])])
 
@@ -217,7 +217,7 @@ def _synthetic(results: Results, pictures: Pictures) -> list[Section]:
             status = _status(row["status"], settings.MAX_ITER)
             rows.append([label(row["method"]), *_cells(row, CASE_COLUMNS), status])
     picture = _picture(pictures, "synthetic", "Relative difference against seconds and iterations, case by case")
-    table = Table(["", *_headings(CASE_COLUMNS), "ended"], rows)
+    table = NumberTable(["", *_headings(CASE_COLUMNS), "ended"], rows)
     return [Section("Synthetic data", [SYNTHETIC, *picture, table])]
 
 
@@ -248,7 +248,7 @@ def _tuning(results: Results) -> list[Section]:
     if not rows:
         return []
     header = ["method", "parameters", "tried on\ncases", "selected in\ncases", f"s to {settings.JUDGED:.0e},\nsum"]
-    table = Table([*header, "steps\nhalved"], _without_repeats(rows, 1), left=4, wrapped=(1,))
+    table = NumberTable([*header, "steps\nhalved"], _without_repeats(rows, 1), left=4, wrapped=(1,))
     return [Section("Parameters", [PARAMETERS, table])]
 
 
@@ -280,7 +280,7 @@ def _videos(results: Results, pictures: Pictures) -> list[Section]:
     return found
 
 
-def _quality_table(results: Results, clip: Clip) -> Table:
+def _quality_table(results: Results, clip: Clip) -> NumberTable:
     columns = [*SPEED_COLUMNS, *QUALITY_COLUMNS, *([FOREGROUND_COLUMN] if clip.masks else [])]
     rows = []
     for row in video_rows(results):
@@ -289,7 +289,7 @@ def _quality_table(results: Results, clip: Clip) -> Table:
             rows.append([f"{row['observed']:.0%}", label(row["method"]), *_cells(row, columns), status])
     frames = ["", "the frames themselves", "", "", "", *_cells(clip.untouched, QUALITY_COLUMNS)]
     frames += [""] * (len(columns) + 3 - len(frames))
-    return Table(["observed", "", *_headings(columns), "ended"], [*_without_repeats(rows, 1), frames], left=2)
+    return NumberTable(["observed", "", *_headings(columns), "ended"], [*_without_repeats(rows, 1), frames], left=2)
 
 
 def _video_parameters(scenes: Sequence[Scene]) -> str:

@@ -12,7 +12,7 @@ from ..result import Result
 from ..solve import solve
 from ..solvers.start import generator, left_singular_vectors
 from . import settings
-from .jobs import Job, Outcome, Record, Watch
+from .jobs import MethodJob, Record, RunResult, Watch
 from .settings import Effort, Tuning
 
 
@@ -36,7 +36,7 @@ class Experiment(ABC):
     def _options(self, method: str) -> dict[str, Any]: ...
 
     @abstractmethod
-    def _run(self, method: str, tuning: Tuning, options: dict[str, Any], watch: Watch) -> Outcome: ...
+    def _run(self, method: str, tuning: Tuning, options: dict[str, Any], watch: Watch) -> RunResult: ...
 
     @cached_property
     def start(self) -> tuple[Any, float]:
@@ -51,7 +51,7 @@ class Experiment(ABC):
         for name in ("problem", "M", "start"):
             self.__dict__.pop(name, None)
 
-    def jobs(self, methods: Sequence[str], machine: dict[str, Any]) -> list[Job]:
+    def jobs(self, methods: Sequence[str], machine: dict[str, Any]) -> list[MethodJob]:
         """The runs: every method with each of its tunings."""
         found = []
         for method in methods:
@@ -63,9 +63,9 @@ class Experiment(ABC):
 
     def _job(
         self, method: str, tuning: Tuning, name: str, which: str, machine: dict[str, Any], options: dict[str, Any]
-    ) -> Job:
+    ) -> MethodJob:
         own = {"method": method, "parameters": tuning.parameters, "step": tuning.step, "machine": machine}
-        return Job(
+        return MethodJob(
             name=f"{self.name}-{name}",
             title=f"{self.label}, {method}{which}",
             settings={**self.identity, **own, **options},
@@ -90,7 +90,7 @@ class Experiment(ABC):
             "shortened": int(result.trace["shortened"].sum()) if "shortened" in result.trace else 0,
         }
 
-    def add(self, job: Job, record: Record) -> None:
+    def add(self, job: MethodJob, record: Record) -> None:
         """Add the record of a finished run."""
         self.runs.setdefault(record["method"], []).append(record)
 

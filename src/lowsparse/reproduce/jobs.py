@@ -20,19 +20,19 @@ from ..sweeps.native import num_threads
 from .settings import Tuning
 
 Record = dict[str, Any]  # the result of a run, as JSON
-Outcome = tuple[Record, bytes | None]  # with a PNG file if the experiment shows a picture
+RunResult = tuple[Record, bytes | None]  # with a PNG file if the experiment shows a picture
 Watch = Callable[[int, float], None]  # called with the iteration and a measure of progress
 
 
 @dataclass(frozen=True)
-class Job:
+class MethodJob:
     """A run of a method."""
 
     name: str  # of its file
     title: str
     settings: dict[str, Any]  # all it depends on
     tuning: Tuning
-    run: Callable[[Watch], Outcome]
+    run: Callable[[Watch], RunResult]
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Store:
     def __init__(self, folder: Path, fresh: bool = False) -> None:
         self.folder, self.fresh = folder, fresh
 
-    def find(self, job: Job) -> Record | None:
+    def find(self, job: MethodJob) -> Record | None:
         """The record of an earlier run with the same settings, if its files are not damaged; else None."""
         path = self.folder / f"{job.name}.json"
         picture = path.with_suffix(".png")
@@ -70,7 +70,7 @@ class Store:
         checksum = kept.pop("checksum", "")
         return kept if checksum == _checksum(kept, content) else None
 
-    def save(self, job: Job, record: Record, picture: bytes | None) -> Record:
+    def save(self, job: MethodJob, record: Record, picture: bytes | None) -> Record:
         """Store the record of a run, and its picture."""
         if picture is not None:
             record = {**record, "files": [f"{job.name}.png"]}

@@ -14,7 +14,7 @@ from ..linalg.lowrank import LowRank
 from ..loop import Progress
 from . import settings
 from .experiment import Experiment, fresh
-from .jobs import Job, Outcome, Record, Watch
+from .jobs import MethodJob, Record, RunResult, Watch
 from .settings import Effort, Tuning
 
 LITERAL = "literal"
@@ -54,7 +54,7 @@ class Case(Experiment):
         tol = settings.OUR_TOL if method == settings.OURS else 0.1 * settings.GOAL
         return {"max_iter": settings.MAX_ITER, "goal": settings.GOAL, "tol": tol}
 
-    def jobs(self, methods: Sequence[str], machine: dict[str, Any]) -> list[Job]:
+    def jobs(self, methods: Sequence[str], machine: dict[str, Any]) -> list[MethodJob]:
         """The runs: every method with each of its tunings, and the printed step taken literally."""
         found = super().jobs(methods, machine)
         if self.number == settings.LITERAL_CASE and "amanpgc" in methods:
@@ -63,7 +63,7 @@ class Case(Experiment):
             found.append(self._job("amanpgc", tuning, LITERAL, ", the step as printed", machine, options))
         return found
 
-    def _run(self, method: str, tuning: Tuning, options: dict[str, Any], watch: Watch) -> Outcome:
+    def _run(self, method: str, tuning: Tuning, options: dict[str, Any], watch: Watch) -> RunResult:
         M, truth = fresh(self.M), self.problem.L
         own_start = method == settings.OURS
         if not own_start:
@@ -93,7 +93,7 @@ class Case(Experiment):
         }
         return record, None
 
-    def add(self, job: Job, record: Record) -> None:
+    def add(self, job: MethodJob, record: Record) -> None:
         """Add the record of a finished run."""
         if job.name.endswith(LITERAL):
             self.literal = record

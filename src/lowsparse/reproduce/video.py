@@ -23,7 +23,7 @@ from ..loop import Progress
 from ..video import TooLargeError, Video, metrics, read_video, sample_pixels
 from . import settings
 from .experiment import Experiment, fresh
-from .jobs import Outcome, Record, Watch
+from .jobs import Record, RunResult, Watch
 from .settings import Effort, KnownVideo, Tuning
 
 TRUE_BACKGROUND = "It is synthetic: results are compared with the true background of every frame."
@@ -146,7 +146,7 @@ class Scene(Experiment):
     def _options(self, method: str) -> dict[str, Any]:
         return {"max_iter": settings.VIDEO_MAX_ITER, "repeats": settings.REPEATS}
 
-    def _run(self, method: str, tuning: Tuning, options: dict[str, Any], watch: Watch) -> Outcome:
+    def _run(self, method: str, tuning: Tuning, options: dict[str, Any], watch: Watch) -> RunResult:
         def callback(progress: Progress) -> None:
             watch(progress.iteration, progress["change"])
 

@@ -15,7 +15,7 @@ from ..support.files import write
 from ..support.format import pluralize
 from ..support.html import Markup, element, joined
 from .claims import FAILS, HOLDS, PARTLY
-from .content import INTRODUCTION, Block, Picture, Section, Table, Verdicts, warnings
+from .content import INTRODUCTION, Block, NumberTable, PictureFile, Section, Verdicts, warnings
 from .results import Results
 
 CLASSES = {HOLDS: "tag yes", PARTLY: "tag partly", FAILS: "tag no"}  # of verdicts
@@ -44,18 +44,18 @@ def write_page(path: Path, results: Results, sections: Sequence[Section]) -> Non
 
 def _html(block: Block) -> Markup:
     match block:
-        case Table():
+        case NumberTable():
             return _html_table(block)
-        case Picture():
+        case PictureFile():
             return element("img", alt=block.description, src=inline(block.path.read_bytes()), class_="wide-picture")
         case Verdicts():
             tags = [element("span", c.verdict, class_=CLASSES.get(c.verdict, "tag")) for c in block.claims]
             rows = [[c.text, tag, c.reason] for c, tag in zip(block.claims, tags, strict=True)]
-            return _html_table(Table(["The paper says", "Verdict", "Reason"], rows, left=3, wrapped=(0, 2)))
+            return _html_table(NumberTable(["The paper says", "Verdict", "Reason"], rows, left=3, wrapped=(0, 2)))
     return element("p", block, class_="prose")
 
 
-def _html_table(table: Table) -> Markup:
+def _html_table(table: NumberTable) -> Markup:
     def cells(tag: str, row: Sequence[str]) -> list[Markup]:
         made = []
         for k, cell in enumerate(row):
@@ -98,9 +98,9 @@ def _prose(text: str, indent: str = "") -> str:
 
 def _markdown(block: Block) -> str:
     match block:
-        case Table():
+        case NumberTable():
             return _markdown_table(block)
-        case Picture():
+        case PictureFile():
             return f"![{block.description}]({block.path.name})"
         case Verdicts():
             items = [f"- **{c.text}** {c.verdict.capitalize()}. {c.reason}" for c in block.claims]
@@ -108,9 +108,9 @@ def _markdown(block: Block) -> str:
     return _prose(block.replace("*", "\\*"))
 
 
-def _markdown_table(table: Table) -> str:
+def _markdown_table(table: NumberTable) -> str:
     """
-    >>> print(_markdown_table(Table(["case", "AManPGC\\nseconds"], [["of size 1"], ["1", "25"]])))
+    >>> print(_markdown_table(NumberTable(["case", "AManPGC\\nseconds"], [["of size 1"], ["1", "25"]])))
     | case | AManPGC seconds |
     |---|---|
     | **of size 1** |  |

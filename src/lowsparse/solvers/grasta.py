@@ -32,7 +32,7 @@ from ..sweeps.losses import Kind
 from .base import Outcome, Problem
 from .factors import FactorSolver, FactorState, spectral_factors
 from .parameters import parameter, require
-from .tracking import Rules, Steps, Tracker
+from .tracking import Rules, Steps, SubspaceTracker
 
 EVERY = 3  # levels between two tests of what a regression of the rows would gain
 NOISE = 1e-3  # of the noise: the largest gain at the end
@@ -104,12 +104,12 @@ class GRASTA(Rules, FactorSolver[GRASTAState]):
         m, n = problem.M.shape
         return m > n if self.transpose is None else self.transpose
 
-    def _tracker(self, problem: Problem, state: GRASTAState) -> Tracker:
+    def _tracker(self, problem: Problem, state: GRASTAState) -> SubspaceTracker:
         subspace = state.V if self._tracks_rows(problem) else state.U
         rules = replace(self, mu_max=state.mu_max)
-        return Tracker(subspace, rules, steps=state.steps, compiled=problem.sweep.name == "native")
+        return SubspaceTracker(subspace, rules, steps=state.steps, compiled=problem.sweep.name == "native")
 
-    def _after(self, problem: Problem, state: GRASTAState, tracker: Tracker, C: Float) -> GRASTAState:
+    def _after(self, problem: Problem, state: GRASTAState, tracker: SubspaceTracker, C: Float) -> GRASTAState:
         """The state with the tracker's subspace and memory, and the coefficients C of the data vectors."""
         U, V = (C, tracker.U) if self._tracks_rows(problem) else (tracker.U, C)
         objective = float(np.sum(np.abs(problem.sweep.residual(U, V))))
@@ -125,7 +125,7 @@ class GRASTA(Rules, FactorSolver[GRASTAState]):
         data = Tracked(M.T, other, sweep) if self._tracks_rows(problem) else Tracked(M, sweep, other)
         if problem.start_given:
             U = problem.start()
-            V = Tracker(U, self, compiled=sweep.name == "native").fit(M)
+            V = SubspaceTracker(U, self, compiled=sweep.name == "native").fit(M)
         else:
             U, V = spectral_factors(problem)
         state = GRASTAState(U=U, V=V, data=data, mu_max=self.mu_max)
@@ -189,7 +189,7 @@ class GRASTA(Rules, FactorSolver[GRASTAState]):
         return super().finish(problem, self._after(problem, state, tracker, C))
 
 
-def _coefficients(M: ObservedMatrix, tracker: Tracker, rho: float, max_iter: int) -> Float:
+def _coefficients(M: ObservedMatrix, tracker: SubspaceTracker, rho: float, max_iter: int) -> Float:
     """Coefficients of all columns on the tracker's subspace; zero where few entries give wild ones."""
     C = tracker.fit(M, rho=rho, max_iter=max_iter)
     sizes, few = np.linalg.norm(C, axis=1), M.column_counts < min_support(C.shape[1])

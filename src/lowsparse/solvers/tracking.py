@@ -40,7 +40,7 @@ SIGMOID = 0.1  # ω: the sigmoid of x is tanh(x / 2ω)
 
 @dataclass(kw_only=True)
 class Rules:
-    """How a `Tracker` regresses a column and chooses the length of a step: parameters of `GRASTA`."""
+    """How a `SubspaceTracker` regresses a column and chooses the length of a step: parameters of `GRASTA`."""
 
     rho: float = parameter(2.0, "growth of the ADMM penalty per iteration (the demonstration's)", above=1)
     min_inner: int = parameter(
@@ -64,7 +64,7 @@ class Rules:
 
 @dataclass(kw_only=True)
 class Steps:
-    """The memory of a `Tracker`: what the length of its next step depends on."""
+    """The memory of a `SubspaceTracker`: what the length of its next step depends on."""
 
     gamma: Float  # the direction of the last step outside U, of length 1,
     w: Float  # and inside
@@ -107,7 +107,7 @@ def least_absolute(B: Float, v: Float, *, rho: float, max_iter: int, tolerance: 
     return Absolute(w, y, iteration)
 
 
-class Tracker:
+class SubspaceTracker:
     """A subspace, and the memory of the steps it has made.
 
     `U` is m x r; it is made orthonormal. `angle` is that of all steps, to follow what keeps moving; 0: by μ and ℓ.

@@ -15,7 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 from ...entries.compressed import float_dtype, offsets
 from ...entries.observed import ObservedMatrix
 from ...support.files import TemporaryFolder
-from .store import Side, Writer, read_ahead, split_columns, write_side
+from .store import Side, SideWriter, read_ahead, split_columns, write_side
 
 Chunk = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # rows, columns, values
 OnProgress = Callable[[str, int, int], object]  # the step, how much of it is done, of how much
@@ -38,7 +38,7 @@ class DuplicateError(ValueError):
         self.row, self.column = row, column
 
 
-def append_columns(writer: Writer, M: ObservedMatrix) -> None:
+def append_columns(writer: SideWriter, M: ObservedMatrix) -> None:
     """Append the columns of a matrix in memory."""
     counts = M.column_counts
     for first, end in split_columns(M.indptr, BLOCK):
@@ -93,7 +93,7 @@ def _distribute(chunk: Chunk, names: list[Path], firsts: NDArray[np.int64], kind
     return order.size
 
 
-def _append_bucket(writer: Writer, entries: NDArray[Any], first: int, end: int) -> None:
+def _append_bucket(writer: SideWriter, entries: NDArray[Any], first: int, end: int) -> None:
     if not entries.size:
         writer.append(np.zeros(end - first, np.int64), [], [])
         return
@@ -207,7 +207,7 @@ def _slabs(edges: list[int], width: int) -> Iterator[tuple[int, int]]:
         yield begun, edges[-1]
 
 
-def _append_dense(writer: Writer, X: NDArray[Any], kind: DTypeLike, where: str) -> None:
+def _append_dense(writer: SideWriter, X: NDArray[Any], kind: DTypeLike, where: str) -> None:
     X = np.asarray(X, dtype=kind)
     if np.isnan(X).all():
         writer.append(np.zeros(X.shape[1], np.int64), [], [])

@@ -58,7 +58,7 @@ def split_columns(indptr: NDArray[np.int64], max_entries: int) -> list[tuple[int
 # ---------------------------------------------------------------------- writing
 
 
-class Writer:
+class SideWriter:
     """Writes the arrays of a side, a few columns at a time; `write_side` opens one."""
 
     def __init__(self, n_rows: int, dtype: DTypeLike, files: tuple[BinaryIO, BinaryIO]) -> None:
@@ -90,13 +90,13 @@ class Writer:
 
 
 @contextmanager
-def write_side(path: Path, n_rows: int, dtype: DTypeLike, source: str = "") -> Iterator[Writer]:
+def write_side(path: Path, n_rows: int, dtype: DTypeLike, source: str = "") -> Iterator[SideWriter]:
     """Write a side, which replaces an earlier one when the block ends without an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
         temporary.mkdir()
         with open(temporary / "rows.npy", "wb") as rows, open(temporary / "values.npy", "wb") as values:
-            writer = Writer(n_rows, dtype, (rows, values))
+            writer = SideWriter(n_rows, dtype, (rows, values))
             yield writer
             writer.write_headers()
         counts = np.concatenate([np.zeros(1, np.int64), *writer.counts])

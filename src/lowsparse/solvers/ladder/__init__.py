@@ -53,7 +53,7 @@ from ..base import Outcome, Problem, Solver, nothing
 from ..factors import trace_row
 from ..parameters import parameter
 from . import climbing, growing, judging, passes, whole
-from .shrinking import MIN_HELD_OUT, Path, predicts_better
+from .shrinking import MIN_HELD_OUT, ShrinkagePath, predicts_better
 from .state import SLOW, Attempt, LadderState, log_error
 from .views import Views
 
@@ -259,7 +259,7 @@ class Ladder(Solver):
             state.choosing, state.target = True, self._highest_rank(state.problem)
             self._begin(state, state.attempt)
         elif self._is_path_due(state):
-            state.path = Path(state.views).begin()
+            state.path = ShrinkagePath(state.views).begin()
         else:
             self._decide(state)
 
@@ -351,7 +351,7 @@ class Ladder(Solver):
     def _follow_path(self, state: LadderState) -> None:
         """Run one pass of the path; at its end take it, or go on with the other attempts."""
         state.path = copy(state.path)
-        state.row = Path(state.views).advance(state.path)
+        state.row = ShrinkagePath(state.views).advance(state.path)
         state.iteration += 1
         if state.path.view == "whole":
             state.accuracy = state.path.change
@@ -366,7 +366,7 @@ class Ladder(Solver):
         """Take the path if it predicts held-out entries better than the best attempt, which may be `sound`."""
         if not state.path.view:
             return False
-        path = Path(state.views)
+        path = ShrinkagePath(state.views)
         held = path.held_residual(state.path), state.views.sketch.held_residual(state.best.U, state.best.V)
         if not predicts_better(*held, sound):
             return False

@@ -105,7 +105,7 @@ class PathState(PathStep):
         self.U, self.sizes, self.V = self.U[:, :k], self.sizes[:k], self.V[:, :k]
 
 
-class Path:
+class ShrinkagePath:
     """Advances a `PathState`: passes, steps, and the extension from the block to all entries."""
 
     def __init__(self, views: Views, *, p: float = 2 / 3) -> None:
