@@ -16,7 +16,7 @@ from .linalg.scale import robust_scale
 from .notebook import NO_OBJECTION, diagnosis_card
 from .robust.joint import determination, line_grams
 from .support.format import percent
-from .sweeps import min_support
+from .sweeps import Float, min_support
 
 if TYPE_CHECKING:
     from .result import Result
@@ -82,7 +82,7 @@ def largest_rank(M: PartialMatrix) -> int:
     return int(max(ranks[2 * ranks * (m + n - ranks) <= M.nnz], default=1))
 
 
-def coherence(A: NDArray[np.float64]) -> float:
+def coherence(A: Float) -> float:
     """The largest leverage of a row, as a multiple of the mean one, of a matrix with few columns."""
     found = leverages(A)
     return float(found.max() / found.mean()) if found.any() else 1.0
@@ -179,7 +179,7 @@ class Certainty:
         alone = self.determined_row[row] & self.determined_column[column]
         return np.asarray(alone & self.joint.determined(row, column))
 
-    def standard_errors(self, i: ArrayLike, j: ArrayLike) -> NDArray[np.float64]:
+    def standard_errors(self, i: ArrayLike, j: ArrayLike) -> Float:
         """Standard errors of L at (i, j) under normal noise; infinite where it is not determined.
 
         To first order in the noise the errors of the i-th row of U and of the j-th column of V add up:
@@ -196,9 +196,7 @@ class Certainty:
         return np.asarray(errors).reshape(at_row.shape)
 
 
-def _leverage(
-    line: NDArray[np.int32], given: NDArray[np.float64], wanted: NDArray[np.intp], at: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _leverage(line: NDArray[np.int32], given: Float, wanted: NDArray[np.intp], at: Float) -> Float:
     """atᵀ (Σ given givenᵀ)⁻¹ at, summed over the entries of the wanted line; infinite if the sum is singular."""
     lines, index = np.unique(wanted, return_inverse=True)
     kept = np.isin(line, lines)

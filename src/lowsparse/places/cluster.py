@@ -31,7 +31,7 @@ from .disk.matrix import StoredMatrix
 from .disk.store import Side, split_columns
 from .liveness import call, check_open
 from .pieces.coefficients import write_coefficients
-from .pieces.formulas import Entries, Formula, HeldNumbers, Piece, as_entries, held_names
+from .pieces.formulas import Entries, Formula, HeldNumbers, Piece, Written, as_entries, held_names
 from .pieces.matrix import WIDTH, MatrixInPieces, merge, merge_tree
 
 MAX_HISTORY = 1 << 28  # bytes of the passes that are remembered, about; beyond it the arrays are saved instead
@@ -246,11 +246,7 @@ class ClusterMatrix(MatrixInPieces):
         self.pieces = pieces
 
     def _make_pass(
-        self,
-        function: Callable[..., Any],
-        formulas: tuple[Formula, ...],
-        writes: tuple[HeldNumbers, ...] = (),
-        result_name: str = "",
+        self, function: Callable[..., Any], formulas: tuple[Formula, ...], writes: Written = (), result_name: str = ""
     ) -> Pass:
         written = {held.name: self.held[held.name] + 1 for held in writes}
         names = {name for formula in formulas for name in held_names(formula)}
@@ -282,9 +278,7 @@ class ClusterMatrix(MatrixInPieces):
         """The path of a new file for arrays of the pieces."""
         return str(self._folder.path / secrets.token_hex(8))
 
-    def map_pieces(
-        self, function: Callable[..., Any], *formulas: Formula, writes: tuple[HeldNumbers, ...] = ()
-    ) -> list[Any]:
+    def map_pieces(self, function: Callable[..., Any], *formulas: Formula, writes: Written = ()) -> list[Any]:
         """``function(piece, *arrays)`` of every piece, in order."""
         return self._run(self._make_pass(function, formulas, writes), formulas)
 
@@ -306,11 +300,7 @@ class ClusterMatrix(MatrixInPieces):
             yield found
 
     def reduce_pieces(
-        self,
-        merging: str,
-        function: Callable[..., tuple[Any, ...]],
-        *formulas: Formula,
-        writes: tuple[HeldNumbers, ...] = (),
+        self, merging: str, function: Callable[..., tuple[Any, ...]], *formulas: Formula, writes: Written = ()
     ) -> tuple[Any, ...]:
         """The tuples that a function gives, merged on the workers down to a few, and those here."""
         held = self._new_numbers() if merging.startswith("^") else None

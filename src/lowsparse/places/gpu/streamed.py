@@ -25,7 +25,7 @@ from ...linalg.lowrank import LowRank
 from ..disk.matrix import StoredMatrix
 from ..disk.scratch import Scratch
 from ..disk.store import read_ahead, split_columns
-from ..pieces.formulas import Formula, HeldNumbers
+from ..pieces.formulas import Formula, Written
 from ..pieces.matrix import LoadedPiece, SequentialPieces
 from .launch import explain_out_of_memory, need_cupy
 from .matrix import DeviceMatrix, Positions
@@ -130,9 +130,7 @@ class StreamedMatrix(SequentialPieces):
                 if pool.free_bytes() > self.memory // 2:  # in blocks of other sizes, which may never be used again
                     pool.free_all_blocks()
 
-    def iterate_pieces(
-        self, function: Callable[..., Any], *formulas: Formula, writes: tuple[HeldNumbers, ...] = ()
-    ) -> Iterator[Any]:
+    def iterate_pieces(self, function: Callable[..., Any], *formulas: Formula, writes: Written = ()) -> Iterator[Any]:
         """As `map_pieces`, one piece at a time; the results are copied to the processor."""
         if isinstance(self.origin, StoredMatrix):
             self.origin.verified  # noqa: B018

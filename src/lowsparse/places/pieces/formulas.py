@@ -101,6 +101,7 @@ class Applied:
 
 # A number for each entry, or a row of numbers for each column. Of a piece it needs no more than `restrict(columns)`.
 Formula: TypeAlias = Computed | HeldNumbers | Applied
+Written: TypeAlias = tuple[HeldNumbers, ...]  # stored numbers that a pass writes
 
 
 def per_column(numbers: NDArray[Any] | None) -> Computed:

@@ -17,7 +17,7 @@ from ...entries.observed import ObservedMatrix
 from ...entries.protocol import MatrixSummary, PartialMatrix, Recovered
 from ...linalg.lowrank import LowRank
 from ...sweeps import Sweep
-from .formulas import Computed, Entries, Formula, HeldNumbers, Piece
+from .formulas import Computed, Entries, Formula, HeldNumbers, Piece, Written
 from .outliers import StoredOutliers
 from .sweep import PiecewiseSweep
 
@@ -51,9 +51,7 @@ class MatrixInPieces(MatrixSummary, ABC):
     held: dict[str, Any]  # by the name of numbers that were stored
 
     @abstractmethod
-    def map_pieces(
-        self, function: Callable[..., Any], *formulas: Formula, writes: tuple[HeldNumbers, ...] = ()
-    ) -> list[Any]:
+    def map_pieces(self, function: Callable[..., Any], *formulas: Formula, writes: Written = ()) -> list[Any]:
         """``function(piece, *arrays)`` of every piece, in order, with what the formulas give; it may write `writes`."""
 
     @abstractmethod
@@ -62,11 +60,7 @@ class MatrixInPieces(MatrixSummary, ABC):
 
     @abstractmethod
     def reduce_pieces(
-        self,
-        merging: str,
-        function: Callable[..., tuple[Any, ...]],
-        *formulas: Formula,
-        writes: tuple[HeldNumbers, ...] = (),
+        self, merging: str, function: Callable[..., tuple[Any, ...]], *formulas: Formula, writes: Written = ()
     ) -> tuple[Any, ...]:
         """The tuples that a function gives for every piece, merged as `merging` says (see `merge`).
 
@@ -221,15 +215,11 @@ class SequentialPieces(MatrixInPieces, ABC):
         """An uninitialized array with a row for each column."""
         return np.empty(shape, dtype)
 
-    def map_pieces(
-        self, function: Callable[..., Any], *formulas: Formula, writes: tuple[HeldNumbers, ...] = ()
-    ) -> list[Any]:
+    def map_pieces(self, function: Callable[..., Any], *formulas: Formula, writes: Written = ()) -> list[Any]:
         """``function(piece, *arrays)`` of every piece, in order."""
         return list(self.iterate_pieces(function, *formulas, writes=writes))
 
-    def iterate_pieces(
-        self, function: Callable[..., Any], *formulas: Formula, writes: tuple[HeldNumbers, ...] = ()
-    ) -> Iterator[Any]:
+    def iterate_pieces(self, function: Callable[..., Any], *formulas: Formula, writes: Written = ()) -> Iterator[Any]:
         """As `map_pieces`, one piece at a time."""
         written = frozenset(held.name for held in writes)
         for piece in self._load_pieces():
@@ -239,11 +229,7 @@ class SequentialPieces(MatrixInPieces, ABC):
                 piece.save_held(name)
 
     def reduce_pieces(
-        self,
-        merging: str,
-        function: Callable[..., tuple[Any, ...]],
-        *formulas: Formula,
-        writes: tuple[HeldNumbers, ...] = (),
+        self, merging: str, function: Callable[..., tuple[Any, ...]], *formulas: Formula, writes: Written = ()
     ) -> tuple[Any, ...]:
         """The tuples that a function gives for every piece, merged as `merging` says."""
         adding = [letter == "+" for letter in merging]
