@@ -18,7 +18,6 @@ from .support.optional import import_optional
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.layout_engine import LayoutEngine
 
     from .robust.rows import RowOutliers
 
@@ -116,8 +115,7 @@ def convergence_figure(traces: Mapping[str, Mapping[str, ArrayLike]], *, title: 
     >>> [ax.get_xlabel() for ax in figure.axes]
     ['seconds', 'iterations']
     """
-    spacing = _matplotlib("layout_engine").ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.06)
-    figure = _figure((9.6, 4.2), dpi=140, layout=spacing)
+    figure = new_figure((9.6, 4.2), dpi=140, padding=(0.1, 0.06))
     by_time, by_iteration = figure.subplots(1, 2, sharey=True)
     convergence(traces, x="seconds", y=y, ax=by_time)
     convergence(traces, x="iteration", y=y, ax=by_iteration)
@@ -201,7 +199,7 @@ def matrix(result: Result, *, rows: int = 160, columns: int = 160) -> Figure:
     observed, outliers = M[np.isfinite(M)], np.abs(S[np.isfinite(S)])
     low, high = np.percentile(np.concatenate([L.ravel(), observed]), [2, 98])  # outliers must not dominate the colours
     most = float(np.percentile(outliers[outliers > 0], 95)) if outliers.any() else 1.0
-    figure = _figure((10.4, 4.1))
+    figure = new_figure((10.4, 4.1))
     panels = figure.subplots(1, 3)
     titles = "M, observed", f"L, rank {result.L.rank}", "S, outliers"
     scales = (LEVELS, low, high), (LEVELS, low, high), (SIGNS, -most, most)
@@ -375,7 +373,7 @@ def frames(
     background = np.broadcast_to(background, original.shape)
     times = np.linspace(0, len(original) - 1, 5)[1:-1].astype(int) if at is None else np.asarray(at, dtype=int)
     height = 3.2 * original.shape[1] / original.shape[2]
-    figure = _figure((10.2, len(times) * height + 0.5))
+    figure = new_figure((10.2, len(times) * height + 0.5))
     for row, t in zip(figure.subplots(len(times), 3, squeeze=False), times, strict=True):
         foreground = _foreground(original[t], background[t], None if mask is None else np.asarray(mask)[t])
         for ax, picture in zip(row, (original[t], background[t], foreground), strict=True):
@@ -442,7 +440,7 @@ def series(
     chosen = np.flatnonzero(changed.any(axis=0))[:4] if at is None else np.asarray(at, dtype=int)
     chosen = chosen if chosen.size else np.arange(min(4, X.shape[1]))
     x = np.arange(len(X))[moments] if times is None else np.asarray(times)[moments]
-    figure = _figure((10.2, 1.9 * len(chosen) + 0.5))
+    figure = new_figure((10.2, 1.9 * len(chosen) + 0.5))
     axes = figure.subplots(len(chosen), 1, squeeze=False, sharex=True)[:, 0]
     for ax, j in zip(axes, chosen, strict=True):
         band = None if limits[0] is None or limits[1] is None else (limits[0][moments, j], limits[1][moments, j])
@@ -524,10 +522,13 @@ def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
     return new
 
 
-def _figure(size: tuple[float, float], *, dpi: int = 120, layout: LayoutEngine | str = "constrained") -> Figure:
+def new_figure(
+    size: tuple[float, float], *, dpi: int = 120, padding: tuple[float | None, float | None] = (None, None)
+) -> Figure:
     """A figure that need not be closed; loading the backend of pyplot lets notebooks show it."""
     _matplotlib("pyplot").draw_if_interactive()
-    figure: Figure = _matplotlib("figure").Figure(figsize=size, dpi=dpi, layout=layout)
+    spacing = _matplotlib("layout_engine").ConstrainedLayoutEngine(w_pad=padding[0], h_pad=padding[1])
+    figure: Figure = _matplotlib("figure").Figure(figsize=size, dpi=dpi, layout=spacing)
     return figure
 
 

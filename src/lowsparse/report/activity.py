@@ -1,13 +1,11 @@
 """Heat maps of what was in front in a video: where, over the background, and where and when."""
 
-import io
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ..linalg.tiling import block_edges
 from ..support.html import Markup, element
-from .film import inline, pillow
+from .film import inline, pillow, png
 from .page import card
 
 ROWS, COLUMNS = 72, 128  # cells across the picture, at most
@@ -73,7 +71,9 @@ def activity_card(activity: Activity, background: NDArray[np.uint8]) -> Markup:
         *(
             element(
                 "figure",
-                element("img", src=_png(pixels), alt=f"Heat map of activity: {name.lower()}", class_=f"heat-{k}"),
+                element(
+                    "img", src=inline(png(pixels)), alt=f"Heat map of activity: {name.lower()}", class_=f"heat-{k}"
+                ),
                 element("figcaption", element("span", element("strong", name), f": {text}", class_="quiet")),
             )
             for k, (name, text, pixels) in enumerate(captions)
@@ -88,9 +88,3 @@ def _coloured(shares: NDArray[np.float64]) -> NDArray[np.uint8]:
     position = np.sqrt(np.minimum(shares / strong, 1)) * (len(COLOURS) - 1)
     channels = [np.interp(position, np.arange(len(COLOURS)), channel) for channel in COLOURS.T]
     return np.asarray(np.rint(np.stack(channels, axis=-1)), np.uint8)
-
-
-def _png(pixels: NDArray[np.uint8]) -> str:
-    file = io.BytesIO()
-    pillow().fromarray(pixels).save(file, "PNG", optimize=True)
-    return inline(file.getvalue())

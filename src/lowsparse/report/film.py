@@ -115,6 +115,13 @@ def _stretched(picture: bytes, aspect: float, quality: int) -> bytes:
         return _jpeg(np.asarray(opened.resize(shape)), quality)
 
 
+def png(pixels: NDArray[np.uint8]) -> bytes:
+    """The content of a PNG file."""
+    file = io.BytesIO()
+    pillow().fromarray(pixels).save(file, "PNG", optimize=True)
+    return file.getvalue()
+
+
 def _jpeg(pixels: NDArray[np.uint8], quality: int) -> bytes:
     file = io.BytesIO()
     pillow().fromarray(pixels).save(file, "JPEG", quality=quality, optimize=True)

@@ -26,7 +26,7 @@ def panels(cases: Sequence[Case]) -> Figure:
     """The relative difference against seconds, and below it against iterations, four cases in a row."""
     rows = -(-len(cases) // ACROSS)
     across = min(ACROSS, len(cases))
-    figure = _figure(3.5 * across + 0.3, 5.4 * rows + 0.5)
+    figure = plots.new_figure((3.5 * across + 0.3, 5.4 * rows + 0.5), dpi=110, padding=(0.04, 0.05))
     grid: Any = figure.subplots(2 * rows, across, squeeze=False)
     for panel in grid.flat:
         panel.set_visible(False)
@@ -76,7 +76,8 @@ def backgrounds(scenes: Sequence[Scene], folder: Path) -> Figure:
     rows = -(-max(map(len, blocks)) // across)
     _, H, W = scenes[0].clip.frames.shape
     width = 2.6
-    figure = _figure(width * across + 0.3, (width * H / W + 0.28) * rows * len(scenes))
+    size = width * across + 0.3, (width * H / W + 0.28) * rows * len(scenes)
+    figure = plots.new_figure(size, dpi=110, padding=(0.04, 0.05))
     grid: Any = figure.subplots(rows * len(scenes), across, squeeze=False)
     for panel in grid.flat:
         panel.set_axis_off()
@@ -101,9 +102,3 @@ def _pictures(scene: Scene, folder: Path) -> list[tuple[str, Any]]:
         pixels = 255 * image.imread(folder / record["files"][0])[..., 0]
         shown.append((f"{plots.STYLES[method][0]}, {psnr(record):.1f} dB", pixels))
     return shown
-
-
-def _figure(width: float, height: float) -> Figure:
-    spacing = importlib.import_module("matplotlib.layout_engine").ConstrainedLayoutEngine(w_pad=0.04, h_pad=0.05)
-    made: Figure = importlib.import_module("matplotlib.figure").Figure((width, height), dpi=110, layout=spacing)
-    return made

@@ -1,7 +1,6 @@
 """The video experiment of the paper: rank 2, 50 % or 10 % of the pixels, until L changes by at most 1 %."""
 
 import hashlib
-import io
 import math
 import os
 import statistics
@@ -20,6 +19,7 @@ from ..entries.observed import ObservedMatrix
 from ..entries.pictures import Grey, levels
 from ..linalg.lowrank import LowRank
 from ..loop import Progress
+from ..report.film import png
 from ..video import TooLargeError, Video, metrics, read_video, sample_pixels
 from . import settings
 from .experiment import Experiment, fresh
@@ -165,7 +165,7 @@ class Scene(Experiment):
             "cpu": statistics.median(cpu),
             "measures": self._measures(result.L),
         }
-        return record, _png(self._grey(result.L, self.clip.busiest))
+        return record, png(np.dstack([levels(self._grey(result.L, self.clip.busiest))] * 3))
 
     def _grey(self, L: LowRank, t: int) -> NDArray[np.float64]:
         """Column t of L as a picture of grey levels."""
@@ -220,12 +220,3 @@ def _mean(rows: Sequence[dict[str, float]]) -> dict[str, float]:
     """The mean of each measure; PSNR is capped, as one perfect frame would make it infinite."""
     most = {"psnr": MAX_PSNR}
     return {name: statistics.fmean(min(row[name], most.get(name, math.inf)) for row in rows) for name in rows[0]}
-
-
-def _png(grey: NDArray[Any]) -> bytes:
-    """Grey levels from 0 to 255 as a PNG file."""
-    from matplotlib import image
-
-    file = io.BytesIO()
-    image.imsave(file, np.dstack([levels(grey)] * 3), format="png")
-    return file.getvalue()
