@@ -18,6 +18,7 @@ from lowsparse.places.cluster import ClusterMatrix
 from lowsparse.places.disk.build import sort_into
 from lowsparse.places.disk.scratch import Scratch
 from lowsparse.places.disk.store import Side
+from lowsparse.places.pieces.outliers import parts_of
 from lowsparse.support import sizes
 from lowsparse.support.sizes import bytes_of
 from lowsparse.sweeps import native
@@ -38,6 +39,15 @@ def test_entries_are_numbers_as_numpy_has_them(noisy, stored):
     where = np.flatnonzero(e > 2)
     assert np.array_equal(np.asarray(e[where].astype(np.float32)), x[x > 2].astype(np.float32))
     assert np.array_equal(where.line_counts[0], np.bincount(noisy.M.rows[x > 2], minlength=300))
+
+
+def test_outliers_come_in_parts_from_pieces_and_from_memory(noisy, stored):
+    x, e = noisy.M.values, stored.values
+    here = noisy.M.outliers(np.flatnonzero(x > 2), x[x > 2])
+    there = stored.outliers(np.flatnonzero(e > 2), e)
+    assert len(list(parts_of(there))) > len(list(parts_of(here))) == 1
+    for one, other in zip(*(zip(*parts_of(S), strict=True) for S in (here, there)), strict=True):
+        assert_equal(np.concatenate(other), np.concatenate(one))
 
 
 def test_the_median_is_exact_whatever_the_numbers(tmp_path):
