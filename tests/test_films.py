@@ -245,6 +245,11 @@ def test_tracks_as_a_table_and_as_coco(clip, tmp_path):
         inside = masks[one["image_id"]][y : y + height, x : x + width]
         assert inside.shape == (height, width)
         assert inside.sum() >= one["area"] > 0
+        height_width, counts = one["segmentation"]["size"], one["segmentation"]["counts"]
+        is_in = np.repeat(np.arange(len(counts)) % 2 == 1, counts).reshape(height_width, order="F")
+        assert is_in.sum() == one["area"]
+        assert is_in[y : y + height, x : x + width].sum() == one["area"]
+        assert masks[one["image_id"]][is_in].all()
         assert (images[one["image_id"]]["height"], images[one["image_id"]]["width"]) == (49, 65)
     assert [category["id"] for category in coco["categories"]] == [1]
 

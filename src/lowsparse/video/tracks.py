@@ -5,10 +5,9 @@ A blob is a connected region of the mask. From frame to frame blobs are assigned
     Σ (overlap of the boxes + 1 - distance of the centres / limit) √(ratio of the areas) (less for what is new)
 
 is largest, where an object is expected at its last place plus its velocity times the time since then, and the limit is
-twice the side of a square of its size. Pieces of an object are joined, and one that is
-hidden in part is expected to go on as before. So are objects that meet share a box, which has the
-number of one of them, and are expected to go on as before. What is not seen for a second keeps its number; what is seen
-in fewer than three frames is left out.
+twice the side of a square of its size. Pieces of an object are joined, and one that is hidden in part is expected to go
+on as before. Objects that meet share a box, which has the number of one of them, and are expected to go on as before.
+What is not seen for a second keeps its number; what is seen in fewer than three frames is left out.
 """
 
 from __future__ import annotations
@@ -50,6 +49,7 @@ class Tracks:
     track: NDArray[np.int64]  # number of the object
     box: Boxes
     area: NDArray[np.int64]  # pixels
+    edges: list[NDArray[np.int64]]  # where it begins, ends, begins ..., if pixels are counted down the columns, from 0
 
     def __len__(self) -> int:
         return len(self.frame)
@@ -64,9 +64,11 @@ class Tracks:
         return file.getvalue().encode()
 
     def to_coco(self, numbers: Iterable[int], labels: Iterable[int], times: Float, shape: tuple[int, int]) -> bytes:
-        """The boxes as JSON in the format of COCO, with `track_id`; of all frames numbers, labels and times are given.
+        """Boxes and masks as JSON in the format of COCO, with `track_id`.
 
-        Their files have the names of the pictures of `PictureFolder`.
+        Of all frames numbers, labels and times are given; their files have the names of the pictures of
+        `PictureFolder`. A mask is a list of the numbers of pixels, down the columns, that are not in it, in it, not in
+        it, and so on (uncompressed RLE).
         """
         height, width = shape
         images = [
@@ -81,10 +83,10 @@ class Tracks:
                 "track_id": track,
                 "bbox": box,
                 "area": area,
-                "segmentation": [],
+                "segmentation": {"size": [height, width], "counts": _run_lengths(edges, height * width)},
                 "iscrowd": 0,
             }
-            for k, (frame, _, track, box, area) in enumerate(zip(*self._columns(), strict=True), 1)
+            for k, (frame, _, track, box, area, edges) in enumerate(zip(*self._columns(), self.edges, strict=True), 1)
         ]
         categories = [{"id": 1, "name": "foreground"}]
         return json.dumps({"images": images, "annotations": annotations, "categories": categories}).encode()
@@ -143,24 +145,29 @@ class Tracker:
         self._count = 0  # of objects
         self._rows = array("q")  # frame, track, x, y, width, height, area
         self._times = array("d")
+        self._edges: list[NDArray[np.int64]] = []
 
     def add(self, mask: Mask, number: int, time: float) -> tuple[NDArray[np.int64], Boxes]:
         """The numbers and the boxes of the objects in the mask of this frame."""
-        boxes, areas = find_blobs(mask)
+        labels, numbers, boxes, areas = find_blobs(mask)
         self._objects = [one for one in self._objects if time - one.seen <= PATIENCE]
         expected = np.array([one.expected(time) for one in self._objects]).reshape(-1, 4)
-        boxes, areas, owners = self._assign(boxes, areas, expected)
+        boxes, areas, owners, pieces = self._assign(boxes, areas, expected)
         self._move(boxes, owners, expected, time)
         tracks = np.array([self._objects[k].number for k in owners], np.int64)
-        for track, box, area in zip(tracks.tolist(), boxes.tolist(), areas.tolist(), strict=True):
+        for track, box, area, parts in zip(tracks.tolist(), boxes.tolist(), areas.tolist(), pieces, strict=True):
             self._rows.extend((number, track, *box, area))
             self._times.append(time)
+            self._edges.append(_edges(labels, numbers[parts], box))
         return tracks, boxes
 
     def _assign(
         self, boxes: Boxes, areas: NDArray[np.int64], expected: Float
-    ) -> tuple[Boxes, NDArray[np.int64], NDArray[np.int64]]:
-        """Boxes and areas, and for each the object it belongs to, -1 if it is new; pieces of an object are joined."""
+    ) -> tuple[Boxes, NDArray[np.int64], NDArray[np.int64], list[list[int]]]:
+        """Boxes and areas, for each the object it belongs to, -1 if it is new, and the boxes that were joined to it.
+
+        Pieces of an object are joined.
+        """
         owners = np.full(len(boxes), -1)
         known = np.array([min(one.frames, KNOWN) / KNOWN for one in self._objects]).reshape(-1, 1)
         scores = known * _scores(expected, boxes)
@@ -168,15 +175,16 @@ class Tracker:
         found = scores[rows, columns] > 0
         owners[columns[found]] = rows[found]
         inside = _common(expected, boxes) / boxes[:, 2:].prod(axis=1)
-        kept = np.ones(len(boxes), bool)
+        kept, pieces = np.ones(len(boxes), bool), [[j] for j in range(len(boxes))]
         for j in np.flatnonzero((owners < 0) & (inside.max(axis=0, initial=0.0) > MOSTLY)):
             for main in np.flatnonzero(owners == inside[:, j].argmax()):
                 start = np.minimum(boxes[main, :2], boxes[j, :2])
                 end = np.maximum(boxes[main, :2] + boxes[main, 2:], boxes[j, :2] + boxes[j, 2:])
                 boxes[main] = *start, *(end - start)
                 areas[main] += areas[j]
+                pieces[main] += pieces[j]
                 kept[j] = False
-        return boxes[kept], areas[kept], owners[kept]
+        return boxes[kept], areas[kept], owners[kept], [pieces[j] for j in np.flatnonzero(kept)]
 
     def _move(self, boxes: Boxes, owners: NDArray[np.int64], expected: Float, time: float) -> None:
         """Move the objects to their boxes, and begin new ones; those that share a box go on as before."""
@@ -201,16 +209,37 @@ class Tracker:
         kept = seen[rows[:, 1]]
         number = np.cumsum(seen, dtype=np.int64)
         rows, times = rows[kept], np.array(self._times)[kept]
-        return Tracks(rows[:, 0], times, number[rows[:, 1]], rows[:, 2:6], rows[:, 6])
+        edges = [self._edges[k] for k in np.flatnonzero(kept)]
+        return Tracks(rows[:, 0], times, number[rows[:, 1]], rows[:, 2:6], rows[:, 6], edges)
 
 
-def find_blobs(mask: Mask) -> tuple[Boxes, NDArray[np.int64]]:
-    """The boxes and areas of the regions of a mask, but for specks."""
+def find_blobs(mask: Mask) -> tuple[NDArray[np.intp], NDArray[np.intp], Boxes, NDArray[np.int64]]:
+    """The labels of the regions of a mask, and of those that are no specks their numbers, boxes and areas."""
     labels, areas = label_regions(mask, corners=True)
     found = ndimage.find_objects(labels)
     boxes = [(x.start, y.start, x.stop - x.start, y.stop - y.start) for y, x in found]
-    large = areas[1:] >= mask.size / TINY
-    return np.array(boxes, np.int64).reshape(-1, 4)[large], areas[1:][large].astype(np.int64)
+    large = np.flatnonzero(areas[1:] >= mask.size / TINY)
+    return labels, large + 1, np.array(boxes, np.int64).reshape(-1, 4)[large], areas[1:][large].astype(np.int64)
+
+
+def _edges(labels: NDArray[np.intp], numbers: NDArray[np.intp], box: list[int]) -> NDArray[np.int64]:
+    """Where regions begin, end, begin ..., if pixels are counted down the columns; they are inside this box.
+
+    >>> _edges(np.array([[0, 2], [1, 2], [1, 0]]), np.array([1, 2]), [0, 0, 2, 3]).tolist()
+    [1, 5]
+    """
+    x, y, width, height = box
+    inside = np.zeros((width, height + 2), np.int8)  # a column in each line
+    inside[:, 1:-1] = np.isin(labels[y : y + height, x : x + width], numbers).T
+    columns, rows = np.nonzero(np.diff(inside, axis=1))
+    edges = (columns + x) * labels.shape[0] + rows + y
+    joined = np.flatnonzero(edges[1:-1:2] == edges[2::2])  # an end at the bottom, and a begin at the top beside it
+    return np.delete(edges, [2 * joined + 1, 2 * joined + 2]).astype(np.int64)
+
+
+def _run_lengths(edges: NDArray[np.int64], pixels: int) -> list[int]:
+    """The numbers of pixels between edges, from the first pixel to the last."""
+    return np.diff(edges, prepend=0, append=pixels).tolist()  # type: ignore[no-any-return]
 
 
 def _common(some: Float, others: Boxes) -> Float:
