@@ -34,8 +34,8 @@ class BackgroundSubtractor:
     Notes
     -----
     The first two frames have nothing in front, as nothing else is known of the scene. Then the background is
-    learnt from the frames so far, and again after 6, 10, 20, 40 and 60; from then on it is learnt again every 50 frames
-    while the next ones pass.
+    learnt from the frames so far, and again after 6, 10, 20, 40 and 60; from then on it is learnt again every
+    12 to 50 frames while the next ones pass.
 
     Examples
     --------
