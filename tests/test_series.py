@@ -130,20 +130,21 @@ def test_bands_hold_the_truth(tails):
     assert abs(np.concatenate(inside).mean() - 0.9) < 0.04
 
 
+@pytest.mark.slow
 def test_frames_come_back_with_their_times():
-    _, X = demand()
+    X = demand(days=24)[1][:, :3]
     X[holes(X.shape)] = np.nan
     times = pd.date_range("2024-01-01", periods=len(X), freq="h", tz="Europe/Berlin")
-    frame = pd.DataFrame(X, index=times, columns=list("abcdefgh"))
+    frame = pd.DataFrame(X, index=times, columns=list("abc"))
     filled = ls.RobustSeriesImputer().fit_transform(frame)
     assert filled.index.equals(times)
-    assert list(filled) == list("abcdefgh")
+    assert list(filled) == list("abc")
     plain = ls.RobustSeriesImputer().fit_transform(X)
     assert np.array_equal(filled.to_numpy(), plain)
     column = frame.tz_localize(None).reset_index(names="time")
     assert np.array_equal(ls.RobustSeriesImputer().fit_transform(column).iloc[:, 1:].to_numpy(), plain)
     polars = ls.RobustSeriesImputer().fit_transform(pl.from_pandas(column))
-    assert polars.columns == ["time", *"abcdefgh"]
+    assert polars.columns == ["time", *"abc"]
     assert np.array_equal(polars.drop("time").to_numpy(), plain)
 
 
@@ -158,8 +159,9 @@ def test_moments_that_are_no_rows_are_missing():
     assert np.array_equal(whole[kept], part)
 
 
+@pytest.mark.slow
 def test_rows_that_follow():
-    truth, X = demand()
+    truth, X = (given[:, :4] for given in demand())
     times = pd.date_range("2024-01-01", periods=len(X), freq="h")
     frame = pd.DataFrame(np.where(holes(X.shape), np.nan, X), index=times)
     cut = 35 * DAY
