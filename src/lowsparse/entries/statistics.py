@@ -1,5 +1,6 @@
 """Sums, medians and usual numbers of the rows and columns of entries in memory."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from ..linalg.scale import CONSISTENT
 from .protocol import PartialMatrix, Resident
 
+LONGEST = 100.0  # deviations to which entries are clipped
 ROUNDS = 10  # in which the usual entries of a column are found
 NEAR, DEVIATION = 2.0, 0.8796  # standard deviations; that of a standard normal variable truncated there
 
@@ -65,13 +67,18 @@ def usual_columns(M: Resident) -> tuple[NDArray[np.float64], NDArray[np.float64]
     for j in np.flatnonzero(M.column_counts):
         x = _sorted_column(M, j)
         usual = _shortest_half(x)
-        half, middle, scale = usual.size, usual.mean(), CONSISTENT * (usual[-1] - usual[0]) / 2
+        half, origin, scale = usual.size, float(usual.mean()), CONSISTENT * float(usual[-1] - usual[0]) / 2
+        x = np.clip(x - origin, -LONGEST * scale, LONGEST * scale)  # entries further out are never usual
+        sums = np.concatenate([[0.0], np.cumsum(x)]), np.concatenate([[0.0], np.cumsum(x * x)])
+        middle, part = 0.0, (0, 0)
         for _ in range(ROUNDS):
-            first, last = np.searchsorted(x, [middle - NEAR * scale, middle + NEAR * scale])
-            if last - first < half:
+            first, last = x.searchsorted((middle - NEAR * scale, middle + NEAR * scale)).tolist()
+            if last - first < half or (first, last) == part:
                 break
-            middle, scale = x[first:last].mean(), x[first:last].std() / DEVIATION
-        mean[j], deviation[j] = middle, scale or np.inf
+            part, count = (first, last), last - first
+            middle, square = (float(total[last] - total[first]) / count for total in sums)
+            scale = math.sqrt(max(square - middle * middle, 0.0)) / DEVIATION
+        mean[j], deviation[j] = origin + middle, scale or np.inf
     return mean, deviation
 
 

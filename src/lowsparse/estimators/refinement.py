@@ -52,6 +52,7 @@ WIDE = 6.0  # of the second passes: 98 %
 ROUNDS = 3  # of least squares, each with other entries left out
 LIGHTLY = 0.5  # noise by which least squares shrinks scores, relative to the noise: what stability needs
 ALMOST = 0.03  # share of residuals between 2.5 and 4 standard deviations; 0.012 if they are normal
+TAILS = 0.02  # share of residuals beyond 2.5 standard deviations, above which errors may hide in the noise
 ROUGH_PASSES, MAX_PASSES = 20, 60
 ROUGH = 10.0  # tolerance of all but the last passes, relative to that of the last
 SAMPLE = 100_000  # residuals by which scales and losses are compared
@@ -71,7 +72,7 @@ def refine(M: PartialMatrix, fit: AffineFit, kept: Flags, *, centred: bool, back
     """
     data = _Data.of(M, kept, centred, host_backend(backend))
     found = data.estimate(fit)
-    if found.noise > NOISY * data.unit:
+    if found.noise > NOISY * data.unit and np.mean(np.abs(data.residuals(found)) > CUT * found.noise) > TAILS:
         found = _Usual.of(data).improve(found, fit)
     return data.complete(found)
 
@@ -283,6 +284,8 @@ class _Usual:
 
         None if these are no more than in normal noise.
         """
+        if np.mean(self.wide) <= ALMOST:
+            return None
         k = len(first.components)
         some, start = self.data.without(self.wide), self._start(k)
         noise = robust_scale(some.residuals(start))

@@ -22,7 +22,7 @@ from ..linalg.scale import CONSISTENT
 from ..sweeps import Float
 
 DIRECTIONS = 500
-SAMPLE = 5000  # samples by which centre and covariance are found
+SAMPLE = 2000  # samples by which centre and covariance are found
 MAX_STEPS = 50  # of concentration
 HALF_WIDTH = 0.6745  # of the central half of a standard normal distribution
 USUAL = 0.999  # quantile of the distances of good samples that is the cut-off
