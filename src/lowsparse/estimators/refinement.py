@@ -57,7 +57,9 @@ ROUGH_PASSES, MAX_PASSES = 20, 60
 ROUGH = 10.0  # tolerance of all but the last passes, relative to that of the last
 SAMPLE = 100_000  # residuals by which scales and losses are compared
 NEARLY_SQUARED = 20.0  # c in standard deviations: with hardly any error left, almost least squares
-CLEARLY = 0.95  # loss of a fit without suspicious entries, relative to one with them, below which they are errors
+# The loss of a fit without suspicious entries is smaller than that of one with them by this share of what parameters
+# use up, or less, if they are good.
+CLEARLY = 1 / 3
 WORST, MOST = 0.1, 2000  # share of samples that are regressed again in the end; their number
 FAR = 1e4  # distance to which entries without a say are moved, in units
 LEAST_FREEDOM = 0.25  # share of the entries that are not used up by parameters, for the scale of the noise
@@ -276,7 +278,8 @@ class _Usual:
         again = self.data.estimate(strict)  # its bound loses fewer good entries, if it rejects the errors too
         losses = [self._loss(fit, WIDE * strict.noise) for fit in (found, again, strict)]
         best = found if losses[0] <= losses[1] else again
-        best = strict if losses[2] < CLEARLY * min(losses[:2]) else best
+        clearly = 1 - CLEARLY * (1 - self.data.freedom(len(first.components)))
+        best = strict if losses[2] < clearly * min(losses[:2]) else best
         return replace(best, n_iter=found.n_iter + again.n_iter - first.n_iter)
 
     def _estimate(self, first: AffineFit) -> AffineFit | None:
