@@ -376,7 +376,7 @@ def test_a_solve_resumed_without_an_iteration_to_go_has_the_same_bits(tmp_path):
     class Watched(Ladder):
         def advance(self, problem, state):
             after = super().advance(problem, state)
-            if after.block_factor > 1 and after.data != "whole":
+            if after.block_factor > 1 and after.view != "whole":
                 enlarged.append(after.iteration)
             return after
 
