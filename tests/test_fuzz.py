@@ -230,6 +230,7 @@ def test_an_archive_may_hold_other_files(tmp_path):
     assert read_table(path).M.nnz == 4
 
 
+@pytest.mark.filterwarnings("ignore:The default value for `spmatrix`:DeprecationWarning")
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_matlab_file_is_read_as_scipy_reads_it(packed, tmp_path):
     rng = np.random.default_rng(4)
@@ -248,3 +249,9 @@ def test_a_matlab_file_is_read_as_scipy_reads_it(packed, tmp_path):
         assert ours.dtype.kind == theirs.dtype.kind or name == "B"
         np.testing.assert_array_equal(ours, theirs)
     assert read_matlab(path, vectors=True)["n"].shape == (6,)
+
+
+def test_a_sparse_matrix_of_matlab_4_is_read(tmp_path):
+    X, path = np.array([[0.0, 1.5], [2.0, 0.0]]), tmp_path / "x.mat"
+    scipy.io.savemat(path, {"A": scipy.sparse.csc_array(X)}, format="4")
+    np.testing.assert_array_equal(read_matlab(path, vectors=False)["A"].toarray(), X)

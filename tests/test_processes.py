@@ -259,7 +259,9 @@ except ImportError as error:
 first = {first!r}
 if first:
     import lowsparse
-interpreters.run_string(interpreters.create(), code)
+one = interpreters.create()
+interpreters.run_string(one, code)
+interpreters.destroy(one)
 """
 
 

@@ -157,7 +157,7 @@ def series_view(names=None):
         upper=value + width,
         level=0.9,
         anomalies={name: np.array(column) for name, column in found.items()},
-        labels={k: str(np.datetime64("2024-01-01T00") + k) for k in range(2000)},
+        labels={k: str(np.datetime64("2024-01-01T00") + np.timedelta64(k, "h")) for k in range(2000)},
     )
 
 

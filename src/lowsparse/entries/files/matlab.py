@@ -6,6 +6,7 @@ a size, is wrong. Here every element is a part of the one around it, and NumPy r
 
 import io
 import math
+import warnings
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,7 +33,9 @@ def read_matlab(path: Path, *, vectors: bool) -> dict[str, Any]:
         start = file.read(HEADER)
         if 0 in start[:4]:  # version 4, which SciPy reads in Python
             whole: Any = io.BytesIO(start + file.read())  # SciPy makes room for what a file promises, not for this
-            found = scipy.io.loadmat(whole, squeeze_me=vectors)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # of SciPy 1.18: sparse matrices become arrays
+                found = scipy.io.loadmat(whole, squeeze_me=vectors)
             return {name: array for name, array in found.items() if not name.startswith("__")}
         order = {b"IM": "<", b"MI": ">"}.get(start[126:])
         if order is None:
