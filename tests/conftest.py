@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import hypothesis
 import numpy as np
 import pytest
 
@@ -22,6 +23,9 @@ from lowsparse.places.decide import available
 from lowsparse.places.gpu.matrix import DeviceMatrix
 from lowsparse.solve import _sizes
 from lowsparse.solvers import Problem
+
+hypothesis.settings.register_profile("untimed", deadline=None)  # a busy machine is no failure
+hypothesis.settings.load_profile("untimed")
 
 # for processes of their own: this package, and these helpers
 PATH = os.pathsep.join(map(str, (Path(ls.__file__).resolve().parents[1], Path(__file__).parent)))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
+from scipy.optimize import lsq_linear, nnls
 
 from ..linalg.scale import robust_scale
 from ..sweeps import Float
@@ -113,5 +113,8 @@ def _least(A: Float, b: Float, prior: Float) -> Float:
     equations, right = np.zeros((m + 1, m + 1)), np.zeros(m + 1)  # the last unknown is 1 - Σ w
     equations[:m, :m], right[:m] = R, R @ prior + np.linalg.solve(R.T, b)
     equations[m] = right[m] = SUM * np.sqrt(np.trace(A))
-    w = nnls(equations, right)[0]
+    try:
+        w = nnls(equations, right)[0]
+    except (np.linalg.LinAlgError, RuntimeError):  # predictions that are almost the same, before SciPy 1.15
+        w = lsq_linear(equations, right, (0.0, np.inf), method="bvls").x
     return np.asarray(w[:m] / w.sum())
