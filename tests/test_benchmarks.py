@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import lowsparse as ls
 from lowsparse.sweeps.native import num_threads
 
 pytestmark = pytest.mark.slow
@@ -53,6 +54,20 @@ def test_kernels(tmp_path):
         assert float(row["ns_per_entry"]) == pytest.approx(1e6 * own / int(row["entries"]))
     for word in ("/ scipy", "/ read", "/ oracle", "amanpgc"):
         assert word in done.stdout
+
+
+def test_heldout(tmp_path):
+    clip = ls.datasets.moving_blocks(30, 40, 48, random_state=3)
+    np.savez(tmp_path / "i2r_hall100.npz", frames=clip.frames)
+    done = run("heldout", "--set", "hall-50", "--data", tmp_path, "--repeats", 1, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    (row,) = rows_of(tmp_path / "heldout.csv")
+    assert (row["set"], row["status"]) == ("hall, 50 %", "converged")
+    assert 0.45 * clip.frames.size < int(row["entries"]) / 0.9 < 0.55 * clip.frames.size
+    assert float(row["error"]) < float(row["paper_error"])
+    missing = run("heldout", "--set", "yale", "--data", tmp_path)
+    assert missing.returncode == 2
+    assert "lacks the files of yale" in missing.stderr
 
 
 def test_kernels_without_the_oracle(tmp_path):

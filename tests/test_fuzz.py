@@ -251,6 +251,13 @@ def test_a_matlab_file_is_read_as_scipy_reads_it(packed, tmp_path):
     assert read_matlab(path, vectors=True)["n"].shape == (6,)
 
 
+def test_a_newer_matlab_file_is_refused_with_advice(tmp_path):
+    path = tmp_path / "x.mat"
+    path.write_bytes(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM" + bytes(384) + b"\x89HDF")
+    with pytest.raises(ValueError, match=r"version 7\.3: save it with the option -v7"):
+        read_table(path)
+
+
 def test_a_sparse_matrix_of_matlab_4_is_read(tmp_path):
     X, path = np.array([[0.0, 1.5], [2.0, 0.0]]), tmp_path / "x.mat"
     scipy.io.savemat(path, {"A": scipy.sparse.csc_array(X)}, format="4")

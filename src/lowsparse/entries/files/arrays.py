@@ -12,7 +12,7 @@ from ...support.npy import check_archive
 from ...support.sizes import TooLargeError
 from .labels import Array, first_line
 from .market import read_market
-from .matlab import read_matlab
+from .matlab import NewerVersionError, read_matlab
 
 
 def load_arrays(path: Path, ending: str, *, vectors: bool) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def load_arrays(path: Path, ending: str, *, vectors: bool) -> dict[str, Any]:
         if ending == ".mtx":
             return {"values": read_market(path)}
         return _load_npz(path) if ending == ".npz" else _load_npy(path)
-    except NotImplementedError as error:  # SciPy does not read HDF5
+    except NewerVersionError as error:
         raise ValueError(f"{path} is a MATLAB file of version 7.3: save it with the option -v7") from error
     except (MemoryError, PermissionError, TooLargeError):
         raise

@@ -97,9 +97,11 @@ class ColumnFile(ABC):
             )
         return numbers
 
-    def holds_truths(self, column: Any) -> bool:
-        """Whether a column of numbers holds True and False."""
+    def holds_truths(self, column: Any, numbers: Array) -> bool:
+        """Whether a column, from which these numbers were read, holds True and False."""
         types = import_pyarrow().types
+        if not ((numbers == 0) | (numbers == 1) | np.isnan(numbers)).all():
+            return False
         if types.is_string(column.type) or types.is_large_string(column.type):
             return parse_truths(column, self.markers) is not None
         return bool(types.is_boolean(column.type))

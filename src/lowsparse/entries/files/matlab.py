@@ -27,6 +27,10 @@ CELL, CHARACTERS, SPARSE, NUMERIC = 1, 4, 5, range(6, 16)  # classes of arrays
 COMPLEX, LOGICAL = 0x800, 0x200  # flags of arrays
 
 
+class NewerVersionError(ValueError):
+    """A file of version 7.3 or later, which is not read here."""
+
+
 def read_matlab(path: Path, *, vectors: bool) -> dict[str, Any]:
     """The arrays of a file by name; `vectors` makes 1 x n matrices 1-D. What holds no numbers and no text is empty."""
     with path.open("rb") as file:
@@ -41,7 +45,7 @@ def read_matlab(path: Path, *, vectors: bool) -> dict[str, Any]:
         if order is None:
             raise ValueError("its first 128 bytes are not those of a MATLAB file")
         if start[124 if order == ">" else 125] != 1:
-            raise NotImplementedError("version 7.3")
+            raise NewerVersionError("it is of version 7.3, which is HDF5")
         content = memoryview(file.read())
     arrays = dict(_named(element, order) for element in _matrices(path, content, order))
     return {name: np.squeeze(array) if vectors and not sp.issparse(array) else array for name, array in arrays.items()}

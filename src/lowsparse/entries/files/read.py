@@ -182,7 +182,7 @@ def _wide(file: ColumnFile, row: Name | None, kept: list[int]) -> Table:
         kept = [k for k in range(len(columns)) if k != index and k not in numbers]
         others = tuple((k, file.names[k], columns[k]) for k in kept)
         cells = tuple(columns[k] for k in numbers) if file.text else None
-        truths = tuple(j for j, k in enumerate(numbers) if file.holds_truths(columns[k]))
+        truths = tuple(j for j, k in enumerate(numbers) if file.holds_truths(columns[k], numbers[k]))
         del columns
         M = ObservedMatrix.from_dense(_stacked(numbers))
         return Table(M, rows, label_array(names), layout, kept=others, cells=cells, truths=truths)

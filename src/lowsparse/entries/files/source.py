@@ -132,5 +132,5 @@ def _readable(path: Path) -> Iterator[None]:
         yield
     except PermissionError:
         raise
-    except (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
+    except (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError) as error:
         raise ValueError(f"{path} cannot be read ({first_line(error)})") from error
