@@ -50,6 +50,37 @@ def test_a_corner_that_is_unknown_is_found(seed):
     assert r.S.nnz == 0
 
 
+# Of these the first was fitted apart from what its flagged entries connect, the second shrunk to nothing by held-out
+# entries that repeat a number, and in the third a part was taken for outliers.
+@pytest.mark.parametrize(
+    ("seed", "number", "hole", "error", "largest"),
+    [
+        (990_017, 371, "corner", "patch", 300),
+        (4242, 1877, "staircase", "patch", 260),
+        (31_337, 1286, "staircase", "patch", 260),
+    ],
+)
+def test_an_exact_fit_that_leaves_a_pattern_of_outliers_is_not_taken_at_once(
+    structure, seed, number, hole, error, largest
+):
+    problem = structure.draw_problem([seed, number], hole, error, largest=largest)
+    r = ls.solve(problem.M, problem.rank)
+    assert r.converged
+    assert structure.judge(problem, r)[0] == "found"
+
+
+@pytest.mark.parametrize(("m", "n", "rank"), [(300, 50, 5), (400, 400, 2), (1000, 100, 10)])
+def test_a_signal_below_the_noise_is_found_as_well_as_by_least_squares(m, n, rank):
+    rng = np.random.default_rng([m, 41])
+    L = rng.standard_normal((m, rank)) @ rng.standard_normal((rank, n)) * np.sqrt(0.5 / rank)
+    X = L + rng.standard_normal((m, n))
+    r = ls.solve(X, rank)
+    U, s, Vt = np.linalg.svd(X, full_matrices=False)
+    error = np.linalg.norm((U[:, :rank] * s[:rank]) @ Vt[:rank] - L) / np.linalg.norm(L)
+    assert r.converged
+    assert r.L.error(L, relative=True) < 1.05 * error
+
+
 @pytest.mark.parametrize(("seed", "hole", "error"), [(312, "band", "runs"), (324, "random", "patch")])
 def test_what_shrinkage_explains_where_no_rank_does_is_no_promise(structure, seed, hole, error):
     problem = structure.draw_problem([99, seed], hole, error, largest=300)

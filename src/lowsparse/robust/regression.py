@@ -39,8 +39,8 @@ WEAKEST = 1e-3  # least size of a component in a prior, relative to the largest
 
 # Random subsets; pairs are by default, and if `thorough`.
 INLIERS = (0.6, 0.5)  # assumed share of the entries of a line that are right
-MAX_DRAWS = (200, 2000)  # of a line
-MAX_WORK = (2e7, 1e8)  # draws times (entries times rank + lines times rank³)
+MAX_DRAWS = (200, 10_000)  # of a line
+MAX_WORK = (2e7, 3e8)  # draws times (entries times rank + lines times rank³)
 MIN_DRAWS = 20
 GOOD_DRAWS = 5.0  # expected number of draws without errors, after which a line is done
 

@@ -30,10 +30,12 @@ follow (`robust.joint`), from a wider c.
 
 That this finds the truth is not proved, only measured (`python -m benchmarks.phase`, `benchmarks.structure`), so the
 answer is tested (`judging`). Some entries are held out, if there are 500 or more. An attempt is taken at once if it
-fits exactly, predicts these entries as well as the fitted ones, leaves hardly a line unexplained, and takes no entry
-for an outlier where L is not determined. Otherwise the best is taken only if two attempts agree on it, two that grew
-were among them (four, if much noise or many lines are left), a close fit explains twice as many entries as it has
-parameters, no part is explained far better, and one rank more does not leave far less noise.
+fits exactly, predicts these entries as well as the fitted ones, leaves hardly a line unexplained, determines nearly all
+of L, takes no entry for an outlier where it does not, and its outliers, if many, are scattered. Otherwise the best is
+taken only if two attempts agree on it, two that grew were among them (four, if much noise or many lines are left, and
+six of a small block with outliers), a close fit explains twice as many entries as it has parameters, no part is
+explained far better, and one rank more does not leave far less noise. Where attempts agree on a block but L is hidden
+there by the noise, the block is enlarged.
 """
 
 import math
@@ -63,13 +65,16 @@ BLOCK_FACTOR = 3.0  # by which the block is enlarged if the first attempts do no
 ORDER = (3, 4, 1, 5, 6, SLOW)  # of the attempts after the first; further ones follow
 WITH_TIES = (4, 6, 8)  # attempts that include suspicious ties, as does the first
 # Attempts that must have grown L before two that agree are believed; the second value if the noise, in units, exceeds
-# NOISY, or the share of lines left unexplained UNEXPLAINED.
-MIN_GROWN, NOISY, UNEXPLAINED = (2, 4), 0.08, 0.35
+# NOISY, or the share of lines left unexplained UNEXPLAINED; the third if there are at most FEW entries, so that wrong
+# ones are easily fitted, and more than the share OUTLIERS is unexplained.
+MIN_GROWN, NOISY, UNEXPLAINED, FEW, OUTLIERS = (2, 4, 6), 0.08, 0.35, 5000, 0.05
 MAX_IGNORED = 0.005  # share of entries that are taken for outliers where L is not determined
 MAX_UNEXPLAINED = 0.02  # share of lines left unexplained by an exact fit that is taken at once
-# Entries for each parameter that a fit must explain if its noise, in units, is less than CLOSE, if too few entries are
+MAX_UNDETERMINED = 0.05  # share of L that such a fit may leave undetermined
+# Entries for each parameter that a fit must explain if its noise, in units, is less than LITTLE, if too few entries are
 # held out, or if only one attempt has found it.
-EVIDENCE, CLOSE = 2.0, 0.02
+EVIDENCE, LITTLE = 2.0, 0.1
+CLOSE = 0.02  # noise, in units, below which components that few lines have are dropped
 REFITS = 3  # of poorly explained lines in an attempt, 2 in the first
 FAR_BETTER = 0.5  # decrease of log |e| on the path, above which the climb has missed something
 AGREE = 0.1  # largest difference of the scores of two attempts that found the same
@@ -239,7 +244,9 @@ class Ladder(Solver):
             judging.drop_spikes(state)
         unexplained = max(poorly_explained(share, 0.5).size / share.size for share in shares)
         plausible = ignored <= MAX_IGNORED and judging.predicts(state, state.held_residual())
-        if exact and plausible and unexplained <= MAX_UNEXPLAINED and not (state.untied or rank_too_high):
+        doubtful = state.untied or rank_too_high or state.undetermined > MAX_UNDETERMINED
+        doubtful |= judging.outliers_gather(state, shares)
+        if exact and plausible and unexplained <= MAX_UNEXPLAINED and not doubtful:
             whole.begin(state, determined=not poorly_explained(shares[1], 0.5).size)
             return
         attempt = Attempt(
@@ -249,6 +256,7 @@ class Ladder(Solver):
             max_c=state.max_c,
             undetermined=state.undetermined,
             unexplained=unexplained,
+            outliers=judging.outlier_share(state),
             rank_too_high=rank_too_high,
             plausible=plausible,
             residuals=judging.compared_residuals(state),
@@ -281,6 +289,11 @@ class Ladder(Solver):
 
     def _decide(self, state: LadderState) -> None:
         """Take the best attempt, or begin another."""
+        if self._needs_more_entries(state):
+            self._enlarge_block(state)
+            state.made = ()
+            self._begin(state, 0)
+            return
         accepted, following = self._is_accepted(state), self._next_attempt(state)
         exact_once = state.best.plausible and state.best.noise < EXPLAINED * state.unit
         if following is None and exact_once and judging.evidence(state) > EVIDENCE:
@@ -307,17 +320,27 @@ class Ladder(Solver):
             state.advice = NO_AGREEMENT
         whole.begin(state, determined=False)
 
+    def _needs_more_entries(self, state: LadderState) -> bool:
+        """Whether attempts agree on the block, but noise hides there what a larger one would show."""
+        best = state.best
+        if not state.agreed or best.noise <= NOISY * state.unit or self.choose_rank or state.views.is_block_whole:
+            return False
+        return not best.plausible or judging.hides_components(state)
+
     def _is_accepted(self, state: LadderState) -> bool:
         """Whether enough attempts agree on the best, and enough entries support it."""
         best = state.best
         doubtful = best.noise > NOISY * state.unit or best.unexplained > UNEXPLAINED
-        accepted = state.agreed and best.plausible and state.grown >= min(MIN_GROWN[doubtful], self.attempts - 2)
-        tested = state.views.n_held_out >= passes.MIN_HELD_OUT and best.noise > CLOSE * state.unit
-        return accepted and (tested or judging.evidence(state) > EVIDENCE) and not judging.is_partly_better(state)
+        small = state.views.sketch.M.nnz <= FEW and best.outliers > OUTLIERS
+        grown = min(MIN_GROWN[2 if small else doubtful], self.attempts - 2)
+        accepted = state.agreed and best.plausible and state.grown >= grown
+        tested = state.views.n_held_out >= passes.MIN_HELD_OUT and best.noise > LITTLE * state.unit
+        evident = tested or judging.evidence(state) > EVIDENCE
+        return accepted and evident and not judging.is_partly_better(state)
 
     def _enlarge_block(self, state: LadderState) -> None:
         """Take a larger block, on which attempts are counted again: other entries are held out."""
-        state.block_factor = BLOCK_FACTOR
+        state.block_factor *= BLOCK_FACTOR
         state.update_views()
         state.scores, state.grown, state.agreed = (), 0, False
         state.best = replace(state.best, plausible=False)

@@ -25,9 +25,13 @@ N_DIRECTIONS = 40  # tried for a sparse component
 AS_WELL = 0.01  # negligible difference of scores
 SPIKE = 0.6  # leverage of a row or column that has a component almost alone
 LESS = 1 / 3  # noise with one rank more relative to the noise, below which the fit lacks a component
+FARTHER = 2.0  # scale of residuals of held-out entries, relative to what is expected, above which L does not predict
 # Difference, relative to the noise, up to which two attempts have found the same; the second value if the noise, in
 # units, exceeds NOISY, unless the error of the fit is larger anyway.
 ALIKE, NOISY = (1.0, 0.2), 0.2
+SAME = 0.4  # the same relative to L itself
+MANY, GATHERED = 0.15, 4.0  # share of unexplained entries, and its variance in lines relative to chance: suspicious
+WEAK = 1.5  # size of L relative to the noise, below which a small block may not show all components
 
 
 def has_few_entries(state: LadderState) -> bool:
@@ -79,7 +83,9 @@ def is_alike(state: LadderState, residuals: Float) -> bool:
     M = state.views.compared_columns.M
     error = math.sqrt(parameter_count(M, state.rank) / M.nnz)  # of the fit, in units of the noise
     most = ALIKE[0] if state.noise <= NOISY * state.unit else max(ALIKE[1], min(error, ALIKE[0]))
-    return robust_scale(residuals - state.best.residuals) <= most * state.noise + EXPLAINED * state.unit
+    size = float(np.linalg.norm(host(state.V))) / math.sqrt(math.prod(state.matrix.shape))  # of L
+    difference = robust_scale(residuals - state.best.residuals)
+    return difference <= min(most * state.noise, SAME * size) + EXPLAINED * state.unit
 
 
 def evidence(state: LadderState) -> float:
@@ -88,6 +94,14 @@ def evidence(state: LadderState) -> float:
     e = columns.sweep.residual(best.U, best.V)
     explained = int(np.count_nonzero(np.abs(e) <= OUTLIER * best.noise + EXPLAINED * state.unit))
     return explained / parameter_count(columns.M, best.U.shape[1])
+
+
+def hides_components(state: LadderState) -> bool:
+    """Whether L of the best attempt is no larger than the noise, and a component of it is less than noise would be."""
+    M, sizes = state.views.compared_columns.M, np.linalg.svd(host(state.best.V), compute_uv=False)
+    of_noise = state.best.noise * (math.sqrt(M.shape[0]) + math.sqrt(M.shape[1])) / math.sqrt(M.density)
+    weak = float(np.linalg.norm(sizes)) < WEAK * state.best.noise * math.sqrt(math.prod(M.shape))
+    return weak and bool(sizes.min() < of_noise)
 
 
 def is_partly_better(state: LadderState) -> bool:
@@ -227,6 +241,23 @@ def refit_poor_lines(state: LadderState) -> tuple[tuple[Float, Float], int]:
     return (column_shares, row_shares), n_columns + n_rows
 
 
+def outlier_share(state: LadderState) -> float:
+    """The share of the entries that is not explained."""
+    e = state.lines[0].sweep.residual(state.U, state.V)
+    return float(np.mean(np.abs(e) > OUTLIER * state.noise + EXPLAINED * state.unit))
+
+
+def outliers_gather(state: LadderState, shares: tuple[Float, Float]) -> bool:
+    """Whether many entries are unexplained, and some columns or rows have far more of them than chance would give."""
+    for lines, share in zip(state.lines, shares, strict=True):
+        counts = lines.M.column_counts
+        usual = float(np.sum(counts * share)) / max(lines.M.nnz, 1)
+        variance = float(np.mean(counts * (share - usual) ** 2))
+        if 1 - usual > MANY and variance > GATHERED * usual * (1 - usual):
+            return True
+    return False
+
+
 def score_of(state: LadderState) -> float:
     """Mean log |e| of held-out entries; if too few are held out, of all entries with a penalty on components."""
     e, unit = state.held_residual()[state.views.comparable], state.unit
@@ -261,6 +292,8 @@ def predicts(state: LadderState, e: Float) -> bool:
     share_fitted, share_held = float(np.mean(fitted <= bound)), float(np.mean(held <= bound))
     deviation = math.sqrt(max(share_fitted * (1 - share_fitted), 0.01) / held.size)
     as_well = share_held >= share_fitted - 0.05 - 3 * deviation
+    if held.size >= MIN_HELD_OUT:
+        as_well &= robust_scale(held) <= FARTHER * state.noise * math.sqrt((1 + h) / (1 - h)) + close
     gain = np.log(np.abs(values) + close) - np.log(held + close)  # over L = 0
     return as_well and float(np.mean(gain)) > max(0.05, 3 * float(np.std(gain)) / math.sqrt(gain.size))
 

@@ -28,7 +28,8 @@ class Attempt:
     noise: float = np.inf
     max_c: float = np.inf
     undetermined: float = 0.0
-    unexplained: float = 0.0  # share of the lines that it does not explain
+    unexplained: float = 0.0  # share of the lines that it does not explain,
+    outliers: float = 0.0  # and of the entries
     rank_too_high: bool = False  # perhaps: an exact fit with a component for few rows or columns
     plausible: bool = False  # it predicts held-out entries, and ignores nothing
     residuals: Float = field(default_factory=lambda: np.zeros(0))  # of the entries by which attempts are compared

@@ -16,12 +16,13 @@ from . import growing, judging, passes
 from .state import LadderState, orthonormalise, parameter_count
 
 REST = 0.1  # passes end when all that follow would change L by less than this share of the error due to noise,
-UNSEEN, MIN_PASSES = 0.03, 6  # or when, after as many, each changes L by less than this share of the noise itself
+# or when, after MIN_PASSES, each changes L by less than UNSEEN of the noise itself, and HARDLY of L, which may be small
+UNSEEN, HARDLY, MIN_PASSES = 0.03, 0.01, 6
 
 
 def begin(state: LadderState, determined: bool) -> None:
     """Extend L to all rows and columns; passes over the whole follow unless the block has `determined` it."""
-    held = state.held_residual()
+    held = state.held_residual()[state.views.comparable]
     if held.size:
         state.held_out = robust_scale(held)
     poor = _extend(state)
@@ -83,7 +84,8 @@ def _is_converged(state: LadderState) -> bool:
     if state.change <= problem.tol or to_come <= REST * error:
         return True
     falling = len(state.recent) < 3 or state.noise < passes.SETTLED * state.recent[-3]
-    return state.passes >= MIN_PASSES and not falling and change <= UNSEEN * noise
+    unseen = change <= UNSEEN * noise and state.typical_change <= HARDLY
+    return state.passes >= MIN_PASSES and not falling and unseen
 
 
 def factors(state: LadderState) -> tuple[Float, Float]:
