@@ -546,14 +546,13 @@ def test_claims_hold_where_the_numbers_say_so():
     assert verdicts(results_of(AHEAD, AHEAD))[:3] == ["holds"] * 3
 
 
-def test_a_faster_method_is_named_and_explained():
+def test_a_faster_method_is_named():
     behind = {**AHEAD, "subgm": (100, 0.8)}
     results = results_of(AHEAD, behind)
     time, iterations, better, *_ = claims.judge(results)
     assert (time.verdict, iterations.verdict, better.verdict) == ("holds in part", "holds", "holds")
     assert "1 of 2 cases" in time.reason
     assert "SubGM needs less time than AManPGC in case 2 and than ManPGC in case 2." in time.reason
-    assert "SubGM takes 3.1 times the iterations of AManPGC, but one of them costs" in time.reason
     assert "LMaFit needs" not in time.reason
     assert verdicts(results_of(behind))[:2] == ["does not hold", "holds"]
 
@@ -652,12 +651,10 @@ def test_our_default_is_judged_as_well():
     said = claims.compare_default(results_of({**AHEAD, "ladder": (10, 0.5)}, {**AHEAD, "ladder": (10, 3.0)}))
     assert "is ahead of AManPGC in 1 of 2, including the start of both" in said
     scenes = [video_results(share, amanpgc=(9, 1.0, 33.0), ladder=(50, 8.0, 29.0)) for share in (0.5, 0.1)]
-    scenes[1].runs["ladder"][0]["status"] = "max_iter"
     said = about_ours_on(*scenes)
     assert "takes 8 times as long" in said
     assert "Moving blocks (50%) 29.0 against 33.0 dB" in said
     assert "median" not in said  # the truth is known
-    assert "Not converged, Ladder (our default) on Moving blocks (10%): max_iter after 50 iterations." in said
 
 
 def about_ours_on(*scenes):

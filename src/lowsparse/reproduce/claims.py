@@ -1,18 +1,16 @@
 """Verdicts on the claims of the paper, and their reasons, computed from the results."""
 
-import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..support.format import pluralize
+from ..support.format import join_ranges, join_words, pluralize
 from . import settings
 from .experiment import Experiment
 from .results import Results
-from .settings import Effort
+from .settings import Effort, label
 from .synthetic import Case
 from .video import Scene, effort, psnr
-from .words import join_ranges, join_words, label
 
 HOLDS, PARTLY, FAILS, UNTESTED = "holds", "holds in part", "does not hold", "not tested"
 AHEAD, LEVEL, BEHIND = "ahead", "level", "behind"
@@ -132,9 +130,6 @@ def _ahead(tested: Sequence[Experiment], cost: Cost) -> Judgement:
         where = f"in {ahead} of {pluralize(len(experiments), 'case')}, compared at a relative difference of {JUDGED}"
     reason = [f"Both are ahead of {names} {where}.", cost.caveat]
     reason += _not_ahead(found, cost, len(experiments))
-    if cost is TIME:
-        slow = {other for other, _, outcome in found if outcome in (LEVEL, BEHIND)}
-        reason += [_explain_time(experiments, other) for other in settings.BASELINES if other in slow]
     reason += _not_reached(experiments)
     reason += [
         f"{label(other)} ends no later on {join_words(videos)}, but its picture is not good, so this does not count."
@@ -173,33 +168,6 @@ def _where(experiments: Sequence[Experiment], total: int) -> str:
     return f"in case{'s' if len(cases) > 1 else ''} {join_ranges(cases)}" if cases else f"on {join_words(videos)}"
 
 
-def _ratios(experiments: Sequence[Experiment], method: str, other: str) -> tuple[float, float] | None:
-    """Medians of the iterations of a method, and of the time of one, over those of another."""
-    both = [(experiment.reached(method), experiment.reached(other)) for experiment in experiments]
-    pairs = [(one, two) for one, two in both if one and two]
-    if not pairs:
-        return None
-    iterations = statistics.median(one.iterations / two.iterations for one, two in pairs)
-    price = statistics.median(one.seconds / one.iterations / (two.seconds / two.iterations) for one, two in pairs)
-    return iterations, price
-
-
-def _times(factor: float) -> str:
-    return "about as much" if 0.95 < factor < 1.05 else f"{factor:.2g} times as much"
-
-
-def _explain_time(experiments: Sequence[Experiment], other: str) -> str:
-    ratios = _ratios(experiments, other, "amanpgc")
-    if ratios is None:
-        return ""
-    iterations, price = ratios
-    conjunction = "but" if (iterations > 1) != (price > 1) else "and"
-    return (
-        f"{label(other)} takes {iterations:.2g} times the iterations of AManPGC, {conjunction} one of them costs "
-        f"{_times(price)} (medians)."
-    )
-
-
 def _not_reached(experiments: Sequence[Experiment]) -> list[str]:
     reason = []
     for method in settings.COMPARED:
@@ -228,8 +196,6 @@ def _alternating_is_better(tested: Sequence[Case]) -> Judgement:
         f"To a relative difference of {JUDGED} it needs less time in {time} and fewer iterations in "
         f"{iterations} of {pluralize(len(cases), 'case')}. {TIME.caveat}"
     )
-    if ratios := _ratios(cases, *settings.PROPOSED):
-        reason += f" It takes {ratios[0]:.2g} times the iterations, and one costs {_times(ratios[1])} (medians)."
     if halved := sum(case.selected["manpgc"]["shortened"] for case in cases):
         reason += (
             f" The step was too long for ManPGC at times: our safeguard halved it {pluralize(halved, 'time')} in all."
@@ -322,36 +288,27 @@ def compare_default(results: Results) -> str:
     needed = {settings.OURS, "amanpgc"}
     cases = [case for case in results.cases if case.runs.keys() >= needed]
     scenes = [scene for scene in results.scenes if scene.runs.keys() >= needed]
-    return " ".join([*_default_on_cases(cases), *_default_on_videos(scenes)])
+    sentences = []
+    if cases:
+        pairs = [_with_start(case) for case in cases]
+        ratios = [own.seconds / other.seconds for own, other in pairs if own and other]
+        sentences.append(
+            f"On the cases {label(settings.OURS)}, which the paper does not have, is ahead of AManPGC in "
+            f"{sum(TIME.compare(*pair) == AHEAD for pair in pairs)} of {len(cases)}, including the start of both"
+            + (f": it takes {_span(ratios, '.2g')} times as long." if ratios else ".")
+        )
+    return " ".join([*sentences, *(_default_on_videos(scenes) if scenes else ())])
 
 
-def _default_on_cases(cases: Sequence[Case]) -> list[str]:
-    if not cases:
-        return []
-    pairs = _with_start(cases)
-    ratios = [own.seconds / other.seconds for own, other in pairs if own and other]
-    return [
-        f"On the cases {label(settings.OURS)}, which the paper does not have, is ahead of AManPGC in "
-        f"{sum(TIME.compare(*pair) == AHEAD for pair in pairs)} of {len(cases)}, including the start of both"
-        + (f": it takes {_span(ratios, '.2g')} times as long." if ratios else ".")
-    ]
-
-
-def _with_start(experiments: Sequence[Experiment]) -> list[list[Effort | None]]:
+def _with_start(experiment: Experiment) -> list[Effort | None]:
     """What our default and AManPGC took, including the start."""
-
-    def total(experiment: Experiment, method: str) -> Effort | None:
-        there = experiment.reached(method)
-        return there and there._replace(seconds=there.seconds + experiment.selected[method]["start_seconds"])
-
-    return [[total(experiment, method) for method in (settings.OURS, "amanpgc")] for experiment in experiments]
+    took = [(experiment.reached(method), experiment.selected[method]) for method in (settings.OURS, "amanpgc")]
+    return [there and there._replace(seconds=there.seconds + run["start_seconds"]) for there, run in took]
 
 
 def _default_on_videos(scenes: Sequence[Scene]) -> list[str]:
-    if not scenes:
-        return []
     pairs = [(scene, scene.selected[settings.OURS], scene.selected["amanpgc"]) for scene in scenes]
-    ratios = [own.seconds / other.seconds for own, other in _with_start(scenes) if own and other]
+    ratios = [own.seconds / other.seconds for own, other in map(_with_start, scenes) if own and other]
     reason = [
         f"On the videos {label(settings.OURS)}, which has its own stopping criterion, takes {_span(ratios, '.2g')} "
         "times as long as AManPGC, including the start of both."
@@ -377,13 +334,4 @@ def _default_on_videos(scenes: Sequence[Scene]) -> list[str]:
     ]
     if known:
         reason.append(f"Where the truth is known, Ladder against AManPGC: {'; '.join(known)}.")
-    unfinished = [
-        f"{label(record['method'])} on {scene.title}: {record['status']} after "
-        f"{pluralize(record['iterations'], 'iteration')}"
-        for scene, *records in pairs
-        for record in records
-        if record["status"] != "converged"
-    ]
-    if unfinished:
-        reason.append(f"Not converged, {'; '.join(unfinished)}.")
     return reason

@@ -6,13 +6,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from ..support.format import join_ranges, join_words
 from . import settings
 from .claims import Claim, compare_default
 from .jobs import Record
 from .results import Results, summary_rows, video_rows
+from .settings import label
 from .synthetic import reached
 from .video import Clip, Scene
-from .words import join_ranges, join_words, label
 
 INTRODUCTION = (
     "M. Huang, S. Ma, L. Lai: Robust Low-rank Matrix Completion via an Alternating Manifold Proximal Gradient "
@@ -115,14 +116,7 @@ class PictureFile:
     description: str
 
 
-@dataclass(frozen=True)
-class Verdicts:
-    """The claims of the paper."""
-
-    claims: Sequence[Claim]
-
-
-Block = str | NumberTable | PictureFile | Verdicts
+Block = str | NumberTable | PictureFile | list[Claim]
 
 
 @dataclass(frozen=True)
@@ -133,11 +127,11 @@ class Section:
     blocks: Sequence[Block]
 
 
-def sections(results: Results, claims: Sequence[Claim], pictures: Pictures) -> list[Section]:
+def sections(results: Results, claims: list[Claim], pictures: Pictures) -> list[Section]:
     """The whole content; `pictures` are PNG files: "synthetic", and by video."""
     remark = compare_default(results)
     return [
-        Section("Which claims hold", [VERDICTS, Verdicts(claims), *([remark] if remark else [])]),
+        Section("Which claims hold", [VERDICTS, claims, *([remark] if remark else [])]),
         _comparison(results),
         *_synthetic(results, pictures),
         *_tuning(results),

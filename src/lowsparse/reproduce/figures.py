@@ -11,9 +11,9 @@ import numpy as np
 
 from .. import plots
 from . import settings
+from .settings import label
 from .synthetic import Case
 from .video import Scene, psnr
-from .words import label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

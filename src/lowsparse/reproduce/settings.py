@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..datasets import PAPER_CASES
+from ..plots import STYLES
 from ..solvers import Solver, from_name
 
 PROPOSED = ("amanpgc", "manpgc")  # of the paper
@@ -21,6 +22,11 @@ BASELINES = ("rmc", "lmafit", "subgm")  # that it compares with
 COMPARED = (*PROPOSED, *BASELINES)
 OURS = "ladder"
 METHODS = (*COMPARED, OURS)
+
+
+def label(method: str) -> str:
+    """The name of a method as it is written."""
+    return STYLES[method][0] + (" (our default)" if method == OURS else "")
 
 
 class Effort(NamedTuple):

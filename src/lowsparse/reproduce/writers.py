@@ -15,7 +15,7 @@ from ..support.files import write
 from ..support.format import pluralize
 from ..support.html import Markup, element, joined
 from .claims import FAILS, HOLDS, PARTLY
-from .content import INTRODUCTION, Block, NumberTable, PictureFile, Section, Verdicts, warnings
+from .content import INTRODUCTION, Block, NumberTable, PictureFile, Section, warnings
 from .results import Results
 
 CLASSES = {HOLDS: "tag yes", PARTLY: "tag partly", FAILS: "tag no"}  # of verdicts
@@ -48,9 +48,8 @@ def _html(block: Block) -> Markup:
             return _html_table(block)
         case PictureFile():
             return element("img", alt=block.description, src=inline(block.path.read_bytes()), class_="wide-picture")
-        case Verdicts():
-            tags = [element("span", c.verdict, class_=CLASSES.get(c.verdict, "tag")) for c in block.claims]
-            rows = [[c.text, tag, c.reason] for c, tag in zip(block.claims, tags, strict=True)]
+        case list():
+            rows = [[c.text, element("span", c.verdict, class_=CLASSES.get(c.verdict, "tag")), c.reason] for c in block]
             return _html_table(NumberTable(["The paper says", "Verdict", "Reason"], rows, left=3, wrapped=(0, 2)))
     return element("p", block, class_="prose")
 
@@ -102,8 +101,8 @@ def _markdown(block: Block) -> str:
             return _markdown_table(block)
         case PictureFile():
             return f"![{block.description}]({block.path.name})"
-        case Verdicts():
-            items = [f"- **{c.text}** {c.verdict.capitalize()}. {c.reason}" for c in block.claims]
+        case list():
+            items = [f"- **{c.text}** {c.verdict.capitalize()}. {c.reason}" for c in block]
             return "\n".join(_prose(item, indent="  ") for item in items)
     return _prose(block.replace("*", "\\*"))
 

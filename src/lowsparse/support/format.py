@@ -1,6 +1,8 @@
-"""Numbers, counts, percentages and durations as short text."""
+"""Numbers, counts, percentages, durations and lists as short text."""
 
 import math
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 NOT_FINITE = "–"
 
@@ -52,3 +54,26 @@ def duration(seconds: float) -> str:
     units = ((86400, 3600, "d", "h"), (3600, 60, "h", "min"), (60, 1, "min", "s"))
     size, small_size, name, small_name = next(unit for unit in units if total >= unit[0])
     return f"{total // size} {name} {total % size // small_size} {small_name}"
+
+
+def join_words(words: Iterable[str]) -> str:
+    """A list in a sentence.
+
+    >>> join_words(["one", "two", "three"])
+    'one, two and three'
+    """
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def join_ranges(numbers: Sequence[int]) -> str:
+    """Ascending numbers in a sentence, three or more consecutive ones as a range.
+
+    >>> join_ranges([1, 2, 3, 5, 7, 8])
+    '1 to 3, 5, 7 and 8'
+    """
+    parts: list[str] = []
+    for _, group in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
+        run = [str(number) for _, number in group]
+        parts += [f"{run[0]} to {run[-1]}"] if len(run) > 2 else run
+    return join_words(parts) if parts else ""
