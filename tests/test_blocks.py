@@ -48,6 +48,14 @@ def test_outliers_come_in_parts_from_pieces_and_from_memory(noisy, stored):
     assert len(list(parts_of(there))) > len(list(parts_of(here))) == 1
     for one, other in zip(*(zip(*parts_of(S), strict=True) for S in (here, there)), strict=True):
         assert_equal(np.concatenate(other), np.concatenate(one))
+    dense, chosen, n = here.toarray(), [7, 3, 7, -1], here.shape[1]
+    assert_equal(there.columns(chosen).toarray(), dense[:, chosen])
+    i, j = np.indices(dense.shape)
+    assert_equal(there.at(i, j), dense)
+    assert_equal(there.at(3, [n - 1, -1]), dense[3, [-1, -1]])
+    assert there.at(5, 6).shape == ()
+    nothing = stored.outliers(np.flatnonzero(e > 1e9), e)
+    assert (nothing.at(0, [0, 1]).tolist(), nothing.columns(0).nnz) == ([0.0, 0.0], 0)
 
 
 def test_the_median_is_exact_whatever_the_numbers(tmp_path):

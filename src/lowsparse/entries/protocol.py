@@ -75,7 +75,69 @@ class Recovered(NamedTuple):
     S: Outliers
 
 
-class PartialMatrix(Protocol):
+class MatrixSummary(Protocol):
+    """What follows from the shape, the counts of entries and the values of any `PartialMatrix`.
+
+    Examples
+    --------
+    >>> import lowsparse as ls
+    >>> M = ls.ObservedMatrix.from_coo([0, 2], [1, 1], [5.0, 6.0])
+    >>> M.density, M.empty_columns.tolist(), M.empty_rows.tolist(), M.check_rank(2)
+    (0.3333333333333333, [0], [1], 2)
+    """
+
+    __slots__ = ()
+
+    @property
+    def density(self: PartialMatrix) -> float:
+        """The observed share |Ω| / (m n)."""
+        m, n = self.shape
+        return float(self.nnz / (m * n))
+
+    @property
+    def empty_columns(self: PartialMatrix) -> NDArray[np.intp]:
+        """The columns without an entry."""
+        return np.flatnonzero(self.column_counts == 0)
+
+    @property
+    def empty_rows(self: PartialMatrix) -> NDArray[np.intp]:
+        """The rows without an entry."""
+        return np.flatnonzero(self.row_counts == 0)
+
+    def median_magnitude(self: PartialMatrix) -> float:
+        """The median magnitude of the non-zero values of a sample; 0 if all are zero."""
+        sizes = np.abs(self.sample(SAMPLE).values).astype(np.float64)
+        return float(np.median(sizes[sizes > 0])) if sizes.any() else 0.0
+
+    def magnitudes(self: PartialMatrix, clip: float) -> tuple[float, float]:
+        """The largest magnitude, and the sum of the squares of all, each taken as at most `clip`."""
+        largest, squares = 0.0, 0.0
+        for part in self.parts():
+            largest = max(largest, float(part.max()), -float(part.min()))
+            clipped = np.clip(part, -clip, clip).astype(np.float64, copy=False)
+            with np.errstate(over="ignore"):
+                squares += float(clipped @ clipped)
+        return largest, squares
+
+    def with_room_for(self, rank: int) -> Self:
+        """The same data, prepared for a solve of this rank within the limit of memory."""
+        return self
+
+    def solving(self, placed: bool) -> AbstractContextManager[None]:
+        """The context of a solve, which adds advice to errors and closes a cluster that was `placed` for it alone."""
+        return nullcontext()
+
+    def __repr__(self: PartialMatrix) -> str:
+        m, n = self.shape
+        share = 100 * self.density
+        return f"{type(self).__name__}({m} x {n}, {self.nnz} entries observed ({share:.3g}%), {self.dtype})"
+
+    def check_rank(self: PartialMatrix, rank: object) -> int:
+        """`rank` as an int, if a matrix of this shape can have it; an error otherwise."""
+        return check_rank(rank, self.shape)
+
+
+class PartialMatrix(MatrixSummary, Protocol):
     """A partly observed m x n matrix M on Ω, its entries sorted by column; immutable."""
 
     @property
@@ -89,10 +151,6 @@ class PartialMatrix(Protocol):
     @property
     def dtype(self) -> np.dtype[Any]:
         """float32 or float64."""
-
-    @property
-    def density(self) -> float:
-        """The observed share |Ω| / (m n)."""
 
     @property
     def values(self) -> PerEntry:
@@ -149,12 +207,6 @@ class PartialMatrix(Protocol):
     def fingerprint(self) -> str:
         """A digest of the shape and every entry."""
 
-    def median_magnitude(self) -> float:
-        """The median magnitude of the non-zero values of a sample; 0 if all are zero."""
-
-    def magnitudes(self, clip: float) -> tuple[float, float]:
-        """The largest magnitude, and the sum of the squares of all, each taken as at most `clip`."""
-
     # -- numbers per entry
 
     def hold(self, numbers: PerEntry) -> PerEntry:
@@ -177,12 +229,6 @@ class PartialMatrix(Protocol):
         """Count the entries at these indices in each row, and in each column."""
 
     # -- a solve
-
-    def with_room_for(self, rank: int) -> PartialMatrix:
-        """The same data, prepared for a solve of this rank within the limit of memory."""
-
-    def solving(self, placed: bool) -> AbstractContextManager[None]:
-        """The context of a solve, which adds advice to errors and closes a cluster that was `placed` for it alone."""
 
     def outliers(self, flagged: PerEntry, values: PerEntry) -> Outliers:
         """S with these values at these indices."""
@@ -222,69 +268,7 @@ class Resident(PartialMatrix, Protocol):
         """The matrix, or a copy for the processor if that would be done before a GPU has started."""
 
 
-class MatrixSummary:
-    """What follows from the shape, the counts of entries and the values of any `PartialMatrix`.
-
-    Examples
-    --------
-    >>> import lowsparse as ls
-    >>> M = ls.ObservedMatrix.from_coo([0, 2], [1, 1], [5.0, 6.0])
-    >>> M.density, M.empty_columns.tolist(), M.empty_rows.tolist(), M.check_rank(2)
-    (0.3333333333333333, [0], [1], 2)
-    """
-
-    __slots__ = ()
-
-    @property
-    def density(self: PartialMatrix) -> float:
-        """The observed share |Ω| / (m n)."""
-        m, n = self.shape
-        return float(self.nnz / (m * n))
-
-    @property
-    def empty_columns(self: PartialMatrix) -> NDArray[np.intp]:
-        """The columns without an entry."""
-        return np.flatnonzero(self.column_counts == 0)
-
-    @property
-    def empty_rows(self: PartialMatrix) -> NDArray[np.intp]:
-        """The rows without an entry."""
-        return np.flatnonzero(self.row_counts == 0)
-
-    def median_magnitude(self: PartialMatrix) -> float:
-        """The median magnitude of the non-zero values of a sample; 0 if all are zero."""
-        sizes = np.abs(self.sample(SAMPLE).values).astype(np.float64)
-        return float(np.median(sizes[sizes > 0])) if sizes.any() else 0.0
-
-    def magnitudes(self: PartialMatrix, clip: float) -> tuple[float, float]:
-        """The largest magnitude, and the sum of the squares of all, each taken as at most `clip`."""
-        largest, squares = 0.0, 0.0
-        for part in self.parts():
-            largest = max(largest, float(part.max()), -float(part.min()))
-            clipped = np.clip(part, -clip, clip).astype(np.float64, copy=False)
-            with np.errstate(over="ignore"):
-                squares += float(clipped @ clipped)
-        return largest, squares
-
-    def with_room_for(self, rank: int) -> Self:
-        """The matrix itself."""
-        return self
-
-    def solving(self, placed: bool) -> AbstractContextManager[None]:
-        """A context that does nothing."""
-        return nullcontext()
-
-    def __repr__(self: PartialMatrix) -> str:
-        m, n = self.shape
-        share = 100 * self.density
-        return f"{type(self).__name__}({m} x {n}, {self.nnz} entries observed ({share:.3g}%), {self.dtype})"
-
-    def check_rank(self: PartialMatrix, rank: object) -> int:
-        """`rank` as an int, if a matrix of this shape can have it; an error otherwise."""
-        return check_rank(rank, self.shape)
-
-
-class ResidentSummary(MatrixSummary):
+class ResidentSummary(MatrixSummary, Protocol):
     """What is the same for all matrices whose entries are arrays, of NumPy or CuPy."""
 
     __slots__ = ()

@@ -64,22 +64,23 @@ class StoredOutliers:
         """The entries (i, j): a number for two integers, else an array of the broadcast shape; 0 is no outlier."""
         m, n = self.shape
         rows, columns = np.broadcast_arrays(np.arange(m)[np.asarray(i)], np.arange(n)[np.asarray(j)])
-        found = np.zeros(rows.size)
-        for which, values in self._iterate(partial(_take_at, rows.ravel(), columns.ravel())):
-            found[which] = values
-        return found.reshape(rows.shape)[()]
+        A, chosen = self.columns(np.unique(columns)).tocoo(), np.unique(columns)
+        keys, wanted = chosen[A.col] * m + A.row, columns * m + rows  # the keys ascend
+        k = np.minimum(np.searchsorted(keys, wanted), max(keys.size - 1, 0))
+        found = np.where(keys[k] == wanted, A.data[k], 0.0) if keys.size else np.zeros(rows.shape)
+        return found.astype(np.float64)[()]
 
     def columns(self, j: Any) -> sparse.csc_array:
         """The columns that the integer, slice or 1-D index j chooses."""
         chosen = np.atleast_1d(np.arange(self.shape[1])[j])
-        order = np.argsort(chosen, kind="stable")
-        parts = list(zip(*self._iterate(partial(_take_columns, chosen[order])), strict=True))
-        rows, positions, values = (np.concatenate(part) for part in parts)
-        return sparse.csc_array((values, (rows, order[positions])), shape=(self.shape[0], chosen.size))
+        return self._csc(self._iterate(partial(_take_columns, np.unique(chosen))))[:, chosen]
 
     def to_scipy(self) -> sparse.csc_array:
         """All of them in memory."""
-        rows, columns, values = (np.concatenate(part) for part in zip(*self.parts(), strict=True))
+        return self._csc(self.parts())
+
+    def _csc(self, parts: Iterator[Records]) -> sparse.csc_array:
+        rows, columns, values = (np.concatenate(part) for part in zip(*parts, strict=True))
         return sparse.csc_array((values, (rows, columns)), shape=self.shape)
 
     def to_zarr(self, path: str | os.PathLike[str]) -> None:
@@ -112,23 +113,8 @@ def _take(piece: Piece, mask: NDArray[Any], values: NDArray[Any]) -> Records:
     return host(piece.M.rows[k]).astype(np.int64), host(columns), host(values[k])
 
 
-def _take_at(
-    rows: NDArray[np.int64], columns: NDArray[np.int64], piece: Piece, mask: NDArray[Any], values: NDArray[Any]
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Which of the positions (rows, columns) have an outlier in a piece, and their values."""
-    m = piece.M.shape[0]
-    i, j, found = _take(piece, mask, values)
-    here = np.flatnonzero((columns >= piece.columns.start) & (columns < piece.columns.stop))
-    keys, wanted = j * m + i, columns[here] * m + rows[here]  # the keys ascend, as entries are sorted by column and row
-    k = np.minimum(np.searchsorted(keys, wanted), max(keys.size - 1, 0))
-    hit = keys[k] == wanted if keys.size else np.zeros(wanted.size, bool)
-    return here[hit], found[k[hit]]
-
-
 def _take_columns(chosen: NDArray[np.int64], piece: Piece, mask: NDArray[Any], values: NDArray[Any]) -> Records:
-    """The outliers of the ascending `chosen` columns in a piece: rows, positions in `chosen`, values."""
+    """The outliers of a piece in the chosen columns."""
     i, j, found = _take(piece, mask, values)
-    first, end = (np.searchsorted(chosen, j, side=side) for side in ("left", "right"))
-    times = end - first  # a column may be chosen more than once
-    positions = np.repeat(first, times) + np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
-    return np.repeat(i, times), positions, np.repeat(found, times)
+    inside = np.isin(j, chosen)
+    return i[inside], j[inside], found[inside]
