@@ -60,39 +60,15 @@ CONDITIONS = (
     "files of the output folder, and in one file per run in its folder runs."
 )
 Pictures = Mapping[str, Path]
-Column = tuple[str, str, str]  # the heading, the column of the table of numbers, and its format
 
-PAPER_COLUMNS: list[Column] = [
-    ("iterations\npaper", "paper iterations", "d"),
-    ("\nhere", "iterations", "d"),
-    ("seconds\npaper", "paper seconds", ".2f"),
-    ("\nhere", "seconds", ".3g"),
-    ("/ AManPGC\npaper", "paper seconds / amanpgc", ".2f"),
-    ("\nhere", "seconds / amanpgc", ".2f"),
-]
-TARGET_COLUMNS = [
-    [(f"to {target}\niterations", f"iterations to {target}", "d"), ("\ns", f"seconds to {target}", ".3g")]
-    for target in (f"{number:.0e}" for number in settings.TARGETS)
-]
-CASE_COLUMNS: list[Column] = [
-    *(column for pair in TARGET_COLUMNS for column in pair),
-    (f"s to {settings.JUDGED:.0e}\n/ AManPGC", "seconds / amanpgc", ".2f"),
-    ("CPU s\ntotal", "cpu seconds", ".3g"),
-    ("start\ns", "seconds of the start", ".3g"),
-    ("smallest\ndifference", "smallest difference", ".1e"),
-]
-SPEED_COLUMNS: list[Column] = [
-    ("iterations", "iterations", "d"),
-    ("seconds", "seconds", ".3g"),
-    ("start\ns", "seconds of the start", ".3g"),
-]
-QUALITY_COLUMNS: list[Column] = [
-    ("AGE", "age", ".2f"),
-    ("pEPs", "peps", ".2%"),
-    ("pCEPs", "pceps", ".2%"),
-    ("PSNR", "psnr", ".1f"),
-]
-FOREGROUND_COLUMN: Column = ("F1 of the\nforeground", "f1", ".2f")
+# Columns of the tables of numbers that are shown; integers are written as such, other numbers with three digits, or:
+FORMATS = {"paper seconds": ".2f", "paper seconds / amanpgc": ".2f", "seconds / amanpgc": ".2f"}
+FORMATS |= {"smallest difference": ".1e", "age": ".2f", "peps": ".2%", "pceps": ".2%", "psnr": ".1f", "f1": ".2f"}
+HEADINGS = {"age": "AGE", "peps": "pEPs", "pceps": "pCEPs", "psnr": "PSNR", "f1": "F1 of the foreground"}
+TO_TARGETS = [f"{cost} to {target:.0e}" for target in settings.TARGETS for cost in ("iterations", "seconds")]
+CASES = [*TO_TARGETS, "seconds / amanpgc", "cpu seconds", "seconds of the start", "smallest difference"]
+BESIDE_PAPER = [f"{paper}{cost}" for cost in ("iterations", "seconds", "seconds / amanpgc") for paper in ("paper ", "")]
+QUALITIES = ["age", "peps", "pceps", "psnr"]
 
 
 @dataclass(frozen=True)
@@ -154,12 +130,13 @@ def warnings(results: Results) -> list[str]:
     return [*found, *results.left_out]
 
 
-def _headings(columns: Sequence[Column]) -> list[str]:
-    return [heading for heading, *_ in columns]
+def _headings(columns: Sequence[str]) -> list[str]:
+    return [HEADINGS.get(name, name).replace("amanpgc", "AManPGC").replace(" ", "\n", 1) for name in columns]
 
 
-def _cells(row: Mapping[str, Any], columns: Sequence[Column]) -> list[str]:
-    return ["–" if row[key] is None else format(row[key], form) for _, key, form in columns]
+def _cells(row: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
+    numbers = [(row[name], FORMATS.get(name, ".3g")) for name in columns]
+    return ["–" if x is None else f"{x:d}" if isinstance(x, int) else format(x, form) for x, form in numbers]
 
 
 def _without_repeats(rows: Sequence[list[str]], leading: int) -> list[list[str]]:
@@ -189,12 +166,12 @@ def _comparison(results: Results) -> Section:
             row["video"] + ("*" if footnotes[row["video"]] else ""),
             f"{row['observed']:.0%}",
             label(row["method"]),
-            *_cells(row, PAPER_COLUMNS),
+            *_cells(row, BESIDE_PAPER),
         ]
         for row in video_rows(results)
         if row["video"] in footnotes
     ]
-    table = NumberTable(["video", "observed", "method", *_headings(PAPER_COLUMNS)], _without_repeats(rows, 2), left=3)
+    table = NumberTable(["video", "observed", "method", *_headings(BESIDE_PAPER)], _without_repeats(rows, 2), left=3)
     doubts = " ".join(filter(None, footnotes.values()))
     return Section(title, [COMPARISON, table, *([f"* {doubts}"] if doubts else [])])
 
@@ -209,9 +186,9 @@ def _synthetic(results: Results, pictures: Pictures) -> list[Section]:
         rows += [[case.title]] if mine else []
         for row in mine:
             status = _status(row["status"], settings.MAX_ITER)
-            rows.append([label(row["method"]), *_cells(row, CASE_COLUMNS), status])
+            rows.append([label(row["method"]), *_cells(row, CASES), status])
     picture = _picture(pictures, "synthetic", "Relative difference against seconds and iterations, case by case")
-    table = NumberTable(["", *_headings(CASE_COLUMNS), "ended"], rows)
+    table = NumberTable(["", *_headings(CASES), "ended"], rows)
     return [Section("Synthetic data", [SYNTHETIC, *picture, table])]
 
 
@@ -275,13 +252,13 @@ def _videos(results: Results, pictures: Pictures) -> list[Section]:
 
 
 def _quality_table(results: Results, clip: Clip) -> NumberTable:
-    columns = [*SPEED_COLUMNS, *QUALITY_COLUMNS, *([FOREGROUND_COLUMN] if clip.masks else [])]
+    columns = ["iterations", "seconds", "seconds of the start", *QUALITIES, *(["f1"] if clip.masks else [])]
     rows = []
     for row in video_rows(results):
         if row["video"] == clip.title:
             status = _status(row["status"], settings.VIDEO_MAX_ITER)
             rows.append([f"{row['observed']:.0%}", label(row["method"]), *_cells(row, columns), status])
-    frames = ["", "the frames themselves", "", "", "", *_cells(clip.untouched, QUALITY_COLUMNS)]
+    frames = ["", "the frames themselves", "", "", "", *_cells(clip.untouched, QUALITIES)]
     frames += [""] * (len(columns) + 3 - len(frames))
     return NumberTable(["observed", "", *_headings(columns), "ended"], [*_without_repeats(rows, 1), frames], left=2)
 
