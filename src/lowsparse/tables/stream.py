@@ -38,8 +38,7 @@ class StreamedRecords:
     paths: list[Path]  # of files with the same columns
     names: tuple[str, str, str]  # of the columns of row labels, column labels and values
     labels: tuple[Array, Array]  # of rows and columns, ascending
-    filled: int = field(default=0, init=False)  # records, since `completed` was last started
-    left_empty: int = field(default=0, init=False)
+    left_empty: int = field(default=0, init=False)  # records, since `completed` was last started
 
     def completed(
         self, fit: LowRank, known: tuple[Array, Array], wrong: Array, clean: bool, flag: Callable[..., None]
@@ -49,7 +48,7 @@ class StreamedRecords:
         `known` says which rows and columns have values at all; `wrong` holds column · m + row of the gross errors,
         ascending; `flag` is called with the rows, columns and values of those among the records.
         """
-        self.filled = self.left_empty = 0
+        self.left_empty = 0
         m = fit.shape[0]
         for batch in self._batches():
             i, j, values = self._read(batch)
@@ -58,9 +57,7 @@ class StreamedRecords:
             flag(i[outlying], j[outlying], values[outlying])
             new = np.flatnonzero(holes | outlying) if clean else np.flatnonzero(holes)
             values[new] = fitted(fit, known, i[new], j[new])
-            empty = np.isnan(values[new])
-            self.filled += int(np.count_nonzero(holes[new] & ~empty))
-            self.left_empty += int(np.count_nonzero(empty))
+            self.left_empty += int(np.count_nonzero(np.isnan(values[new])))
             position = batch.schema.get_field_index(self.names[2])
             yield batch.set_column(position, self.names[2], import_pyarrow().array(values, from_pandas=True))
 
