@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,16 +14,16 @@ from .output import Json, Output
 from .text import columns, paragraph, table, width
 
 # When to choose a method: the first reason that applies to it
-REASONS: tuple[tuple[Callable[[type[Solver]], bool], str], ...] = (
-    (lambda solver: _is_default(solver), "unless there is a reason for another"),
-    (lambda solver: solver.rank_of != "L", "for data whose own rank is not low, but that of {rank_of} is"),
-    (lambda solver: not solver.robust, "if there are no gross errors: least squares treats them as noise"),
-    (lambda solver: bool(solver.needs), "if you know the number or the share of the outliers"),
-    (lambda solver: solver.full and solver.finds_rank, "if every entry is observed, and the rank is not known"),
-    (lambda solver: solver.full, "if every entry is observed"),
-    (lambda solver: solver.finds_rank, "if the rank is not known, and a convex problem is preferred"),
-    (lambda solver: True, "to compare with the default: robust, takes missing entries, at a given rank"),
-)
+REASONS: dict[str, Callable[[type[Solver]], bool]] = {
+    "unless there is a reason for another": lambda solver: _is_default(solver),
+    "for data whose own rank is not low, but that of {rank_of} is": lambda solver: solver.rank_of != "L",
+    "if there are no gross errors: least squares treats them as noise": lambda solver: not solver.robust,
+    "if you know the number or the share of the outliers": lambda solver: bool(solver.needs),
+    "if every entry is observed, and the rank is not known": lambda solver: solver.full and solver.finds_rank,
+    "if every entry is observed": lambda solver: solver.full,
+    "if the rank is not known, and a convex problem is preferred": lambda solver: solver.finds_rank,
+    "to compare with the default: robust, takes missing entries, at a given rank": lambda solver: True,
+}
 
 
 def methods(
@@ -43,9 +43,8 @@ def methods(
     """
     output, known = Output(json=json), ["auto", *solvers.names()]
     if name is None:
-        found = [_solver(name) for name in solvers.names()]
-        facts = {"default": _solver("auto").name, "methods": [describe(solver) for solver in found]}
-        output.result(facts, text=_overview(found))
+        found = [describe(_solver(name)) for name in solvers.names()]
+        output.result({"default": _solver("auto").name, "methods": found}, text=_overview(found))
         return
     require(name in known, f"there is no method {name}: choose one of {', '.join(known)}")
     solver = _solver(name)
@@ -56,17 +55,21 @@ def methods(
     output.result({**describe(solver), "parameters": parameters}, text=_details(solver))
 
 
-def describe(solver: type[Solver]) -> dict[str, object]:
+def describe(solver: type[Solver]) -> dict[str, Any]:
     """What one has to know of a method to choose it.
 
     >>> facts = describe(solvers.AManPGC)
     >>> facts["robust"], facts["every_entry"], facts["papers"][0].partition(":")[0]
     (True, False, 'M. Huang, S. Ma, L. Lai')
     """
+    needed = ["every entry"] if solver.full else []
+    needed += ["no gross errors"] if not solver.robust else []
+    if not solver.finds_rank:
+        needed.append("the rank" if solver.rank_of == "L" else f"the rank of {solver.rank_of}")
     return {
         "name": solver.name,
         "class_name": solver.__name__,
-        "what": _summary(solver),
+        "what": (inspect.getdoc(solver) or "").partition("\n")[0],
         "every_entry": solver.full,
         "robust": solver.robust,
         "finds_rank": solver.finds_rank,
@@ -75,8 +78,8 @@ def describe(solver: type[Solver]) -> dict[str, object]:
         "takes_start": solver.takes_start,
         "is_default": _is_default(solver),
         "papers": solver.papers,
-        "needed": _needed(solver),
-        "choose": _when_to_choose(solver),
+        "needed": ", ".join([*needed, *solver.needs]) or "nothing",
+        "choose": next(text for text, applies in REASONS.items() if applies(solver)).format(rank_of=solver.rank_of),
     }
 
 
@@ -88,41 +91,22 @@ def _is_default(solver: type[Solver]) -> bool:
     return solver is _solver("auto")
 
 
-def _summary(solver: type[Solver]) -> str:
-    return (inspect.getdoc(solver) or "").partition("\n")[0]
-
-
-def _needed(solver: type[Solver]) -> str:
-    """What a method needs."""
-    needed = ["every entry"] if solver.full else []
-    needed += ["no gross errors"] if not solver.robust else []
-    if not solver.finds_rank:
-        needed.append("the rank" if solver.rank_of == "L" else f"the rank of {solver.rank_of}")
-    return ", ".join([*needed, *solver.needs]) or "nothing"
-
-
-def _reason(solver: type[Solver]) -> int:
-    """The index of the first of REASONS that applies."""
-    return next(k for k, (applies, _) in enumerate(REASONS) if applies(solver))
-
-
-def _when_to_choose(solver: type[Solver]) -> str:
-    return REASONS[_reason(solver)][1].format(rank_of=solver.rank_of)
-
-
-def _overview(found: list[type[Solver]]) -> str:
+def _overview(found: list[dict[str, Any]]) -> str:
     """The methods by the reason to choose them, the default first, the special ones last."""
-    fit, longest = width(), max(len(solver.name) for solver in found)
+    fit, longest = width(), max(len(facts["name"]) for facts in found)
     parts = []
-    for k in sorted(set(map(_reason, found)), key=lambda k: (k > 0, -k)):
-        group = [solver for solver in found if _reason(solver) == k]
-        needed = [f" Needs: {_needed(solver)}." for solver in group]
-        heading = _when_to_choose(group[0]) + "."
+    first, *others = REASONS
+    for reason in (first, *reversed(others)):
+        group = [facts for facts in found if facts["choose"] == reason.format(rank_of=facts["rank_of"])]
+        if not group:
+            continue
+        needed = [f" Needs: {facts['needed']}." for facts in group]
+        heading = group[0]["choose"] + "."
         if same := len(set(needed)) == 1:
             heading += needed[0]
         rows = [
-            [f"  {solver.name:<{longest}}", _summary(solver) + ("" if same else needs)]
-            for solver, needs in zip(group, needed, strict=True)
+            [f"  {facts['name']:<{longest}}", facts["what"] + ("" if same else needs)]
+            for facts, needs in zip(group, needed, strict=True)
         ]
         parts.append(paragraph(heading[0].upper() + heading[1:], fit) + "\n" + columns(rows, left=(0, 1), fit=fit))
     closing = (
@@ -133,17 +117,17 @@ def _overview(found: list[type[Solver]]) -> str:
 
 
 def _details(solver: type[Solver]) -> str:
-    fit = width()
+    fit, known = width(), describe(solver)
     takes = {"missing entries": not solver.full, "gross errors": solver.robust, "a start": solver.takes_start}
     facts = [
         ["name", f"{solver.name} (lowsparse.solvers.{solver.__name__})"],
-        ["needs", _needed(solver)],
+        ["needs", known["needed"]],
         ["takes", ", ".join(what for what, taken in takes.items() if taken)],
-        ["choose it", _when_to_choose(solver)],
+        ["choose it", known["choose"]],
         *(["paper", paper] for paper in solver.papers),
     ]
     _, *prose = (inspect.getdoc(solver) or "").split("\n\n")
-    parts = [paragraph(_summary(solver), fit), columns(facts, left=(0, 1), fit=fit)]
+    parts = [paragraph(known["what"], fit), columns(facts, left=(0, 1), fit=fit)]
     for text in prose:
         if not text.lstrip().startswith(">>>"):
             parts.append(text if text.startswith(" ") else paragraph(text, fit))  # formulas are indented
