@@ -316,10 +316,6 @@ def _pandas_like(values: Array, dtype: Any) -> Any:
 # ---------------------------------------------------------------------- Arrow
 
 
-def _read_arrow(X: Any) -> Array:
-    return _read_columns(X.num_rows, X.column_names, map(_arrow_reader, X.columns))
-
-
 def _arrow_reader(column: Any) -> _Reader:
     arrow = import_module("pyarrow")
     kind = column.type
@@ -366,10 +362,6 @@ def _arrow_like(values: Array, kind: Any, nulls: bool = True) -> Any:
 
 
 # ---------------------------------------------------------------------- polars
-
-
-def _read_polars(X: Any) -> Array:
-    return _read_columns(X.height, X.columns, map(_polars_reader, X.get_columns()))
 
 
 def _polars_reader(column: Any) -> _Reader:
@@ -457,8 +449,14 @@ def _write_cupy(values: Array, like: Any, columns: Any) -> Any:
 
 _KINDS: dict[tuple[str, str], _Kind] = {
     ("pandas", "DataFrame"): (_read_pandas, _write_pandas),
-    ("polars", "DataFrame"): (_read_polars, _write_polars),
-    ("pyarrow", "Table"): (_read_arrow, _write_arrow),
+    ("polars", "DataFrame"): (
+        lambda X: _read_columns(X.height, X.columns, map(_polars_reader, X.get_columns())),
+        _write_polars,
+    ),
+    ("pyarrow", "Table"): (
+        lambda X: _read_columns(X.num_rows, X.column_names, map(_arrow_reader, X.columns)),
+        _write_arrow,
+    ),
     ("xarray", "DataArray"): (lambda X: np.asarray(X.values), _write_xarray),
     ("torch", "Tensor"): (_read_torch, _write_torch),
     ("cupy", "ndarray"): (lambda X: np.asarray(X.get()), _write_cupy),

@@ -242,14 +242,8 @@ def read_ahead(arrays: Sequence[NDArray[Any]], parts: Sequence[slice]) -> Iterat
             try:
                 yield part
             finally:
-                _release(arrays, part)
-
-
-def _release(arrays: Sequence[NDArray[Any]], part: slice) -> None:
-    """Let the system free the memory of a part of mapped arrays."""
-    for mapped, first, size in _pages(arrays, part):
-        if hasattr(mmap, "MADV_DONTNEED"):
-            mapped.madvise(mmap.MADV_DONTNEED, first, size)
+                for mapped, first, size in _pages(arrays, part) if hasattr(mmap, "MADV_DONTNEED") else ():
+                    mapped.madvise(mmap.MADV_DONTNEED, first, size)
 
 
 def _populate(arrays: Sequence[NDArray[Any]], part: slice) -> None:
