@@ -103,10 +103,8 @@ def _span(numbers: Sequence[float], form: str = ".1e") -> str:
 
 def _ahead(tested: Sequence[Experiment], cost: Cost) -> Judgement:
     """Whether both proposed methods are ahead of all others everywhere."""
-    others = {
-        experiment: _run_on(experiment, settings.BASELINES) for experiment in tested if experiment.runs.keys() >= BOTH
-    }
-    experiments = [experiment for experiment, methods in others.items() if methods]
+    others = {one: _run_on(one, settings.BASELINES) for one in tested if one.runs.keys() >= BOTH}
+    experiments = [one for one, methods in others.items() if methods]
     if not experiments:
         needs = "It needs both methods and at least one of those they are compared with."
         return UNTESTED, needs if tested else NOT_RUN
@@ -135,9 +133,7 @@ def _ahead(tested: Sequence[Experiment], cost: Cost) -> Judgement:
         f"{label(other)} ends no later on {join_words(videos)}, but its picture is not good, so this does not count."
         for other, videos in poor.items()
     ]
-    notes = [
-        (other, experiment.selected[other].get("note")) for experiment in experiments for other in others[experiment]
-    ]
+    notes = [(other, one.selected[other].get("note")) for one in experiments for other in others[one]]
     reason += [f"{label(method)} ran with {note}." for method, note in dict.fromkeys(notes) if note]
     return _verdict(ahead, len(experiments)), " ".join(filter(None, reason))
 
@@ -171,15 +167,10 @@ def _where(experiments: Sequence[Experiment], total: int) -> str:
 def _not_reached(experiments: Sequence[Experiment]) -> list[str]:
     reason = []
     for method in settings.COMPARED:
-        short = [
-            experiment for experiment in experiments if method in experiment.runs and experiment.reached(method) is None
-        ]
+        short = [one for one in experiments if method in one.runs and one.reached(method) is None]
         if short:
-            ends = [min(experiment.selected[method]["error"]) for experiment in short]
-            reason.append(
-                f"{label(method)} does not reach {JUDGED} {_where(short, len(experiments))}, and ends at "
-                f"{_span(ends)} there."
-            )
+            ends, where = _span([min(one.selected[method]["error"]) for one in short]), _where(short, len(experiments))
+            reason.append(f"{label(method)} does not reach {JUDGED} {where}, and ends at {ends} there.")
     return reason
 
 
@@ -208,10 +199,7 @@ def _alternating_is_better(tested: Sequence[Case]) -> Judgement:
 
 def _quality(scenes: Sequence[Scene], bound: float) -> Judgement:
     """Whether the PSNR of every method is at least the bound."""
-    found = {
-        scene: {method: psnr(scene.selected[method]) for method in _run_on(scene, settings.COMPARED)}
-        for scene in scenes
-    }
+    found = {one: {m: psnr(one.selected[m]) for m in _run_on(one, settings.COMPARED)} for one in scenes}
     total = sum(map(len, found.values()))
     if not total:
         return UNTESTED, "No video was run."

@@ -1,7 +1,7 @@
 """Matrix Market files.
 
-`scipy.io.mmread` is not safe on damaged files: both 1.11 and 1.17 allocate whatever size the header gives, 1.11 never
-returns from a file that ends after its header, 1.17 crashes on a symmetric array that is not square.
+`scipy.io.mmread` is not safe on damaged files: 1.12 as well as 1.17 makes room for whatever size the header gives, and
+ends the process with a segmentation fault on lines that were changed, also where the header has been checked.
 """
 
 import warnings
