@@ -102,7 +102,8 @@ def bench(
         with show_progress(output, "running", total=len(contestants) * repeat, unit="runs") as meter:
             scores = [_score(name, fit, task, repeat, limit, meter) for name, fit in contestants.items()]
     facts = {"title": task.title, "shape": task.M.shape, "entries": task.M.nnz, "rank": task.rank, "runs": scores}
-    output.result(facts, text=_report(task, scores), brief=_table(task, scores))
+    text, brief = _report(task, scores)
+    output.result(facts, text=text, brief=brief)
 
 
 @dataclass(frozen=True)
@@ -204,27 +205,19 @@ def _score(name: str, fit: Fit, task: Task, repeat: int, limit: float, meter: Me
     return Score(name, statistics.median(seconds), task.error(L), status)
 
 
-def _report(task: Task, scores: list[Score]) -> str:
-    first = _first(scores)
-    ratio = f" ratio: the time over that of {first.name}." if first else ""
-    reasons = [f"{score.name}: {score.reason}" for score in scores if score.reason]
-    texts = [*reasons, f"{task.meaning}{ratio} {PEERS}"]
-    return "\n\n".join([_table(task, scores), *(paragraph(text, width()) for text in texts)])
-
-
-def _table(task: Task, scores: list[Score]) -> str:
-    first = _first(scores)
+def _report(task: Task, scores: list[Score]) -> tuple[str, str]:
+    """The table, and below it what it means; the table alone. Times are compared with the first that could run."""
+    first = next((score for score in scores if score.seconds > 0), None)
     unit = first.seconds if first else math.nan
     rows = []
     for score in scores:
         error = "" if math.isnan(score.error) else f"{score.error:.1e}"
         rows.append([score.name, _number(score.seconds), _number(score.seconds / unit), error, score.ended])
-    return table(["method", "seconds", "ratio", task.heading, "status"], rows, left=(0, 4))
-
-
-def _first(scores: list[Score]) -> Score | None:
-    """The first method that could run: the others are compared with it."""
-    return next((score for score in scores if score.seconds > 0), None)
+    brief = table(["method", "seconds", "ratio", task.heading, "status"], rows, left=(0, 4))
+    ratio = f" ratio: the time over that of {first.name}." if first else ""
+    reasons = [f"{score.name}: {score.reason}" for score in scores if score.reason]
+    texts = [*reasons, f"{task.meaning}{ratio} {PEERS}"]
+    return "\n\n".join([brief, *(paragraph(text, width()) for text in texts)]), brief
 
 
 def _number(value: float) -> str:
