@@ -11,6 +11,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+if "PYTEST_XDIST_WORKER" in os.environ:  # workers side by side: threads of BLAS would wait for each other's processors
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import hypothesis
 import numpy as np
 import pytest
@@ -246,11 +249,23 @@ def stored(noisy, tmp_path_factory):
     return made
 
 
+# How often the processes of a cluster look at themselves: by default so often that waiting takes a tenth of a core.
+RARELY = {
+    "distributed.admin.system-monitor.interval": "5s",
+    "distributed.admin.tick.interval": "500ms",
+    "distributed.worker.memory.monitor-interval": "1s",
+    "distributed.worker.profile.enabled": False,
+}
+
+
 @pytest.fixture(scope="session")
 def client():
     """A Dask cluster of two workers, the same for all tests: to start one takes a second."""
     distributed = pytest.importorskip("distributed", reason="needs the extra `dask`")
+    import dask
+
     with (
+        dask.config.set(RARELY),
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         distributed.Client(cluster, set_as_default=False) as connected,
     ):

@@ -1,5 +1,7 @@
 """What the pages of docs/ show is so: their Python runs, their commands exist, their links lead somewhere."""
 
+import importlib
+import inspect
 import re
 import shlex
 from pathlib import Path
@@ -58,6 +60,18 @@ def test_python_runs_and_draws_its_picture(page, code, after, tmp_path, monkeypa
         assert (tmp_path / name).stat().st_size > 5000
         assert f"](images/{name})" in after
         assert (DOCS / "images" / name).exists()
+
+
+def test_every_public_function_says_what_it_takes_gives_and_refuses():
+    for name in ("", ".estimators", ".solvers", ".plots", ".datasets", ".tables", ".video"):
+        module = importlib.import_module(f"lowsparse{name}")
+        for function in filter(inspect.isfunction, map(vars(module).get, module.__all__)):
+            said, code = inspect.getdoc(function), inspect.getsource(function)
+            asked = {"Examples", *(["Parameters"] if inspect.signature(function).parameters else [])}
+            asked |= {part for part, word in (("Returns", "return "), ("Raises", "raise ")) if f"    {word}" in code}
+            headings = set(re.findall(r"^(\w+)\n-+$", said, flags=re.MULTILINE))
+            assert asked <= headings, (function, asked - headings)
+            assert all(re.search(rf"\b{one}\b", said) for one in inspect.signature(function).parameters), function
 
 
 @pytest.mark.parametrize("line", SHELL)

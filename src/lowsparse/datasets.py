@@ -50,6 +50,33 @@ def synthetic(
     Every entry is observed with probability `density`; every observed one is corrupted with probability `outliers` by
     a normal number of standard deviation `outlier_size`, and all by normal noise of standard deviation `noise`.
 
+    Parameters
+    ----------
+    m, n, rank
+        Shape and rank of L.
+    density
+        Share of the entries that are observed, above 0 and at most 1.
+    outliers
+        Share of the observed entries that are wrong, from 0 to below 1.
+    outlier_size, noise
+        Standard deviations of what is added to wrong entries, and to all.
+    dtype
+        Of the values.
+    random_state
+        A seed or a generator.
+
+    Returns
+    -------
+    SyntheticProblem
+        `M`, what is observed; `L`, the truth; `S`, the outliers of the observed entries.
+
+    Raises
+    ------
+    ValueError
+        If `density` or `outliers` is out of its range.
+
+    Examples
+    --------
     >>> problem = synthetic(40, 30, rank=2, density=0.5, outliers=0.1, random_state=3)
     >>> bool(np.allclose(problem.M.values - problem.S, problem.L.at(problem.M.rows, problem.M.columns_of_entries())))
     True
@@ -82,6 +109,27 @@ def synthetic(
 def paper_case(case: int, *, shrink: int = 1, random_state: int | None = None) -> SyntheticProblem:
     """One of the paper's eight synthetic cases; `shrink` divides both sides (a small version of the same kind).
 
+    Parameters
+    ----------
+    case
+        From 1 to 8.
+    shrink
+        Divides both sides.
+    random_state
+        A seed or a generator.
+
+    Returns
+    -------
+    SyntheticProblem
+        As from `synthetic`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such case.
+
+    Examples
+    --------
     >>> paper_case(1, shrink=50, random_state=0).M.shape
     (100, 100)
     """
@@ -115,6 +163,29 @@ def moving_blocks(
     Each block has a texture of its own, walks from one side to the other and back, and covers 2 to 4 % of the picture.
     Every pixel has normal noise with a standard deviation of `noise` grey levels.
 
+    Parameters
+    ----------
+    frames, height, width
+        Size of the video; the sides are at least 8 pixels.
+    blocks
+        How many walk.
+    noise
+        Standard deviation, in grey levels.
+    random_state
+        A seed or a generator.
+
+    Returns
+    -------
+    SyntheticVideo
+        The `frames`, their `background`, and where something is `moving`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such video.
+
+    Examples
+    --------
     >>> clip = moving_blocks(20, 24, 32, random_state=1)
     >>> clip.frames.shape, clip.frames.dtype.name, bool(0.02 < clip.moving.mean() < 0.12)
     ((20, 24, 32), 'uint8', True)

@@ -76,6 +76,16 @@ def convergence(
     ax
         Axes to draw on; by default those of a new figure.
 
+    Returns
+    -------
+    Axes
+        What was drawn on.
+
+    Raises
+    ------
+    ValueError
+        If there is no trace, or one without these columns.
+
     Examples
     --------
     >>> import lowsparse as ls
@@ -110,6 +120,20 @@ def convergence(
 def convergence_figure(traces: Mapping[str, Mapping[str, ArrayLike]], *, title: str, y: str = "error") -> Figure:
     """Two panels: `y` against seconds and against iterations, with one legend.
 
+    Parameters
+    ----------
+    traces, y
+        As in `convergence`.
+    title
+        Above both panels.
+
+    Returns
+    -------
+    Figure
+        With two axes.
+
+    Examples
+    --------
     >>> trace = {"seconds": [0.1, 0.2], "iteration": [1, 2], "error": [1e-1, 1e-3]}
     >>> figure = convergence_figure({"amanpgc": trace}, title="two iterations")
     >>> [ax.get_xlabel() for ax in figure.axes]
@@ -138,6 +162,11 @@ def spectrum(of: Result | LowRank, *, ax: Axes | None = None) -> Axes:
         A result, or the matrix.
     ax
         Axes to draw on; by default those of a new figure.
+
+    Returns
+    -------
+    Axes
+        What was drawn on.
 
     Examples
     --------
@@ -183,6 +212,11 @@ def matrix(result: Result, *, rows: int = 160, columns: int = 160) -> Figure:
         From `lowsparse.solve`.
     rows, columns
         Maximum number of blocks.
+
+    Returns
+    -------
+    Figure
+        With three panels and their colour bars.
 
     Examples
     --------
@@ -236,6 +270,16 @@ def outlier_map(
         How many of the outliers are named, those furthest out.
     ax
         Axes to draw on; by default those of a new figure.
+
+    Returns
+    -------
+    Axes
+        What was drawn on.
+
+    Raises
+    ------
+    ValueError
+        If there are more or fewer labels than samples.
 
     Examples
     --------
@@ -294,6 +338,16 @@ def cell_map(
         Maximum number of blocks.
     ax
         Axes to draw on; by default those of a new figure.
+
+    Returns
+    -------
+    Axes
+        What was drawn on.
+
+    Raises
+    ------
+    ValueError
+        If `residuals` is not a table, or the labels are more or fewer than its rows or columns.
 
     Examples
     --------
@@ -354,6 +408,16 @@ def frames(
         Indices of the frames; by default three, evenly spaced.
     words
         Titles of the three columns.
+
+    Returns
+    -------
+    Figure
+        Three pictures for each of the frames.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit.
 
     Examples
     --------
@@ -420,6 +484,16 @@ def series(
         The part in time.
     times, names
         Labels of the moments and of the series; by default their numbers.
+
+    Returns
+    -------
+    Figure
+        One panel for each series.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit, or only one limit of the bands is given.
 
     Examples
     --------
@@ -495,6 +569,16 @@ def phase(
         Whether to draw a colour bar.
     ax
         Axes to draw on; by default those of a new figure.
+
+    Returns
+    -------
+    Axes
+        What was drawn on.
+
+    Raises
+    ------
+    ValueError
+        If `rates` does not have the lengths of `y` and `x`.
 
     Examples
     --------

@@ -146,6 +146,23 @@ def diagnose(
     The data, anything `solve` takes, are solved with the default method; without a `rank` it is chosen. The rest is as
     in `solve`.
 
+    Parameters
+    ----------
+    M
+        Anything `solve` takes.
+    rank
+        Of the matrix; None: it is chosen.
+    backend, memory, client
+        As in `solve`.
+
+    Returns
+    -------
+    Diagnosis
+        The rank, the noise, the share of outliers, whether the matrix was recovered, and what stands in the way; print
+        it for a page of words.
+
+    Examples
+    --------
     >>> import lowsparse as ls
     >>> problem = ls.datasets.synthetic(100, 90, rank=3, density=0.5, outliers=0.1, noise=0.01, random_state=1)
     >>> d = ls.diagnose(problem.M)

@@ -26,6 +26,27 @@ def holdout(
 
     Every row and column with entries keeps one of them, so the share is a little smaller where they have few.
 
+    Parameters
+    ----------
+    M
+        An `ObservedMatrix`, or anything `solve` takes.
+    fraction
+        Share of the observed entries, between 0 and 1.
+    random_state
+        A seed or a generator.
+
+    Returns
+    -------
+    Holdout
+        `M` with what was kept, and the `rows`, `columns` and `values` of what was held out.
+
+    Raises
+    ------
+    ValueError
+        If `fraction` is not between 0 and 1.
+
+    Examples
+    --------
     >>> split = holdout(np.arange(1.0, 101.0).reshape(10, 10), 0.2, random_state=1)
     >>> split.M.nnz, split.values.size
     (80, 20)
@@ -143,6 +164,11 @@ def cross_validate(
     -------
     Validation
         A sequence of `Candidate`, with ``best`` and ``simplest``; print it for a table.
+
+    Raises
+    ------
+    ValueError
+        If there is no rank or no method, or fewer than two folds.
 
     Examples
     --------

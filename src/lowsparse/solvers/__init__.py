@@ -46,6 +46,13 @@ def __getattr__(name: str) -> Any:
 def names() -> list[str]:
     """The names `solve(method=...)` knows.
 
+    Returns
+    -------
+    list of str
+        In the order of the alphabet.
+
+    Examples
+    --------
     >>> "amanpgc" in names()
     True
     """
@@ -55,6 +62,23 @@ def names() -> list[str]:
 def from_name(name: str) -> Solver:
     """The method of that name with its default parameters; "auto" is the library's choice.
 
+    Parameters
+    ----------
+    name
+        One of `names()`, or "auto".
+
+    Returns
+    -------
+    Solver
+        To be given to `solve` as `method`, as it is or with other parameters (`set_params`).
+
+    Raises
+    ------
+    ValueError
+        If there is no method of that name.
+
+    Examples
+    --------
     >>> from_name("auto").name
     'ladder'
     """

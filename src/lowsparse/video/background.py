@@ -314,6 +314,11 @@ def learn(
     on_progress
         Called with the stage ("reading", "solving"), the number done and the total.
 
+    Returns
+    -------
+    Background
+        It separates these frames, or others of the same scene.
+
     Examples
     --------
     >>> from lowsparse.datasets import moving_blocks

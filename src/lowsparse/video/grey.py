@@ -68,6 +68,18 @@ def read_video(
         A video that needs more memory is an error; with ``thin=True``, every second of the frames kept so far is
         dropped instead, as often as needed, and `Video.every` grows. One more frame is in memory at a time.
 
+    Returns
+    -------
+    Video
+        `frames` (T, H, W), how many were damaged (`skipped`), and of how many one was kept (`every`).
+
+    Raises
+    ------
+    TooLargeError
+        If it needs more than `max_bytes`, and `thin` is not set.
+    NoVideoError
+        If no frame can be read.
+
     Examples
     --------
     >>> import pathlib, tempfile
@@ -110,6 +122,27 @@ def sample_pixels(frames: ArrayLike, share: float, random_state: int | np.random
     Grey levels 0 to 255 become numbers from 0 to 1, in single precision. Each pixel of each frame is observed with
     probability `share`, independently.
 
+    Parameters
+    ----------
+    frames
+        (T, H, W) of uint8.
+    share
+        Of the pixels, above 0 and at most 1.
+    random_state
+        A seed or a generator.
+
+    Returns
+    -------
+    ObservedMatrix
+        Pixels x frames.
+
+    Raises
+    ------
+    ValueError
+        If `frames` or `share` is something else.
+
+    Examples
+    --------
     >>> M = sample_pixels(np.full((10, 8, 6), 255, np.uint8), 0.5, random_state=1)
     >>> M.shape, M.dtype.name, float(M.values.max()), bool(0.4 < M.density < 0.6)
     ((48, 10), 'float32', 1.0, True)

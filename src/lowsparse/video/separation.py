@@ -104,6 +104,37 @@ def separate_video(
     `on_progress` is called with the stage ("reading", "solving", "writing"), the number done and the total (or None);
     `watch` with each frame that has been separated, in order.
 
+    Parameters
+    ----------
+    source, colour, region, start, stop, every, shrink, fps
+        What is read: see `Frames`.
+    folder
+        Where the files go; it is made.
+    rank, observe, random_state, backend
+        Of the background: see `learn`.
+    threshold, clean, stabilise
+        Of the masks: see `Background.separate`.
+    stream, absorb, until
+        Read once, with a background that adapts, until the event is set.
+    films, tracks, audio
+        What is written.
+    truth
+        Masks to compare with: see `read_truth`.
+    on_progress, watch
+        Called while it runs.
+
+    Returns
+    -------
+    Separation
+        What was found and the `files` that were written.
+
+    Raises
+    ------
+    NoVideoError
+        If there is no video, or one of too few frames.
+
+    Examples
+    --------
     >>> import tempfile
     >>> from lowsparse.datasets import moving_blocks
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -305,6 +305,20 @@ def follow(
 ) -> Iterator[Separated]:
     """Separate the frames of a video that need not end.
 
+    Parameters
+    ----------
+    frames
+        The frames in order, for example `lowsparse.video.Frames`.
+    rank, observe, absorb, threshold, clean, random_state
+        As of a `Follower`.
+
+    Returns
+    -------
+    iterator of Separated
+        One for each frame, in order, with its mask and background; the first come after a few frames have been seen.
+
+    Examples
+    --------
     >>> from lowsparse.datasets import moving_blocks
     >>> from lowsparse.entries.pictures import Picture
     >>> clip = moving_blocks(120, 40, 48, random_state=2)

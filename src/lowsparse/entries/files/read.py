@@ -43,6 +43,16 @@ def read_matrix(
 ) -> ObservedMatrix:
     """Read a matrix from a file, without the labels that the file may have; see `read_table`.
 
+    Parameters
+    ----------
+    path, row, col, value
+        As in `read_table`.
+
+    Returns
+    -------
+    ObservedMatrix
+        What is empty in the file is missing.
+
     Examples
     --------
     >>> import pathlib, tempfile
@@ -87,6 +97,16 @@ def read_table(
     missing
         What stands for a missing value, words or numbers such as -9999, besides an empty cell, NA, NaN, null, none,
         missing, ``-``, ``?``, ``.`` and the like.
+
+    Returns
+    -------
+    Table
+        The matrix `M`, the labels of its `rows` and `columns`, and what `write_table` needs to write it again.
+
+    Raises
+    ------
+    ValueError, OSError
+        If the file cannot be read, or not as a table; the message says what to do.
 
     Notes
     -----
