@@ -646,7 +646,7 @@ def test_extras_from_metadata_are_those_from_the_sources(monkeypatch):
 @pytest.fixture(scope="module")
 def checked():
     """What the doctor says here, to a machine."""
-    done = run("doctor", "--json", cwd=".", LOWSPARSE_NUM_THREADS="1")
+    done = run("doctor", "--json", "--quiet", cwd=".", LOWSPARSE_NUM_THREADS="1")
     assert done.returncode == 0, done.stdout
     assert done.stderr == ""
     return json.loads(done.stdout)

@@ -562,7 +562,7 @@ def test_ctrl_c_ends_a_stream_and_keeps_what_was_found(number, here):
     (here / "film.ts").unlink()
     ours, theirs = os.pipe()
     child = subprocess.Popen(
-        [sys.executable, "-m", "lowsparse", "video", "-", "--stream", "--json"],
+        [sys.executable, "-m", "lowsparse", "video", "-", "--stream", "--json", "--quiet"],
         stdin=ours,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
