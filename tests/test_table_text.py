@@ -267,6 +267,16 @@ def test_zip_and_streams(tmp_path):
         read_table(io.BytesIO())
 
 
+@pytest.mark.parametrize("above", [[["Stars"]], [["Stars"], [None, "of May"], []]])
+def test_a_title_above_a_sheet_is_named(tmp_path, above):
+    book = pytest.importorskip("openpyxl").Workbook()
+    for row in [*above, ["who", "x", "y"], ["ann", 1, 2], ["bob", 3, 4]]:
+        book.active.append(row)
+    book.save(tmp_path / "t.xlsx")
+    with pytest.raises(ValueError, match=r"row 1 of the sheet 'Sheet' is a title: remove what stands above the names"):
+        read_table(tmp_path / "t.xlsx")
+
+
 def test_excel_files(tmp_path):
     openpyxl = pytest.importorskip("openpyxl")
     book = openpyxl.Workbook()

@@ -491,6 +491,7 @@ def test_numbers_that_turn_up_late(tmp_path):
         ('who;x\n"ann\nlee";1,5\nbob;2,5\ncid;10.00,5\n', {}, "line 5: '10.00,5' .* with a decimal comma"),
         ("who,x\nann,2020-01-01\n", {}, "no column of numbers"),
         ("who,x\nann,1\n# no row\nbob,2,3\n", {}, "line 4: 3 cells where 2 are expected: 'bob,2,3'"),
+        ("Stars\n\nwho,x\nann,1\nbob,2\n", {}, "line 3: 2 cells where 1 .*; remove what stands above the names"),
         ("who,x\nann,1\nbob,inf\n", {}, "line 3: inf in column 'x'; leave"),
         ("x,y\n1,1\ninf,2\n", {}, "t.csv: line 3: inf in column 'x'; leave"),
         ("who,x\nann,\nbob,\n", {}, "no entry is observed"),

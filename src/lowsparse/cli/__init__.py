@@ -37,7 +37,8 @@ def main() -> NoReturn:
             _exit(*explain(error))
         context = getattr(error, "ctx", None)
         path = "lowsparse" if context is None else context.command_path
-        _exit(f"{one_line(str(format_message())).rstrip('.')}; try {path} --help", 2)
+        said = one_line(str(format_message())).rstrip(".")
+        _exit(f"{said}{'' if said.endswith('?') else ';'} try {path} --help", 2)
 
 
 def _run_without_extras(words: list[str], missing: list[str]) -> None:

@@ -5,6 +5,7 @@ import datetime
 import io
 import zipfile
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 from ...support.optional import import_optional
@@ -14,7 +15,7 @@ from .labels import first_line
 from .numbers import Markers
 from .source import Source
 from .table import Sheet
-from .text import TextFile
+from .text import REMOVE_TITLE, TextFile
 
 
 class ExcelFile(TextFile):
@@ -56,10 +57,19 @@ def _first_sheet(source: Source) -> tuple[str, int, int, bytes]:
     if not filled:
         raise ValueError(f"{source.path} is empty: its first sheet, {sheet.title!r}, has no cell with a value")
     (top, bottom), (left, right) = ((min(side), max(side) + 1) for side in zip(*filled, strict=True))
+    if _has_title(rows[top:bottom]):
+        raise ValueError(f"{source.path}: row {top + 1} of the sheet {sheet.title!r} is a title: {REMOVE_TITLE}")
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\n")
     writer.writerows((row + [""] * right)[left:right] for row in rows[top:bottom])
     return sheet.title, top + 1, left + 1, file.getvalue().encode()
+
+
+def _has_title(rows: list[list[str]]) -> bool:
+    """Whether one cell of text stands alone above a row of several."""
+    words = [sum(any(map(str.isalpha, cell)) for cell in row) for row in rows if any(row)]
+    above = len(list(takewhile(lambda count: count == 1, words)))
+    return sum(map(bool, rows[0])) == 1 and above > 0 and max(words[above : above + 1], default=0) > 1
 
 
 def _text(cell: object) -> str:

@@ -21,6 +21,7 @@ SAMPLE, LINES = 1 << 20, 1000  # bytes and lines from which the layout is guesse
 COUNTED, CELLS = 20, 10_000  # lines in which numbers are counted, and cells in which decimal points are
 PER_CELL = 60  # bytes that a cell takes beside its text: as text and number of its column, and in the matrix
 COMMENT = "#"
+REMOVE_TITLE = "remove what stands above the names of the columns"
 GROUPED = re.compile(r"[+-]?[1-9][0-9]{0,2}[.,][0-9]{3}$")  # one number with a decimal point, another with thousands
 
 
@@ -126,7 +127,8 @@ class TextFile(ColumnFile):
             if len(cells) != len(self.names):
                 counts = f"{pluralize(len(cells), 'cell')} where {len(self.names)} are expected"
                 shown = short_repr(self.layout.separator.join(cells))
-                return ValueError(f"{self.path}: line {line}: {counts}: {shown}")
+                titled = f"; {REMOVE_TITLE}" if len(self.names) == 1 < len(cells) else ""
+                return ValueError(f"{self.path}: line {line}: {counts}: {shown}{titled}")
         return ValueError(f"{self.path} cannot be read as text ({first_line(error)})")
 
     def locate(self, row: int) -> str:
