@@ -27,6 +27,7 @@ from ..support.checks import check_choice
 from ..sweeps import host_backend
 from .affine import AffineFit, fit_affine
 from .detector import RowDetector
+from .many import choose_samples, extend
 from .rows import NOISELESS, CentredFit, JudgedFit, axes_of, fit_good_rows
 from .samples import check_n_components, to_seed
 from .subspace import principal_axes
@@ -198,13 +199,22 @@ class RobustPCA(RowDetector):
         return AffineFit(mean if self.scale_ is None else mean / self.scale_, scores, self.components_, self.noise_)
 
     def _fit_rank(self, M: PartialMatrix, rank: Any, last: AffineFit | None = None) -> None:
+        some = choose_samples(M) if self.rows == "robust" else None
+        part = None if some is None else M.T.take_columns(some)
+        if some is None or part is None:
+            self._set_attributes(self._fit_judged(M, rank, last).with_note())
+            return
+        last = last if last is None else replace(last, scores=last.scores[some])
+        found = self._fit_judged(part.T, rank, last)
+        self._set_attributes(extend(found, M, self.backend, move=self.center == "robust").with_note())
+
+    def _fit_judged(self, M: PartialMatrix, rank: Any, last: AffineFit | None) -> JudgedFit:
+        """The fit in which rows that are wrong as a whole have no say, if that is asked for."""
         found = self._fit_cells(M, rank, last)
         found = replace(found, result=found.result.to_host())
-        if self.rows == "robust":
-            move, choose = self.center == "robust", rank == "auto"
-            self._set_attributes(fit_good_rows(found, self.backend, move=move, choose=choose))
-        else:
-            self._set_attributes(found.judge(np.ones(M.shape[0], bool)))
+        if self.rows is None:
+            return found.judge(np.ones(M.shape[0], bool))
+        return fit_good_rows(found, self.backend, move=self.center == "robust", choose=rank == "auto")
 
     def _fit_share(self, M: PartialMatrix, share: float) -> None:
         """Fit as few components as explain this share of the variance: twice as many while they do not."""

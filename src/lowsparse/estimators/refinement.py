@@ -54,6 +54,7 @@ LIGHTLY = 0.5  # noise by which least squares shrinks scores, relative to the no
 ALMOST = 0.03  # share of residuals between 2.5 and 4 standard deviations; 0.012 if they are normal
 TAILS = 0.02  # share of residuals beyond 2.5 standard deviations, above which errors may hide in the noise
 ROUGH_PASSES, MAX_PASSES = 20, 60
+FEW_PASSES = 6  # over all samples, from a fit to some of them
 ROUGH = 10.0  # tolerance of all but the last passes, relative to that of the last
 SAMPLE = 100_000  # residuals by which scales and losses are compared
 NEARLY_SQUARED = 20.0  # c in standard deviations: with hardly any error left, almost least squares
@@ -79,6 +80,31 @@ def refine(M: PartialMatrix, fit: AffineFit, kept: Flags, *, centred: bool, back
     return data.complete(found)
 
 
+def regress_samples(
+    samples: PartialMatrix, fit: AffineFit, usual: Flags, unit: float, backend: str, guess: Float | None = None
+) -> Float:
+    """Scores of samples, columns minus the mean, by robust regression on a fit; `usual` are its samples that are."""
+    axes, c = np.ascontiguousarray(fit.components.T), max(EFFICIENT * fit.noise, SMALLEST * unit)
+    lines = LineRegression(samples, samples.open_sweep(backend), unit, learning=False)
+    guess = lines.fit_from_zero(axes, c, 15) if guess is None else guess
+    return lines.refit(axes, guess, c, 5, like=fit.scores[usual]).V
+
+
+def refine_further(
+    M: PartialMatrix, samples: PartialMatrix, fit: AffineFit, kept: Flags, *, centred: bool, backend: str
+) -> AffineFit:
+    """A fit to some of the samples after a few more passes over all of M, given its transpose too; as `refine`.
+
+    The noise is known, so no more is needed than the second passes of the MM-estimate.
+    """
+    some = M.with_values((M.values * M.spread_over_rows(1.0 * kept)).astype(M.dtype, copy=False))
+    unit, backend = M.median_magnitude() or 1.0, host_backend(backend)
+    data = _Data(M, samples, some.open_sweep(backend), kept, centred, unit, backend)
+    found = data.settle(fit, Kind.TUKEY, WIDE, last=True, passes=FEW_PASSES)
+    others = fit.scores @ (fit.components @ found.components.T)
+    return data.complete(found, others)
+
+
 @dataclass(frozen=True, eq=False)
 class _Data:
     """Samples, about zero, and which of them are kept."""
@@ -101,10 +127,10 @@ class _Data:
     def estimate(self, start: AffineFit) -> AffineFit:
         """The MM-estimate from a start."""
         e = self.residuals(start)
-        rough = self._settle(replace(start, noise=robust_scale(e)), Kind.TUKEY, STRICT)
+        rough = self.settle(replace(start, noise=robust_scale(e)), Kind.TUKEY, STRICT)
         e = self.residuals(rough)
         noise = trimmed_deviation(e, robust_scale(e)) / math.sqrt(self.freedom(len(rough.components)))
-        return self._least_squares(self._settle(replace(rough, noise=noise), Kind.TUKEY, WIDE, last=True))
+        return self._least_squares(self.settle(replace(rough, noise=noise), Kind.TUKEY, WIDE, last=True))
 
     def freedom(self, k: int) -> float:
         """The share of the entries that have a say which k components do not use up."""
@@ -122,7 +148,7 @@ class _Data:
         for _ in range(ROUNDS if (sizes > OUTLIER).any() else 1):
             e = self.errors(fit)
             cleaned = self.M.with_stored_values(self.M.values + e * (np.abs(e) > OUTLIER * fit.noise))
-            fit = self._of(cleaned)._settle(fit, Kind.SQUARED, 1.0, last=True)
+            fit = self._of(cleaned).settle(fit, Kind.SQUARED, 1.0, last=True)
         return fit
 
     def _of(self, M: PartialMatrix) -> _Data:
@@ -154,10 +180,12 @@ class _Data:
         mean = fit.mean[:, None] if self.centred else np.zeros((fit.mean.size, 0))
         return B, np.hstack([mean, fit.components.T]) @ R.T
 
-    def _settle(self, fit: AffineFit, kind: Kind, width: float, *, last: bool = False) -> AffineFit:
+    def settle(
+        self, fit: AffineFit, kind: Kind, width: float, *, last: bool = False, passes: int = MAX_PASSES
+    ) -> AffineFit:
         """Regress features and samples in turn until the subspace is at rest; the noise follows until the last time."""
         tolerance = self._tolerance(fit) * (1 if last else ROUGH)
-        for _ in range(MAX_PASSES if last else ROUGH_PASSES):
+        for _ in range(passes if last else ROUGH_PASSES):
             previous, fit = fit.components, self._pass(fit, kind, width, fixed=last or kind is Kind.SQUARED)
             if float(np.linalg.norm(fit.components - fit.components @ previous.T @ previous)) <= tolerance:
                 break
@@ -201,13 +229,13 @@ class _Data:
         """The samples minus a mean."""
         return subtract(self.samples, self.samples.spread_over_rows(mean)) if mean.any() else self.samples
 
-    def complete(self, fit: AffineFit) -> AffineFit:
-        """The fit with scores of all samples, and the mean at the spatial median of those that are kept."""
+    def complete(self, fit: AffineFit, guess: Float | None = None) -> AffineFit:
+        """The fit with scores of all samples, and the mean at the spatial median of those that are kept.
+
+        The scores of the others are regressed from a guess, by default from zero.
+        """
         if not self.kept.all():
-            axes, samples = np.ascontiguousarray(fit.components.T), self._minus(fit.mean)
-            lines = LineRegression(samples, samples.open_sweep(self.backend), self.unit, learning=False)
-            c = max(EFFICIENT * fit.noise, SMALLEST * self.unit)
-            found = lines.refit(axes, lines.fit_from_zero(axes, c, 15), c, 5, like=fit.scores[self.kept]).V
+            found = regress_samples(self._minus(fit.mean), fit, self.kept, self.unit, self.backend, guess)
             fit = replace(fit, scores=np.where(self.kept[:, None], fit.scores, found))
         fit = self._refit_doubtful(fit)
         if not self.centred:
@@ -292,7 +320,7 @@ class _Usual:
         k = len(first.components)
         some, start = self.data.without(self.wide), self._start(k)
         noise = robust_scale(some.residuals(start))
-        start = some._settle(replace(start, noise=noise, n_iter=first.n_iter), Kind.TUKEY, NEARLY_SQUARED)
+        start = some.settle(replace(start, noise=noise, n_iter=first.n_iter), Kind.TUKEY, NEARLY_SQUARED)
         # the residuals of what was fitted have the scale σ √f, the errors of what was left out about σ / √f
         wrong = self.wide & (np.abs(self.data.errors(start)) > CUT * start.noise / some.freedom(k))
         return self.data.without(wrong).estimate(start) if np.mean(wrong) > ALMOST else None

@@ -15,6 +15,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ..entries.protocol import PartialMatrix
 from ..linalg.grassmann import basis
 from ..linalg.lowrank import LowRank
 from ..linalg.scale import OUTLIER, outlying
@@ -58,13 +59,17 @@ class CentredFit:
         M = result.M
         if move:
             M = M.with_stored_values(M.values - M.spread_over_columns(found.mean))
+        return self.with_fit(found, M, backend)
+
+    def with_fit(self, found: AffineFit, M: PartialMatrix, backend: str) -> CentredFit:
+        """With another fit, whose mean is relative to this one, to the samples M minus both."""
         Q, R = basis(found.scores)
         L = LowRank(Q, R @ found.components)
         e = M.open_sweep(host_backend(backend)).residual(L.U, np.ascontiguousarray(L.V.T))
         flagged = outlying(e, OUTLIER * found.noise + 1e-7 * (M.median_magnitude() or 1.0))
         S = M.outliers(flagged, -e[flagged].astype(M.dtype, copy=False))
-        result = replace(result, L=L, M=M, flagged=flagged, S=S, noise=found.noise)
-        return CentredFit(self.mean + found.mean if move and self.mean is not None else self.mean, result, found.n_iter)
+        result = replace(self.result, L=L, M=M, flagged=flagged, S=S, noise=found.noise)
+        return CentredFit(None if self.mean is None else self.mean + found.mean, result, found.n_iter)
 
 
 def axes_of(L: LowRank, kept: Flags) -> tuple[Float, Float, Float]:
@@ -101,7 +106,7 @@ def fit_good_rows(first: CentredFit, backend: str, *, move: bool, choose: bool) 
         found = other if (other.cases.off >= found.cases.off).all() else found
     if choose and (fewer := found.without_noise()) is not None:
         found = refine(fewer, found.kept)
-    return found.with_note()
+    return found
 
 
 def _refine_and_judge(fit: CentredFit, kept: Flags, backend: str, *, move: bool) -> JudgedFit:
@@ -138,7 +143,9 @@ class JudgedFit:
         return replace(self.fit, result=replace(self.fit.result, L=LowRank(Q, R @ components[:k])))
 
     def with_note(self) -> JudgedFit:
-        """With a note of the samples that have no say."""
+        """With a note of the samples that have no say, if there are any."""
+        if self.kept.all():
+            return self
         rows = self.cases.indices
         named = ", ".join(map(str, rows[:LISTED])) + (", ..." if rows.size > LISTED else "")
         note = f"{rows.size} rows do not fit the subspace of the others, and have no say in it: {named}"
