@@ -65,21 +65,25 @@ def usual_columns(M: Resident) -> tuple[NDArray[np.float64], NDArray[np.float64]
     """
     mean, deviation = np.zeros(M.shape[1]), np.full(M.shape[1], np.inf)
     for j in np.flatnonzero(M.column_counts):
-        x = _sorted_column(M, j)
-        usual = _shortest_half(x)
-        half, origin, scale = usual.size, float(usual.mean()), CONSISTENT * float(usual[-1] - usual[0]) / 2
-        x = np.clip(x - origin, -LONGEST * scale, LONGEST * scale)  # entries further out are never usual
-        sums = np.concatenate([[0.0], np.cumsum(x)]), np.concatenate([[0.0], np.cumsum(x * x)])
-        middle, part = 0.0, (0, 0)
-        for _ in range(ROUNDS):
-            first, last = x.searchsorted((middle - NEAR * scale, middle + NEAR * scale)).tolist()
-            if last - first < half or (first, last) == part:
-                break
-            part, count = (first, last), last - first
-            middle, square = (float(total[last] - total[first]) / count for total in sums)
-            scale = math.sqrt(max(square - middle * middle, 0.0)) / DEVIATION
-        mean[j], deviation[j] = origin + middle, scale or np.inf
+        mean[j], deviation[j] = usual_numbers(_sorted_column(M, j))
     return mean, deviation
+
+
+def usual_numbers(x: NDArray[np.float64]) -> tuple[float, float]:
+    """The mean and the standard deviation of sorted numbers, as `usual_columns` has those of a column."""
+    usual = _shortest_half(x)
+    half, origin, scale = usual.size, float(usual.mean()), CONSISTENT * float(usual[-1] - usual[0]) / 2
+    x = np.clip(x - origin, -LONGEST * scale, LONGEST * scale)  # entries further out are never usual
+    sums = np.concatenate([[0.0], np.cumsum(x)]), np.concatenate([[0.0], np.cumsum(x * x)])
+    middle, part = 0.0, (0, 0)
+    for _ in range(ROUNDS):
+        first, last = x.searchsorted((middle - NEAR * scale, middle + NEAR * scale)).tolist()
+        if last - first < half or (first, last) == part:
+            break
+        part, count = (first, last), last - first
+        middle, square = (float(total[last] - total[first]) / count for total in sums)
+        scale = math.sqrt(max(square - middle * middle, 0.0)) / DEVIATION
+    return origin + middle, scale or np.inf
 
 
 def _sorted_column(M: Resident, j: np.intp) -> NDArray[np.float64]:

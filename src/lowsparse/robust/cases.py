@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2, norm
 
+from ..entries.statistics import usual_numbers
 from ..linalg.scale import CONSISTENT
 from ..sweeps import Float
 
@@ -30,6 +31,9 @@ SUSPECT = 1.5  # distance within the subspace, relative to its cut-off, of sampl
 FEWEST = 3  # samples far out that may be part of a group
 GAP = 0.15  # half of the gap in front of a group, relative to the distance of the group
 APART = 0.1  # number of samples between the cut-off and suspects, relative to that of suspects, if they are a group
+LEAST = 0.63  # cube root of the square of the distance of usual samples, at least: half of the noise
+RARE = 3.0  # deviations that hardly any usual sample exceeds
+SPOILT = 0.05  # share of samples off the subspace, above which they spoil a median and a spread
 STRICT = 3.5  # the cut-off of the distance from the subspace, in robust standard deviations above the median
 
 
@@ -145,10 +149,13 @@ class OrthogonalLimit:
 
     A distance is in units of the noise, and rests on `freedom` residuals more than scores. By Wilson and Hilferty the
     cube root of its square is about normal, with mean 1 - 2/(9 freedom) and variance 2/(9 freedom). How far these are
-    from usual is measured by the median and the spread of the usual samples, as residuals may be correlated.
+    from usual is measured by the median and the spread of the usual samples, as residuals may be correlated. Where many
+    samples are off the subspace, these are spoilt by them, and the centre and spread of the densest samples are taken
+    if there is a gap between them and the others.
     """
 
     deviations: float  # of the cube root
+    rare: float = math.inf  # fewer deviations, which hardly any usual sample exceeds
 
     @classmethod
     def fit(cls, distance: Float, freedom: NDArray[np.int64]) -> Self:
@@ -157,9 +164,19 @@ class OrthogonalLimit:
         if not known.any():
             return cls(math.inf)
         variance = _variance(freedom[known])
-        z = (np.cbrt(distance[known] ** 2) - 1 + variance) / np.sqrt(variance)
+        z = np.sort((np.cbrt(distance[known] ** 2) - 1 + variance) / np.sqrt(variance))
         median = float(np.median(z))
-        return cls(max(median, 0.0) + STRICT * max(CONSISTENT * float(np.median(np.abs(z - median))), 1.0))
+        loose = max(median, 0.0) + STRICT * max(CONSISTENT * float(np.median(np.abs(z - median))), 1.0)
+        middle, spread = usual_numbers(z)
+        middle = max(middle, (LEAST - 1) / math.sqrt(float(np.median(variance))))
+        spread = max(spread, 1.0) if math.isfinite(spread) else 1.0
+        strict = middle + STRICT * spread
+        beyond = z[z > strict]
+        if strict >= loose or beyond.size < max(FEWEST, SPOILT * z.size):
+            return cls(loose, middle + RARE * spread)
+        end = strict + (float(np.median(beyond)) - strict) / 3  # of the gap
+        apart = np.count_nonzero(beyond < end) <= APART * beyond.size + 1
+        return cls(min(end, loose) if apart else loose, middle + RARE * spread)
 
     def cutoff(self, freedom: NDArray[np.int64]) -> Float:
         """The largest usual distance; infinite if it rests on nothing.
@@ -167,10 +184,18 @@ class OrthogonalLimit:
         >>> OrthogonalLimit(3.5).cutoff(np.array([0, 10, 1000])).round(2).tolist()
         [inf, 1.84, 1.08]
         """
-        variance = _variance(freedom)
-        with np.errstate(invalid="ignore"):
-            found = np.maximum(1 - variance + self.deviations * np.sqrt(variance), 0.0) ** 1.5
-        return np.where(freedom > 0, found, np.inf)
+        return _distance(self.deviations, freedom)
+
+    def rarely_exceeded(self, freedom: NDArray[np.int64]) -> Float:
+        """A distance that is unusual, but no proof; infinite if it rests on nothing."""
+        return _distance(self.rare, freedom)
+
+
+def _distance(deviations: float, freedom: NDArray[np.int64]) -> Float:
+    variance = _variance(freedom)
+    with np.errstate(invalid="ignore"):
+        found = np.maximum(1 - variance + deviations * np.sqrt(variance), 0.0) ** 1.5
+    return np.where(freedom > 0, found, np.inf)
 
 
 def _variance(freedom: NDArray[np.int64]) -> Float:

@@ -17,9 +17,9 @@ from ..sweeps import Float, min_support
 from .cases import STRICT, OrthogonalLimit, ScoreDistribution, score_cutoff
 from .regression import EXPLAINED
 
-# Share of gross errors in a sample that is wrong as a whole: the second always is, the first if it has the probability
-# `CHANCE` where errors are as frequent as in usual samples.
-MANY, MOSTLY, CHANCE = 1 / 3, 0.5, 1e-6
+# Share of gross errors in a sample that is wrong as a whole: the last always is. The second is if it has the probability
+# `CHANCE` where errors are as frequent as in usual samples; so is the first if the other entries fit poorly, too.
+SOME, MANY, MOSTLY, CHANCE = 0.1, 1 / 3, 0.5, 1e-6
 TURNED = 1.5  # bound of the length of the error of the subspace, relative to what is usual
 
 Flags: TypeAlias = NDArray[np.bool_]
@@ -89,7 +89,8 @@ class RowModel:
         model = replace(self, scores=distribution, n=int(np.count_nonzero(usual)))
         distance, share, freedom, _ = model._distances(M, scores)
         limit = OrthogonalLimit.fit(distance[usual], freedom[usual])
-        return replace(model, limit=limit, cell_share=float(np.mean(share[usual])))
+        near = usual & (distance <= limit.rarely_exceeded(freedom))
+        return replace(model, limit=limit, cell_share=float(np.mean(share[near if near.any() else usual])))
 
     def measure(self, M: PartialMatrix, scores: Float, suspects: Flags | None = None) -> RowOutliers:
         """The distances of samples, minus the mean; those of suspects also along what they have in common."""
@@ -101,7 +102,8 @@ class RowModel:
         cutoffs = score_cutoff(len(self.components)), self.limit.cutoff(freedom)
         counts = np.maximum(M.row_counts, 1)
         chance = np.asarray(binom.isf(CHANCE, counts, self.cell_share), dtype=np.float64) / counts
-        return RowOutliers(within, distance, share, *cutoffs, np.clip(chance, MANY, MOSTLY), joint)
+        least = np.where(distance > self.limit.rarely_exceeded(freedom), SOME, MANY)
+        return RowOutliers(within, distance, share, *cutoffs, np.clip(chance, least, MOSTLY), joint)
 
     def _joint_distances(self, M: PartialMatrix, scores: Float, within: Float, suspects: Flags) -> Float:
         """How far suspects are from the others in the direction of the residuals e of the other suspects.
