@@ -6,6 +6,7 @@ import json
 import os
 import re
 import time
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -19,6 +20,7 @@ from lowsparse.report.film import Filmstrip
 from lowsparse.report.heat import heat_map
 from lowsparse.report.page import Run
 from lowsparse.report.player import video_report
+from lowsparse.report.rows import BadRow, Cell
 from lowsparse.report.series import SeriesView, series_report
 from lowsparse.report.table import TableView, _worst, deviations, table_report
 from lowsparse.support.charts import area
@@ -512,7 +514,13 @@ def test_a_diagnosis_warns_in_words():
 def pages(tmp_path_factory, solved):
     folder = tmp_path_factory.mktemp("reports")
     video_run(folder / "video.html")
-    table_run(folder / "table.html", solved[2])
+    table = table_run(folder / "table.html", solved[2])
+    row = table.worst_rows[0]
+    cells = [Cell("hour 3", 90.0, 61.25, 12.0), Cell("hour 5", 20.0, 60.5, -9.0)]
+    bad = BadRow(label=row.label, filled=2, observed=row.observed, outliers=row.outliers, many=True, distance=1.0,
+                 usual=1.5, cells=cells)  # fmt: skip
+    off = replace(bad, label="Sensor <b>&", filled=0, many=False, outliers=0, distance=2.5)
+    table_report(folder / "rows.html", Run(title="speeds.csv"), table, bad_rows=[off, bad])
     run = Run(title="demand.csv", facts=[("50", "values were filled"), ("2", "runs of outliers")], command=COMMAND)
     series_report(folder / "series.html", run, series_view())
     return folder
@@ -557,6 +565,20 @@ def wait(browser, condition):
     from selenium.webdriver.support.ui import WebDriverWait
 
     return WebDriverWait(browser, 20, poll_frequency=0.05).until(lambda _: condition())
+
+
+def test_rows_that_are_wrong_as_a_whole_have_a_card(look):
+    browser = look("rows.html")
+    first, second = all_found(browser, ".reasons tr")  # the worst first
+    label = found(browser, ".reasons .find").text
+    assert " values are outliers.\nhour 3: 90 is too high, 61.2 is expected\nhour 5: 20 is too low" in first.text
+    said = "Its values are 2.5 standard deviations off throughout, 1.5 at most is usual."
+    assert second.text.startswith(f"Sensor <b>& {said}")
+    assert "Missing values there (2)" in found(browser, "[aria-labelledby=rowsthatarewrongasawhole]").text
+    found(browser, ".reasons .find").click()
+    listed = [row.text for row in all_found(browser, "#entries tr")]
+    assert listed
+    assert all(row.startswith(label) for row in listed)
 
 
 @pytest.mark.slow

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ..imputation.model import Imputation
 from ..linalg.lowrank import LowRank
 from ..linalg.scale import OUTLIER
-from ..support.format import format_number, pluralize
+from ..report.rows import BadRow, Cell
+from ..support.format import pluralize
 from ..tables import Table
 from ..tables.stream import LargeTable
 
@@ -17,32 +16,32 @@ LISTED = 5  # rows named in a note
 CELLS = 3  # cells of each
 
 
-@dataclass(frozen=True)
-class BadRow:
-    """A row that does not fit the others."""
-
-    label: str
-    filled: int  # missing values
-    cells: list[tuple[str, float]]  # columns and deviations from the expected values, the largest first
-
-    def __str__(self) -> str:
-        cells = (f"{name} {format_number(abs(z))} too {'high' if z > 0 else 'low'}" for name, z in self.cells)
-        return f"{self.label} ({', '.join(cells)})"
-
-
 def bad_rows(table: Table | LargeTable, model: Imputation, fit: LowRank) -> list[BadRow]:
     """The rows of a wide table that are off the low-rank fit of the others; none if that predicts nothing."""
     if not isinstance(table, Table) or table.positions is not None or not (model.rank and model.is_reliable):
         return []
     found = []
-    by_row, unit = table.M.T, model.prediction.tolerance / OUTLIER
-    for i in model.row_outliers().indices:
+    by_row, unit, cases = table.M.T, model.prediction.tolerance / OUTLIER, model.row_outliers()
+    for i in cases.indices:
         part = slice(by_row.indptr[i], by_row.indptr[i + 1])
         columns, values = by_row.rows[part], by_row.values[part]
-        z = (values - fit.at(np.full(columns.size, i), columns)) / unit[columns]
+        expected = fit.at(np.full(columns.size, i), columns)
+        z = (values - expected) / unit[columns]
         worst = np.argsort(-np.abs(z), kind="stable")[:CELLS]
-        cells = [(str(table.columns[columns[k]]), float(z[k])) for k in worst]
-        found.append(BadRow(str(table.rows[i]), table.M.shape[1] - columns.size, cells))
+        found.append(
+            BadRow(
+                label=str(table.rows[i]),
+                filled=table.M.shape[1] - columns.size,
+                observed=columns.size,
+                outliers=round(float(cases.cell_share[i]) * columns.size),
+                many=bool(cases.cell_share[i] > cases.cell_cutoff[i]),
+                distance=float(cases.orthogonal_distance[i]),
+                usual=float(cases.orthogonal_cutoff[i]),
+                cells=[
+                    Cell(str(table.columns[columns[k]]), *map(float, (values[k], expected[k], z[k]))) for k in worst
+                ],
+            )
+        )
     return found
 
 

@@ -200,4 +200,5 @@ class TableCompletion:
         if columns < all_columns:
             note = f"The pictures and lists show {columns:,} of {all_columns:,} columns."
             run = replace(run, notes=[*run.notes, note])
-        table_report(path, run, view, reading="Errors are in units of each column's spread.")
+        reading = "Errors are in units of each column's spread."
+        table_report(path, run, view, reading=reading, bad_rows=self.bad_rows)

@@ -20,6 +20,7 @@ from ..support.format import percent
 from ..support.html import Markup, element
 from .heat import heat_map
 from .page import Run, card, columns, entries, meters, pane, write
+from .rows import BadRow, bad_rows_card
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.integer[Any]]
@@ -145,8 +146,10 @@ def deviations(result: Result) -> Floats:
     return Deviations(result)(M.rows[flagged], M.columns_of_entries()[flagged], M.values[flagged])
 
 
-def table_report(path: str | os.PathLike[str], run: Run, table: TableView, *, reading: str = "") -> None:
-    """Write the report on a table; `reading` explains the diagnosis."""
+def table_report(
+    path: str | os.PathLike[str], run: Run, table: TableView, *, reading: str = "", bad_rows: Sequence[BadRow] = ()
+) -> None:
+    """Write the report on a table; `reading` explains the diagnosis, `bad_rows` are those that are wrong as a whole."""
     data = {
         "heat": table.heat.packed(table.by_column),
         "rowNames": table.row_names,
@@ -158,7 +161,7 @@ def table_report(path: str | os.PathLike[str], run: Run, table: TableView, *, re
         run,
         kind="table report",
         body=_heat(table),
-        more=[_outliers(table), columns(*_lines(table))],
+        more=[bad_rows_card(bad_rows, listed=table.total > 0), _outliers(table), columns(*_lines(table))],
         cards=[_spectrum(table.singular_values)] if table.singular_values.size else (),
         reading=reading,
         scripts=["heat.js", "entries.js"],

@@ -17,8 +17,8 @@ from ..sweeps import Float, min_support
 from .cases import STRICT, OrthogonalLimit, ScoreDistribution, score_cutoff
 from .regression import EXPLAINED
 
-# Share of gross errors in a sample that is wrong as a whole: the last always is. The second is if it has the probability
-# `CHANCE` where errors are as frequent as in usual samples; so is the first if the other entries fit poorly, too.
+# Share of gross errors in a sample that is wrong as a whole: the last always is. The second is if it has the
+# probability `CHANCE` where errors are as frequent as in usual samples; so is the first if the others fit poorly, too.
 SOME, MANY, MOSTLY, CHANCE = 0.1, 1 / 3, 0.5, 1e-6
 TURNED = 1.5  # bound of the length of the error of the subspace, relative to what is usual
 
