@@ -71,10 +71,13 @@ Flags: TypeAlias = NDArray[np.bool_]
 def refine(M: PartialMatrix, fit: AffineFit, kept: Flags, *, centred: bool, backend: str = "auto") -> AffineFit:
     """The MM-estimate near a fit to M, or from entries that are usual for their feature; with its mean, if `centred`.
 
-    Only the samples that are kept have a say; all get scores.
+    Only the samples that are kept have a say; all get scores. If there are others, a component of the fit may be theirs,
+    and another may be missing, whose entries all are gross errors: so almost least squares is a start, too.
     """
     data = _Data.of(M, kept, centred, host_backend(backend))
     found = data.estimate(fit)
+    if not kept.all():
+        found = data.better(found, data.estimate(data.settle(fit, Kind.TUKEY, NEARLY_SQUARED)))
     if found.noise > NOISY * data.unit and np.mean(np.abs(data.residuals(found)) > CUT * found.noise) > TAILS:
         found = _Usual.of(data).improve(found, fit)
     return data.complete(found)
@@ -131,6 +134,12 @@ class _Data:
         e = self.residuals(rough)
         noise = trimmed_deviation(e, robust_scale(e)) / math.sqrt(self.freedom(len(rough.components)))
         return self._least_squares(self.settle(replace(rough, noise=noise), Kind.TUKEY, WIDE, last=True))
+
+    def better(self, one: AffineFit, other: AffineFit) -> AffineFit:
+        """The fit with the smaller loss, with the passes of both."""
+        loss = Loss(Kind.TUKEY, WIDE * min(one.noise, other.noise) or 1.0)
+        worse = np.sum(loss.value(self.residuals(other))) >= np.sum(loss.value(self.residuals(one)))
+        return replace(one if worse else other, n_iter=max(one.n_iter, other.n_iter))
 
     def freedom(self, k: int) -> float:
         """The share of the entries that have a say which k components do not use up."""

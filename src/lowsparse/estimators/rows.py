@@ -89,13 +89,15 @@ def fit_good_rows(first: CentredFit, backend: str, *, move: bool, choose: bool) 
     """
     refine = partial(_refine_and_judge, backend=backend, move=move)
     start = refine(first, np.ones(first.result.M.shape[0], bool))
-    found, kept = None, ~start.suspects
+    found, kept, held = None, ~start.suspects, True
     for _ in range(ROUNDS):
         if kept.all() or kept.mean() < 1 - MANY:
             break
         found = refine((found or start).fit, kept)
         new = found.suspects & kept
-        if not (found.cases.off & ~kept).any() or not new.any():
+        if found.cases.off[~kept].mean() < 0.5:  # a few of them that were left may hold the others in the subspace
+            new, held = (found.cases.far | new) & kept & held, False
+        if not new.any():
             break
         kept = kept & ~new
     if found is None or not (found.cases.off & ~found.kept).any():  # suspects that fit the others are no threat
