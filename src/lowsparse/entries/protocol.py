@@ -106,8 +106,7 @@ class MatrixSummary(Protocol):
 
     def median_magnitude(self: PartialMatrix) -> float:
         """The median magnitude of the non-zero values of a sample; 0 if all are zero."""
-        sizes = np.abs(self.sample(SAMPLE).values).astype(np.float64)
-        return float(np.median(sizes[sizes > 0])) if sizes.any() else 0.0
+        return median_size(self.sample(SAMPLE).values)
 
     def magnitudes(self: PartialMatrix, clip: float) -> tuple[float, float]:
         """The largest magnitude, and the sum of the squares of all, each taken as at most `clip`."""
@@ -299,6 +298,12 @@ class ResidentSummary(MatrixSummary, Protocol):
     def recovered(self: Resident, L: LowRank, flagged: PerEntry, values: PerEntry) -> Recovered:
         """The result of a solve, which stays where the matrix is."""
         return Recovered(self, L, flagged, self.outliers(flagged, values))
+
+
+def median_size(values: NDArray[Any]) -> float:
+    """The median magnitude of what is not zero; 0 if all is."""
+    sizes = np.abs(values).astype(np.float64)
+    return float(np.median(sizes[sizes > 0])) if sizes.any() else 0.0
 
 
 def check_rank(rank: object, shape: tuple[int, int]) -> int:

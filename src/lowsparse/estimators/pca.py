@@ -14,7 +14,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from ..diagnosis import largest_rank
-from ..entries.protocol import PartialMatrix
+from ..entries.protocol import PartialMatrix, Resident
 from ..entries.statistics import by_columns, column_medians, column_sums
 from ..imputation.model import column_noise
 from ..imputation.offsets import feature_scales
@@ -353,5 +353,10 @@ def _unexplained_variance(result: Result) -> float:
     flagged: Any = result.flagged
     e = M.open_sweep(host_backend(result.backend)).residual(result.L.U, np.ascontiguousarray(result.L.V.T))
     good = ~(flagged.mask if M.in_pieces else result.is_outlier)
-    squares, counts = M.reduce("||", column_sums, good * e * e, 1.0 * good)
+    squares, counts = M.reduce("||", _good_sums, good, e)
     return float(np.sum(squares / np.maximum(counts, 1)))
+
+
+def _good_sums(columns: Resident, good: NDArray[np.bool_], e: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+    """The sums of squares of the good entries of each column, and their number."""
+    return column_sums(columns, good * e * e, good)

@@ -22,12 +22,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..entries.protocol import PartialMatrix, PerEntry
+from ..entries.protocol import PartialMatrix, PerEntry, Resident
 from ..entries.statistics import column_sums, usual_columns
 from ..linalg.grassmann import basis
 from ..linalg.scale import CONSISTENT, CUT, OUTLIER, robust_scale, trimmed_deviation
@@ -71,8 +72,8 @@ Flags: TypeAlias = NDArray[np.bool_]
 def refine(M: PartialMatrix, fit: AffineFit, kept: Flags, *, centred: bool, backend: str = "auto") -> AffineFit:
     """The MM-estimate near a fit to M, or from entries that are usual for their feature; with its mean, if `centred`.
 
-    Only the samples that are kept have a say; all get scores. If there are others, a component of the fit may be theirs,
-    and another may be missing, whose entries all are gross errors: so almost least squares is a start, too.
+    Only the samples that are kept have a say; all get scores. If there are others, a component of the fit may be
+    theirs, and another may be missing, whose entries all are gross errors: so almost least squares is a start, too.
     """
     data = _Data.of(M, kept, centred, host_backend(backend))
     found = data.estimate(fit)
@@ -285,11 +286,16 @@ class _Data:
         """Samples with a say that are far out within the subspace or fit worst; the worst `MOST` of them."""
         e = samples.open_sweep(self.backend).residual(np.ascontiguousarray(fit.components.T), fit.scores)
         c = WIDE * (fit.noise or 1.0)
-        (loss,) = samples.reduce("|", column_sums, np.minimum(e * e, c * c))
+        (loss,) = samples.reduce("|", partial(_bounded_squares, c), e)
         loss /= np.maximum(samples.column_counts, 1)
         far = usual.distances(fit.scores) > score_cutoff(len(fit.components))
         found = np.flatnonzero(self.kept & (far | (loss > np.quantile(loss[self.kept], 1 - WORST))))
         return np.sort(found[np.argsort(-loss[found], kind="stable")[:MOST]])
+
+
+def _bounded_squares(c: float, columns: Resident, e: Float) -> tuple[Float, ...]:
+    """The sums of squares of the columns, each taken as at most c²."""
+    return column_sums(columns, np.minimum(e * e, c * c))
 
 
 @dataclass(frozen=True, eq=False)

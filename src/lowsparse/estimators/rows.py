@@ -47,8 +47,8 @@ class CentredFit:
         """With what is usual of the samples that are kept, and the distances of all."""
         result = self.result
         scores, _, components = axes_of(result.L, kept)
-        model = RowModel(components, result.noise, result.M.median_magnitude() or 1.0).fit(result.M, scores, kept)
-        return JudgedFit(self, model, model.measure(result.M, scores, ~kept), kept)
+        model = RowModel(components, result.noise, result.M.median_magnitude() or 1.0)
+        return JudgedFit(self, *model.fit_and_measure(result.M, scores, kept, ~kept), kept)
 
     def refine(self, kept: Flags, backend: str, *, move: bool) -> CentredFit:
         """The MM-estimate, in which the samples that are kept have a say; the mean moves along, if it may."""

@@ -143,7 +143,7 @@ class Imputation:
         noise, (A, B) = np.maximum(self.noise_by_column, EXPLAINED), self._factors()
         M = self.result.M.with_stored_values(self.result.M.values / self.result.M.spread_over_columns(noise))
         model = RowModel(np.ascontiguousarray((B / noise[:, None]).T), 1.0, M.median_magnitude() or 1.0)
-        return model.fit(M, A, M.row_counts > 0).measure(M, A)
+        return model.fit_and_measure(M, A, M.row_counts > 0)[1]
 
     @cached_property
     def prediction(self) -> Prediction:

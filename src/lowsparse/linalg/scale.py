@@ -23,7 +23,7 @@ def robust_scale(e: NDArray[np.float64]) -> float:
 def outlying(e: NDArray[np.float64], bound: float) -> NDArray[np.intp]:
     """The indices where |e| is larger than the bound."""
     kernels = device_kernels(e)
-    return np.flatnonzero((e > bound) | (e < -bound)) if kernels is None else kernels.beyond(e, bound)
+    return np.flatnonzero(np.abs(e) > bound) if kernels is None else kernels.beyond(e, bound)
 
 
 def trimmed_deviation(e: NDArray[np.float64], guess: float) -> float:

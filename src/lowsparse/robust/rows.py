@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from ..entries.protocol import PartialMatrix, PerEntry
+from ..entries.protocol import PartialMatrix, PerEntry, Resident
 from ..entries.statistics import column_sums, row_sums
 from ..linalg.scale import OUTLIER, robust_scale
 from ..sweeps import Float, min_support
@@ -23,6 +24,7 @@ SOME, MANY, MOSTLY, CHANCE = 0.1, 1 / 3, 0.5, 1e-6
 TURNED = 1.5  # bound of the length of the error of the subspace, relative to what is usual
 
 Flags: TypeAlias = NDArray[np.bool_]
+Distances: TypeAlias = tuple[Float, Float, NDArray[np.int64], Float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,19 +85,27 @@ class RowModel:
     limit: OrthogonalLimit | None = None
     cell_share: float = 0.0  # of gross errors in usual samples
 
-    def fit(self, M: PartialMatrix, scores: Float, usual: Flags) -> RowModel:
-        """Learn what is usual from the scores of the samples M, minus their mean; limits from the `usual` ones."""
+    def fit_and_measure(
+        self, M: PartialMatrix, scores: Float, usual: Flags, suspects: Flags | None = None
+    ) -> tuple[RowModel, RowOutliers]:
+        """Learn what is usual from samples M, minus their mean, limits from the `usual` ones; and `measure` all."""
         distribution = ScoreDistribution.fit(scores, self.noise)
         model = replace(self, scores=distribution, n=int(np.count_nonzero(usual)))
-        distance, share, freedom, _ = model._distances(M, scores)
+        distances = model._distances(M, scores)
+        distance, share, freedom, _ = distances
         limit = OrthogonalLimit.fit(distance[usual], freedom[usual])
         near = usual & (distance <= limit.rarely_exceeded(freedom))
-        return replace(model, limit=limit, cell_share=float(np.mean(share[near if near.any() else usual])))
+        model = replace(model, limit=limit, cell_share=float(np.mean(share[near if near.any() else usual])))
+        return model, model._judge(M, scores, distances, suspects)
 
-    def measure(self, M: PartialMatrix, scores: Float, suspects: Flags | None = None) -> RowOutliers:
-        """The distances of samples, minus the mean; those of suspects also along what they have in common."""
+    def measure(self, M: PartialMatrix, scores: Float) -> RowOutliers:
+        """The distances of samples, minus the mean."""
+        return self._judge(M, scores, self._distances(M, scores), None)
+
+    def _judge(self, M: PartialMatrix, scores: Float, distances: Distances, suspects: Flags | None) -> RowOutliers:
+        """The distances of samples with their cut-offs; those of suspects also along what they have in common."""
         assert self.limit is not None
-        distance, share, freedom, within = self._distances(M, scores)
+        distance, share, freedom, within = distances
         joint = np.zeros_like(distance)
         if suspects is not None and np.count_nonzero(suspects) > 2:
             joint = self._joint_distances(M, scores, within, suspects)
@@ -116,7 +126,7 @@ class RowModel:
         bound = OUTLIER * self.noise + 1e-7 * self.unit
         e = np.minimum(np.maximum(e, -bound), bound)
         (s,) = M.reduce("|", column_sums, e * M.spread_over_rows(1.0 * suspects))
-        along, squares = M.reduce("++", row_sums, e * M.spread_over_columns(s), e * e)
+        along, squares = M.reduce("++", _sums_along, e, M.spread_over_columns(s))
         length = np.sqrt(np.maximum(s @ s - suspects * (2 * along - squares), np.finfo(float).tiny))
         far = np.median(within[suspects]) > score_cutoff(len(self.components))
         turned = far * within / growth
@@ -129,7 +139,7 @@ class RowModel:
         """The residuals of the entries."""
         return -M.open_sweep().residual(scores, np.ascontiguousarray(self.components.T))
 
-    def _distances(self, M: PartialMatrix, scores: Float) -> tuple[Float, Float, NDArray[np.int64], Float]:
+    def _distances(self, M: PartialMatrix, scores: Float) -> Distances:
         """(distances from the subspace, shares of gross errors, residuals beyond the scores, distances within it).
 
         The error of the subspace, as the usual samples leave it open, grows with the distance δ within it: the noise of
@@ -137,11 +147,22 @@ class RowModel:
         """
         assert self.scores is not None
         within = self.scores.distances(scores)
-        e = self.errors(M, scores) / M.spread_over_rows(np.sqrt(1 + within**2 / self.n))
-        fair = np.abs(e) <= OUTLIER * self.noise + 1e-7 * self.unit
-        squares, counts = M.reduce("++", row_sums, fair * e * e, 1.0 * fair)
+        fair = partial(_fair_sums, np.sqrt(1 + within**2 / self.n), OUTLIER * self.noise + 1e-7 * self.unit)
+        squares, counts = M.reduce("++", fair, self.errors(M, scores))
         k, observed = len(self.components), M.row_counts
         freedom = np.where(observed >= min_support(k), np.maximum(counts - k, 1), 0).astype(np.int64)
         unit = max(self.noise, EXPLAINED * self.unit)
         distance = np.sqrt(squares / np.maximum(freedom, 1)) / unit * (freedom > 0)
         return distance, np.where(observed > 0, 1 - counts / np.maximum(observed, 1), 0.0), freedom, within
+
+
+def _fair_sums(growth: Float, bound: float, columns: Resident, e: Float) -> tuple[Float, ...]:
+    """Of each row: the sum of squares of what is no gross error, relative to its growth; the number of these."""
+    e = e / growth[columns.rows]
+    fair = np.abs(e) <= bound
+    return row_sums(columns, fair * e * e, fair)
+
+
+def _sums_along(columns: Resident, e: Float, direction: Float) -> tuple[Float, ...]:
+    """The sums of each row along a direction, and of its squares."""
+    return row_sums(columns, e * direction, e * e)

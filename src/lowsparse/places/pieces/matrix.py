@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ...entries.compressed import offsets
 from ...entries.observed import ObservedMatrix
-from ...entries.protocol import MatrixSummary, PartialMatrix, Recovered
+from ...entries.protocol import SAMPLE, MatrixSummary, PartialMatrix, Recovered, median_size
 from ...linalg.lowrank import LowRank
 from ...sweeps import Sweep
 from .formulas import Computed, Entries, Formula, HeldNumbers, Piece, Written
@@ -105,6 +105,14 @@ class MatrixInPieces(MatrixSummary, ABC):
         step = max(1, self.nnz // size)
         rows = Entries(self, Computed(attrgetter("M.rows")))[::step]
         return ObservedMatrix(-(-self.indptr // step), rows, self.values[::step], self.shape)
+
+    def median_magnitude(self) -> float:
+        """The median magnitude of the non-zero values of a sample, which is drawn once; 0 if all are zero."""
+        return self._median_magnitude
+
+    @cached_property
+    def _median_magnitude(self) -> float:
+        return median_size(self.values[:: max(1, self.nnz // SAMPLE)])
 
     def to_host(self) -> ObservedMatrix:
         """A copy in memory."""
