@@ -9,7 +9,7 @@ pytest.importorskip("sklearn")
 from sklearn.decomposition import PCA
 
 from conftest import SMALL
-from lowsparse import RobustPCA
+from lowsparse import RobustPCA, StoredMatrix
 from lowsparse.robust.cases import ScoreDistribution, score_cutoff
 
 
@@ -224,3 +224,33 @@ def test_bad_rows_have_no_say_from_disk_either():
         outside.row_outliers_.orthogonal_distance, inside.row_outliers_.orthogonal_distance, rtol=1e-6
     )
     assert outside.result_.notes == inside.result_.notes
+
+
+@pytest.mark.parametrize(
+    "how",
+    ["in memory", pytest.param("from disk", marks=pytest.mark.slow), pytest.param("median", marks=pytest.mark.slow)],
+)
+def test_many_rows_are_fitted_by_a_part_of_them_and_a_few_passes(how, tmp_path):
+    X, truth, bad = spoilt(31, n=20_000, d=16, k=2, rows=0.1, cells=0.05, missing=0.1, distance=10.0)
+    given = StoredMatrix.build(X, tmp_path, memory="8MB") if how == "from disk" else X
+    pca = RobustPCA(2, center="median" if how == "median" else "robust").fit(given)
+    assert "learnt from 5,000 of 20,000 rows" in pca.result_.notes[0]
+    assert np.mean(pca.row_outliers_.off[bad]) > 0.98
+    assert np.mean(pca.row_outliers_.off[~bad]) < 0.005
+    good = np.where(np.isnan(X) | (np.abs(X - truth) > 2), truth, X)[~bad]  # what nobody knows
+    best = PCA(2).fit(good)
+    angle = lambda axes: subspace_angles(axes.T, PCA(2).fit(truth[~bad]).components_.T).max()  # noqa: E731
+    assert angle(pca.components_) < (5 if how == "median" else 1.5) * angle(best.components_)  # medians are biased
+    if how != "median":
+        assert np.abs(pca.mean_ - best.mean_).max() < 0.1
+        np.testing.assert_allclose(pca.noise_, 0.2, rtol=0.05)
+    assert pca.row_outliers_.off.shape == (20_000,)
+    assert pca.result_.L.shape == X.shape
+
+
+def test_many_rows_without_noise_are_fitted_exactly():
+    X, truth, bad = spoilt(32, n=20_000, d=12, k=2, rows=0.05, missing=0.2, noise=0.0)
+    X[~bad, 3] = np.where(np.arange(np.count_nonzero(~bad)) % 20, X[~bad, 3], 99.0)
+    pca = RobustPCA(2).fit(X)
+    assert error(pca, truth, bad) < 1e-12
+    assert (pca.row_outliers_.off >= bad).all()

@@ -52,6 +52,10 @@ def extend(found: JudgedFit, M: PartialMatrix, backend: str, *, move: bool) -> J
     refined = refine_further(centred, samples, start, kept, centred=move, backend=backend)
     if move and fit.mean is not None:
         centred = subtract(M, M.spread_over_columns(fit.mean + refined.mean))
-    note = f"learnt from {part.shape[0]:,} of {M.shape[0]:,} rows, and refined by {refined.n_iter - fit.n_iter} passes"
-    result = replace(fit.result, notes=(*fit.result.notes, note), backend=centred.open_sweep(backend).name)
+    passes = refined.n_iter - fit.n_iter
+    note = (
+        f"learnt from {len(part):,} of {len(kept):,} rows, to which other notes on the fit refer, and refined by "
+        f"{passes} passes over all"
+    )
+    result = replace(fit.result, notes=(note, *fit.result.notes), backend=centred.open_sweep(backend).name)
     return replace(fit, result=result).with_fit(refined, centred, backend).judge(kept)

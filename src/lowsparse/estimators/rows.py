@@ -146,9 +146,9 @@ class JudgedFit:
 
     def with_note(self) -> JudgedFit:
         """With a note of the samples that have no say, if there are any."""
-        if self.kept.all():
-            return self
         rows = self.cases.indices
+        if self.kept.all() or not rows.size:
+            return self
         named = ", ".join(map(str, rows[:LISTED])) + (", ..." if rows.size > LISTED else "")
         note = f"{rows.size} rows do not fit the subspace of the others, and have no say in it: {named}"
         result = replace(self.fit.result, notes=(*self.fit.result.notes, note))

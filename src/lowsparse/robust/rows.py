@@ -74,6 +74,20 @@ class RowOutliers:
 
 
 @dataclass(frozen=True, eq=False)
+class CommonDirection:
+    """What bad samples have in common off the subspace."""
+
+    axis: Float  # d, of length 1
+    turned: float  # residual along it that the error of the subspace causes at the distance 1 within it
+    middle: float  # residual along it of usual samples, and its spread
+    spread: float
+
+    def distance(self, along: Float, within: Float) -> Float:
+        """How far samples are out along the axis, in robust standard deviations."""
+        return np.maximum(along - self.turned * within - self.middle, 0.0) / self.spread
+
+
+@dataclass(frozen=True, eq=False)
 class RowModel:
     """What is usual of samples: it measures the samples of a fit, and new ones."""
 
@@ -84,6 +98,7 @@ class RowModel:
     n: int = 1  # number of usual samples
     limit: OrthogonalLimit | None = None
     cell_share: float = 0.0  # of gross errors in usual samples
+    common: CommonDirection | None = None  # of samples that only it shows to be off the subspace
 
     def fit_and_measure(
         self, M: PartialMatrix, scores: Float, usual: Flags, suspects: Flags | None = None
@@ -96,44 +111,62 @@ class RowModel:
         limit = OrthogonalLimit.fit(distance[usual], freedom[usual])
         near = usual & (distance <= limit.rarely_exceeded(freedom))
         model = replace(model, limit=limit, cell_share=float(np.mean(share[near if near.any() else usual])))
-        return model, model._judge(M, scores, distances, suspects)
+        cases = model._judge(M, distances, np.zeros_like(distance))
+        if suspects is not None and np.count_nonzero(suspects) > 2:
+            joint, common = model._joint_distances(M, scores, cases.score_distance, suspects)
+            alone, cases = cases.off, replace(cases, joint_distance=joint)
+            model = replace(model, common=common if (cases.off & ~alone).any() else None)
+        return model, cases
 
     def measure(self, M: PartialMatrix, scores: Float) -> RowOutliers:
-        """The distances of samples, minus the mean."""
-        return self._judge(M, scores, self._distances(M, scores), None)
+        """The distances of samples, minus the mean; also along what the bad ones of the fit have in common."""
+        distances = self._distances(M, scores)
+        joint = np.zeros(M.shape[0])
+        if self.common is not None:
+            within = distances[-1]
+            e, growth = self._clipped_errors(M, scores, within)
+            along, _ = M.reduce("++", _sums_along, e, M.spread_over_columns(self.common.axis))
+            joint = self.common.distance(along, within / growth)
+        return self._judge(M, distances, joint)
 
-    def _judge(self, M: PartialMatrix, scores: Float, distances: Distances, suspects: Flags | None) -> RowOutliers:
-        """The distances of samples with their cut-offs; those of suspects also along what they have in common."""
+    def _judge(self, M: PartialMatrix, distances: Distances, joint: Float) -> RowOutliers:
+        """The distances of samples with their cut-offs."""
         assert self.limit is not None
         distance, share, freedom, within = distances
-        joint = np.zeros_like(distance)
-        if suspects is not None and np.count_nonzero(suspects) > 2:
-            joint = self._joint_distances(M, scores, within, suspects)
         cutoffs = score_cutoff(len(self.components)), self.limit.cutoff(freedom)
         counts = np.maximum(M.row_counts, 1)
         chance = np.asarray(binom.isf(CHANCE, counts, self.cell_share), dtype=np.float64) / counts
         least = np.where(distance > self.limit.rarely_exceeded(freedom), SOME, MANY)
         return RowOutliers(within, distance, share, *cutoffs, np.clip(chance, least, MOSTLY), joint)
 
-    def _joint_distances(self, M: PartialMatrix, scores: Float, within: Float, suspects: Flags) -> Float:
+    def _joint_distances(
+        self, M: PartialMatrix, scores: Float, within: Float, suspects: Flags
+    ) -> tuple[Float, CommonDirection]:
         """How far suspects are from the others in the direction of the residuals e of the other suspects.
 
-        It is s - e, where s is the sum over all suspects. Residuals are clipped at gross errors. A group far
-        out has the error of the subspace in common, which is about δ σ √(d/n) long at the distance δ within it.
+        It is s - e, where s is the sum over all suspects; for others it is s, which is returned too. Residuals are
+        clipped at gross errors. A group far out has the error of the subspace in common, which is about δ σ √(d/n) long
+        at the distance δ within it.
         """
-        growth = np.sqrt(1 + within**2 / self.n)
-        e = self.errors(M, scores) / M.spread_over_rows(growth)
-        bound = OUTLIER * self.noise + 1e-7 * self.unit
-        e = np.minimum(np.maximum(e, -bound), bound)
+        e, growth = self._clipped_errors(M, scores, within)
         (s,) = M.reduce("|", column_sums, e * M.spread_over_rows(1.0 * suspects))
         along, squares = M.reduce("++", _sums_along, e, M.spread_over_columns(s))
         length = np.sqrt(np.maximum(s @ s - suspects * (2 * along - squares), np.finfo(float).tiny))
         far = np.median(within[suspects]) > score_cutoff(len(self.components))
-        turned = far * within / growth
-        along = (along - suspects * squares) / length - TURNED * self.noise * math.sqrt(M.shape[1] / self.n) * turned
-        usual = along[~suspects]
-        spread = robust_scale(usual - np.median(usual)) or bound
-        return np.where(suspects, np.maximum(along - np.median(usual), 0.0) / spread, 0.0)
+        turned = far * TURNED * self.noise * math.sqrt(M.shape[1] / self.n)
+        along = (along - suspects * squares) / length
+        usual = (along - turned * within / growth)[~suspects]
+        spread = robust_scale(usual - np.median(usual)) or OUTLIER * self.noise + 1e-7 * self.unit
+        axis = s / (float(np.linalg.norm(s)) or 1.0)
+        common = CommonDirection(axis, float(turned), float(np.median(usual)), spread)
+        return suspects * common.distance(along, within / growth), common
+
+    def _clipped_errors(self, M: PartialMatrix, scores: Float, within: Float) -> tuple[PerEntry, Float]:
+        """Residuals, relative to how they grow with the distance within the subspace and at most gross; the growth."""
+        growth = np.sqrt(1 + within**2 / self.n)
+        bound = OUTLIER * self.noise + 1e-7 * self.unit
+        e = self.errors(M, scores) / M.spread_over_rows(growth)
+        return np.minimum(np.maximum(e, -bound), bound), growth
 
     def errors(self, M: PartialMatrix, scores: Float) -> PerEntry:
         """The residuals of the entries."""
