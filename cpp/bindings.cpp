@@ -44,6 +44,8 @@ using Values = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::
 using ValuesOut = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Matrix = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using MatrixOut = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Mask = nb::ndarray<const bool, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Neighbours = nb::ndarray<const int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Bits = nb::ndarray<const uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using BitsOut = nb::ndarray<uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Array = nb::ndarray<nb::numpy, double, nb::ndim<2>>;
@@ -639,6 +641,49 @@ class ColumnSweep {
     }
 };
 
+// body(begin, end) over 0..count-1 without the lock of the interpreter, with a look at Ctrl-C after each piece.
+template <class Body>
+void in_pieces(int64_t count, int64_t at_once, Body body) {
+    for (int64_t first = 0; first < count; first += at_once) {
+        {
+            const Interpreter::Without unlocked;
+            body(first, std::min(first + at_once, count));
+        }
+        if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    }
+}
+
+// Missing entries of X at their conditional means, given K and pull = X K with 0 where X is missing; total, n x n or
+// without entries, grows by the conditional covariances.
+void condition_rows(MatrixOut X, Mask missing, Matrix K, Matrix pull, MatrixOut total, const std::string& isa) {
+    const int64_t rows = int64_t(X.shape(0)), n = int64_t(X.shape(1));
+    const auto fits = [&](const auto& A, int64_t height) { return int64_t(A.shape(0)) == height && int64_t(A.shape(1)) == n; };
+    if (n < 1 || n > 1 << 15 || !fits(missing, rows) || !fits(pull, rows) || !fits(K, n) || (total.size() && !fits(total, n)))
+        throw std::invalid_argument("the arrays do not fit together");
+    const ConditionArgs args{int(n), K.data(), missing.data(), pull.data(), X.data(), total.size() ? total.data() : nullptr};
+    Scratch scratch;
+    double* memory = scratch.at_least(size_t(condition_memory(n)));
+    std::vector<int32_t> indices(size_t(2 * n));
+    in_pieces(rows, 500, [&](int64_t begin, int64_t end) {
+        kernels_for(isa).condition(args, begin, end, indices.data(), memory);
+    });
+}
+
+// Weights of the neighbours of each moment of a series, given the correlations, series x lags.
+void bridge_weights(Matrix correlations, Input64 moments, Input64 series, Neighbours neighbours, double noise,
+                    MatrixOut weights, const std::string& isa) {
+    const int64_t systems = int64_t(moments.shape(0)), each = int64_t(neighbours.shape(1));
+    if (int64_t(series.shape(0)) != systems || int64_t(neighbours.shape(0)) != systems || each > most_neighbours ||
+        int64_t(weights.shape(0)) != systems || int64_t(weights.shape(1)) != each)
+        throw std::invalid_argument("the arrays do not fit together");
+    for (int64_t s = 0; s < systems; ++s)
+        if (series.data()[s] < 0 || series.data()[s] >= int64_t(correlations.shape(0)))
+            throw std::invalid_argument("series names one that does not exist");
+    const BridgeArgs args{int64_t(correlations.shape(1)), correlations.data(), moments.data(), series.data(),
+                          int(each), neighbours.data(), noise, weights.data()};
+    in_pieces(systems, 20000, [&](int64_t begin, int64_t end) { kernels_for(isa).bridge(args, begin, end); });
+}
+
 // GRASTA's tracker over the columns `order`: U, gamma and w are replaced; (coefficients, mu, level, scale).
 nb::tuple track(Input64 indptr, Input32 rows, Entries values, Input64 order, MatrixOut U, ValuesOut gamma, ValuesOut w,
                 double mu, int64_t level, double scale, double rho, int min_inner, int max_inner, double tolerance,
@@ -670,15 +715,9 @@ nb::tuple track(Input64 indptr, Input32 rows, Entries values, Input64 order, Mat
     Array W = new_array(size_t(count), size_t(r));
     double* memory = scratch.at_least(size_t(track_memory(m, int(r), longest)));
     const Kernels& kernels = kernels_for(isa);
-    constexpr int64_t at_once = 50;  // columns between two looks at Ctrl-C
-    for (int64_t first = 0; first < count; first += at_once) {
-        {
-            const Interpreter::Without unlocked;
-            kernels.track(args, order.data() + first, std::min(at_once, count - first), state, W.data() + first * r,
-                          longest, memory);
-        }
-        if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    }
+    in_pieces(count, 50, [&](int64_t first, int64_t last) {
+        kernels.track(args, order.data() + first, last - first, state, W.data() + first * r, longest, memory);
+    });
     for (int64_t i = 0; i < m; ++i) {
         for (int64_t a = 0; a < r; ++a) U.data()[i * r + a] = state.U[a * height + i];
         gamma.data()[i] = state.gamma[i];
@@ -754,6 +793,12 @@ NB_MODULE(_core, module) {
                nb::arg("min_inner"), nb::arg("max_inner"), nb::arg("tolerance"), nb::arg("mu_min"), nb::arg("mu_max"),
                nb::arg("levels"), nb::arg("step"), nb::arg("learn"), nb::arg("isa"),
                "GRASTA's tracker over many columns; lowsparse.solvers.tracking is its user.");
+    module.def("condition", &condition_rows, nb::arg("X").noconvert(), nb::arg("missing").noconvert(), nb::arg("K"),
+               nb::arg("pull"), nb::arg("total").noconvert(), nb::arg("isa"),
+               "Missing entries of rows at their conditional means; lowsparse.series.normal is its user.");
+    module.def("bridge", &bridge_weights, nb::arg("correlations"), nb::arg("moments"), nb::arg("series"),
+               nb::arg("neighbours"), nb::arg("noise"), nb::arg("weights").noconvert(), nb::arg("isa"),
+               "Weights of the neighbours of missing readings; lowsparse.series.bridging is its user.");
     module.def("squeeze", &squeeze_numbers, nb::arg("x"), nb::arg("bits").noconvert(), nb::arg("found").noconvert(), nb::arg("isa"), nb::arg("threads"),
                "A bit for each number, and those that are not zero; lowsparse.places.disk.scratch is its user.");
     module.def("expand", &expand_numbers, nb::arg("bits"), nb::arg("found"), nb::arg("x").noconvert(), nb::arg("threads"),

@@ -2,6 +2,7 @@
 #include "kernels.hpp"
 
 #include "dispatch.hpp"
+#include "gaps.hpp"
 #include "gradient.hpp"
 #include "regress.hpp"
 #include "rowwise.hpp"
@@ -104,6 +105,8 @@ extern const Kernels kernels = {LS_TEXT(LOWSPARSE_ISA),
                                 subset_memory,
                                 subsets,
                                 track,
+                                condition,
+                                bridge,
                                 nonzero_bits,
                                 finish_gradient};
 

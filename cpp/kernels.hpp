@@ -177,6 +177,32 @@ constexpr int64_t track_memory(int64_t m, int r, int64_t longest) {
     return (r + 3) * track_length(longest) + track_length(m) + int64_t(r) * r + 4 * int64_t(r);
 }
 
+// Rows whose missing entries are to be at their conditional means (lowsparse/series/normal.py).
+struct ConditionArgs {
+    int n;
+    const double* K;         // n x n
+    const bool* missing;     // rows x n
+    const double* pull;      // rows x n: K times the row with 0 where it is missing
+    double* X;               // rows x n: missing entries are written
+    double* total;           // n x n, or null: the sum of the conditional covariances is added
+};
+
+// doubles of scratch memory
+constexpr int64_t condition_memory(int64_t n) { return 2 * n * (n + 3) + 3 * (n + 3); }
+
+// Missing readings to be predicted from their neighbours in the series (lowsparse/series/bridging.py).
+struct BridgeArgs {
+    int64_t lags;                // 0 ... lags - 1
+    const double* correlations;  // series x lags
+    const int64_t *moments, *series;
+    int neighbours_each;
+    const int32_t* neighbours;  // their moments, -1 where there is none
+    double noise;               // of a reading
+    double* weights;            // of the neighbours
+};
+
+constexpr int most_neighbours = 32;  // a multiple of four
+
 struct Kernels {
     const char* isa;
     int (*padded)(int r);
@@ -205,6 +231,10 @@ struct Kernels {
     // The columns order[0..count-1], one after the other; W (count x r) gets their coefficients on U as it was before each.
     void (*track)(const TrackArgs&, const int64_t* order, int64_t count, TrackState&, double* W, int64_t longest,
                   double* memory);
+    // Rows begin..end-1 of X; `missing` has room for 2 n.
+    void (*condition)(const ConditionArgs&, int64_t begin, int64_t end, int32_t* missing, double* memory);
+    // Systems begin..end-1 of the weights.
+    void (*bridge)(const BridgeArgs&, int64_t begin, int64_t end);
     // A bit for each of n numbers, set if it is not zero; a zero with a sign counts as none.
     void (*nonzero_bits)(const void* x, bool single, int64_t n, uint64_t* bits);
     // Rows begin..end-1 of G = sum + U W, and gram = G^T G over them; W and gram are r x r.

@@ -91,7 +91,7 @@ struct LargeSystem {
             pack s = splat(0.0);
             double head = 0.0;
             int j = k + 1;
-            for (; j < r && j % 4; ++j) head += row[j] * v[j];
+            for (; j % 4; ++j) head += row[j] * v[j];
             for (; j < length; j += 4) s += load(row + j) * load(v + j);
             v[k] -= inverse[k] * (head + sum(s));
         }

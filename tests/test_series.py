@@ -265,7 +265,7 @@ def test_bridging_is_the_conditional_mean():
     r = 0.9 ** np.arange(50)
     x = np.linalg.cholesky(r[np.abs(np.subtract.outer(np.arange(50), np.arange(50)))]) @ rng.standard_normal(50)
     x[20:24] = np.nan
-    bridge = Bridge(r[:, None], ())
+    bridge = Bridge(r[:, None], np.ones(1), ())
     near = np.array([17, 18, 19, 24, 25, 26])
     C = r[np.abs(np.subtract.outer(near, near))] + 0.01 * np.eye(6)
     expected = r[np.abs(near - 21)] @ np.linalg.solve(C, x[near])

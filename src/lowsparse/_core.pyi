@@ -8,6 +8,18 @@ Float = NDArray[np.float64]
 def instruction_sets() -> list[str]: ...
 def squeeze(x: NDArray[Any], bits: NDArray[np.uint64], found: NDArray[Any], isa: str, threads: int) -> int: ...
 def expand(bits: NDArray[np.uint64], found: NDArray[Any], x: NDArray[Any], threads: int) -> None: ...
+def condition(
+    X: Float, missing: NDArray[np.bool_], K: Float, pull: Float, total: Float, isa: str
+) -> None: ...
+def bridge(
+    correlations: Float,
+    moments: NDArray[np.int64],
+    series: NDArray[np.int64],
+    neighbours: NDArray[np.int32],
+    noise: float,
+    weights: Float,
+    isa: str,
+) -> None: ...
 def track(
     indptr: NDArray[np.int64],
     rows: NDArray[np.int32],

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..sweeps import Float
+from ..sweeps import Float, native
 from .correlation import autocorrelation, column_spreads, largest_lag
 from .runs import Bool, Index, distinct
 
@@ -38,21 +38,22 @@ class Bridge:
     """
 
     correlations: Float  # lags x series
+    spreads: Float  # of the series
     periods: tuple[int, ...]
 
     @classmethod
     def fit(cls, R: Float, periods: tuple[int, ...]) -> Bridge:
         """Estimate the correlations of the columns of R; NaN is missing."""
-        return cls(autocorrelation(R, largest_lag(len(R), periods)), periods)
+        spreads = column_spreads(R)
+        return cls(autocorrelation(R, largest_lag(len(R), periods), spreads), spreads, periods)
 
     def predict(self, R: Float, gaps: Gaps) -> Float:
         """Predict R at the entries of gaps from their neighbours."""
-        bound = CLIP * column_spreads(R)
+        bound = CLIP * self.spreads
         values = np.nan_to_num(np.clip(R, -bound, bound))
-        weights = np.zeros((len(gaps.systems), gaps.neighbours.shape[1]))
-        for first in range(0, len(weights), BATCH):
-            some = gaps.systems[first : first + BATCH]
-            weights[first : first + BATCH] = self._weights(gaps.moments[some], gaps.series[some], gaps.neighbours[some])
+        systems = gaps.moments[gaps.systems], gaps.series[gaps.systems], gaps.neighbours[gaps.systems]
+        compiled = native.reason_unavailable() is None
+        weights = native.bridge(self.correlations, *systems, NOISE) if compiled else self._weights(*systems)
         near = values[np.maximum(gaps.neighbours, 0), gaps.series[:, None]]
         return np.asarray(np.einsum("ij,ij->i", weights[gaps.system], near))
 
@@ -65,18 +66,23 @@ class Bridge:
         filled[missing] = self.predict(R, Gaps.of(~missing, missing, self.periods))
         return filled
 
-    def _weights(self, t: Index, j: Index, found: NDArray[np.int32]) -> Float:
-        """C⁻¹ b for each moment; the weight of a neighbour that is not there (-1) is 0."""
+    def _weights(self, moments: Index, series: Index, neighbours: NDArray[np.int32]) -> Float:
+        """C⁻¹ b for each moment, as the compiled core; the weight of a neighbour that is not there (-1) is 0."""
         r, last = self.correlations, len(self.correlations) - 1
-        there = found >= 0
-        lag = np.abs(found[:, :, None] - found[:, None, :])
-        C = np.where(lag <= last, r[np.minimum(lag, last), j[:, None, None]], 0.0)
-        C *= there[:, :, None] & there[:, None, :]
-        diagonal = np.arange(found.shape[1])
-        C[:, diagonal, diagonal] = 1.0 + NOISE
-        lag = np.abs(found - t[:, None])
-        b = np.where(there & (lag <= last), r[np.minimum(lag, last), j[:, None]], 0.0)
-        return np.asarray(np.linalg.solve(C, b[:, :, None])[:, :, 0])
+        weights = np.zeros(neighbours.shape)
+        diagonal = np.arange(neighbours.shape[1])
+        for first in range(0, len(weights), BATCH):
+            some = slice(first, first + BATCH)
+            t, j, found = moments[some], series[some], neighbours[some]
+            there = found >= 0
+            lag = np.abs(found[:, :, None] - found[:, None, :])
+            C = np.where(lag <= last, r[np.minimum(lag, last), j[:, None, None]], 0.0)
+            C *= there[:, :, None] & there[:, None, :]
+            C[:, diagonal, diagonal] = 1.0 + NOISE
+            lag = np.abs(found - t[:, None])
+            b = np.where(there & (lag <= last), r[np.minimum(lag, last), j[:, None]], 0.0)
+            weights[some] = np.linalg.solve(C, b[:, :, None])[:, :, 0]
+        return weights
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.fft import irfft, next_fast_len, rfft
 
 from ..linalg.scale import CONSISTENT
 from ..sweeps import Float
@@ -24,6 +25,17 @@ def column_scales(R: Float) -> Float:
     [1.48, 1.0]
     """
     return _scales(*_ordered(R))
+
+
+def column_medians(R: Float) -> Float:
+    """The median of each column, NaN left out; NaN if nothing else is there.
+
+    >>> column_medians(np.array([[1.0, 5.0], [3.0, np.nan], [2.0, 9.0]])).tolist()
+    [2.0, 7.0]
+    """
+    ordered = np.sort(R.T, axis=1)
+    count, column = ordered.shape[1] - np.isnan(ordered).sum(axis=1), np.arange(len(ordered))
+    return np.asarray((ordered[column, np.maximum(count - 1, 0) // 2] + ordered[column, count // 2 * (count > 0)]) / 2)
 
 
 def column_spreads(R: Float, share: float = TAIL) -> Float:
@@ -57,7 +69,7 @@ def largest_lag(moments: int, periods: tuple[int, ...]) -> int:
     return max(1, min(moments - 1, max(LEAST_LAG, PERIODS * max(periods, default=0))))
 
 
-def autocorrelation(R: Float, lags: int) -> Float:
+def autocorrelation(R: Float, lags: int, spreads: Float | None = None) -> Float:
     """Correlations at lags 0, ..., `lags` of each column of R, whose numbers are about 0; NaN is missing.
 
     r(h) = (Σ x_t x_{t+h} / pairs) / (Σ x_t² / readings), of x clipped at three spreads. The sums over all lags
@@ -69,9 +81,9 @@ def autocorrelation(R: Float, lags: int) -> Float:
     """
     T = len(R)
     known = ~np.isnan(R)
-    bound = CLIP * column_spreads(R)
+    bound = CLIP * (column_spreads(R) if spreads is None else spreads)
     x = np.where(known, np.clip(R, -bound, bound), 0.0)
-    size = 1 << int(T + lags).bit_length()
+    size = next_fast_len(T + lags, real=True)
     pairs = np.maximum(_sums(known.astype(np.float64), size, lags), 0.0)
     r = _sums(x, size, lags) / np.maximum(pairs, 1.0)
     r = r * pairs / (pairs + FEW)
@@ -81,14 +93,15 @@ def autocorrelation(R: Float, lags: int) -> Float:
 
 def _sums(x: Float, size: int, lags: int) -> Float:
     """Σ_t x_t x_{t+h} of each column for all lags h."""
-    return np.asarray(np.fft.irfft(np.abs(np.fft.rfft(x, size, axis=0)) ** 2, size, axis=0)[: lags + 1])
+    power = np.abs(rfft(np.ascontiguousarray(x.T), size)) ** 2
+    return np.asarray(irfft(power, size)[:, : lags + 1].T)
 
 
 def _with_spectrum(r: Float) -> Float:
     """The correlations without the negative part of their spectrum, with some independent noise."""
     even = np.concatenate([r, r[-2:0:-1]])
-    spectrum = np.maximum(np.fft.rfft(even, axis=0).real, 0.0)
-    r = np.fft.irfft(spectrum, len(even), axis=0)[: len(r)]
+    spectrum = np.maximum(rfft(even, axis=0).real, 0.0)
+    r = irfft(spectrum, len(even), axis=0)[: len(r)]
     r = r / np.where(r[0] > 0, r[0], 1.0)
     r[1:] *= 1.0 - NOISE
     return np.asarray(r)

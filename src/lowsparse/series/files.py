@@ -1,13 +1,14 @@
 """Series on disk: a moments x series array in an .npy file is filled into another one, some groups of series at a time.
 
 The groups are those of `groups`, found from a sample of the moments. As many groups as fit into the memory are read in
-one pass over the file, fitted and filled one after the other, and written in one pass.
+one pass over the file, fitted and filled, and written in one pass.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,9 @@ from numpy.typing import NDArray
 
 from ..support.files import replacing
 from ..support.sizes import bytes_of
-from ..sweeps import Float
-from .anomalies import Anomalies
-from .groups import SeriesModels, find_groups, join_anomalies, sampled_periods
+from .anomalies import Anomalies, find_anomalies
+from .groups import find_groups, for_each, join_anomalies, sampled_periods
+from .model import SeriesModel
 from .runs import Index
 
 ROWS = 1 << 26  # bytes that are read or written at once
@@ -42,9 +43,10 @@ def fill_npy(
         raise ValueError(f"{target} is the file that is read; write the filled series to another one")
     groups = find_groups(X)
     periods = sampled_periods(X) if periods is None else periods
-    rng = np.random.default_rng(random_state)
     width = max(1, int(SHARE * bytes_of(memory) / (X.dtype.itemsize * len(X))))
-    found = []
+    rng = np.random.default_rng(random_state)
+    found: list[Anomalies] = []
+    order: list[Index] = []
     with replacing(target) as path:
         with path.open("wb") as file:  # a name that need not end in .npy
             np.lib.format.write_array_header_2_0(file, {"descr": X.dtype.str, "fortran_order": False, "shape": X.shape})
@@ -54,14 +56,13 @@ def fill_npy(
         for slab in _slabs(groups, width):
             columns = np.sort(np.concatenate(slab))
             values = _read(X, columns)
-            for group in slab:
-                at = np.searchsorted(columns, group)
-                values[:, at], listed = _filled(values[:, at], periods, clean, rng)
-                found.append((group, listed))
+            places = [np.searchsorted(columns, group) for group in slab]
+            found += for_each(partial(_fill, values, periods, clean), places, rng)
+            order += slab
             _write(Y, columns, values)
         Y.flush()
         del Y
-    return periods, join_anomalies(tuple(group for group, _ in found), [listed for _, listed in found])
+    return periods, join_anomalies(tuple(order), found)
 
 
 def _opened(source: Path) -> NDArray[np.floating]:
@@ -99,15 +100,14 @@ def _pieces(X: NDArray[np.floating]) -> Iterator[slice]:
     return (slice(first, first + size) for first in range(0, len(X), size))
 
 
-def _filled(
-    values: NDArray[np.floating], periods: tuple[int, ...], clean: bool, rng: np.random.Generator
-) -> tuple[Float, Anomalies]:
-    """The series of a group, filled, and their anomalies."""
-    present = np.flatnonzero(~np.isnan(values).all(axis=0))
-    given = values.astype(np.float64)
+def _fill(values: NDArray[np.floating], periods: tuple[int, ...], clean: bool, group: Index, seed: int) -> Anomalies:
+    """Fill some of the series in their place; their anomalies."""
+    present = group[~np.isnan(values[:, group]).all(axis=0)]
     if not present.size:
-        return given, Anomalies.none()
-    _, filled, listed = SeriesModels.fit(given[:, present], periods, rng)
-    kept = ~np.isnan(given[:, present]) & ~(filled.bad & clean)
-    given[:, present] = np.where(kept, given[:, present], filled.values)
-    return given, replace(listed, series=present[listed.series])
+        return Anomalies.none()
+    given = values[:, present].astype(np.float64)
+    model, good = SeriesModel.fit(given, periods, seed)
+    filled = model.fill(given, good=good)
+    listed, bad = find_anomalies(model, given, filled)
+    values[:, present] = np.where(np.isnan(given) | (bad & clean), filled.values, given)
+    return replace(listed, series=np.searchsorted(group, present)[listed.series])

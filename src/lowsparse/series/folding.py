@@ -12,17 +12,17 @@ again and again. A line is then expected to be V a, with a the ridge regression 
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..sweeps import Float
-from .correlation import column_scales
+from .correlation import column_medians, column_scales
+from .runs import Bool
 
 CYCLES = 6  # of a period, from which its usual shape is taken
 FEW = 0.2  # readings of a line, relative to the usual number, that do not determine it
-ITERATIONS = 8
+ITERATIONS, CHANGE = 8, 0.03  # at most; they end when what is filled changes by less, relative
 FASTER = 1.3  # steps of what is filled, relative to the formula
 FAINT, MOST = 0.1, 80  # components are kept if s² > FAINT λ, and so many at most
 CLIP = 3.0  # scales, at which a reading counts
@@ -69,12 +69,11 @@ class Shape:
         if not often:
             return cls(np.zeros((1, Z.shape[1])))
         lines = Folding(often[-1]).fold(Z)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # a phase without a reading
-            middle = np.nanmedian(lines, axis=0)
-            bound = CLIP * column_scales(lines - middle)
-            usual = np.nanmean(np.clip(lines, middle - bound, middle + bound), axis=0)
-        return cls(np.nan_to_num(usual).reshape(often[-1], Z.shape[1]))
+        middle = column_medians(lines)
+        bound = CLIP * column_scales(lines - middle)
+        counts = np.sum(~np.isnan(lines), axis=0)
+        usual = np.nansum(np.clip(lines, middle - bound, middle + bound), axis=0) / np.maximum(counts, 1)
+        return cls(usual.reshape(often[-1], Z.shape[1]))
 
     def expect(self, Z: Float, first: int = 0) -> Float:
         """The shape at the moments of Z, which begins `first` moments after the data that were fitted."""
@@ -114,7 +113,10 @@ class Lines:
         for _ in range(ITERATIONS):
             squares, U = _components(X)
             made = (U * (squares / (squares + strength))) @ (U.T @ X)
-            X[missing] += FASTER * (made[missing] - X[missing])
+            steps = FASTER * (made - X)[missing]
+            X[missing] += steps
+            if np.linalg.norm(steps) <= CHANGE * np.linalg.norm(X[missing]):
+                break
         squares, U = _components(X)
         kept = squares > FAINT * strength
         V = (X.T @ U[:, kept]) / np.sqrt(squares[kept])
@@ -127,19 +129,21 @@ class Lines:
         """
         folding = self.folding.later(first)
         lines = folding.fold(Z)
+        read = ~np.isnan(lines)
+        determined = np.flatnonzero(np.count_nonzero(read, axis=1) >= max(1.0, FEW * self.usual))
+        products = np.where(read, lines, 0.0)[determined] @ self.V
+        found = [self._coefficients(read[i], product) for i, product in zip(determined, products, strict=True)]
         expected = np.full(lines.shape, np.nan)
-        for i in np.flatnonzero(np.sum(~np.isnan(lines), axis=1) >= max(1.0, FEW * self.usual)):
-            expected[i] = self.V @ self._coefficients(lines[i])
+        expected[determined] = np.array(found).reshape(products.shape) @ self.V.T
         return folding.unfold(expected, Z.shape)
 
-    def _coefficients(self, line: Float) -> Float:
+    def _coefficients(self, read: Bool, product: Float) -> Float:
         """(V_oᵀV_o + penalties)⁻¹ V_oᵀ y over what was read; V_oᵀV_o = I - V_mᵀV_m over what is missing."""
-        read = ~np.isnan(line)
-        few = self.V[~read] if 2 * np.count_nonzero(read) > len(read) else self.V[read]
+        mostly = 2 * np.count_nonzero(read) > len(read)
+        few = self.V[~read] if mostly else self.V[read]
         gram = few.T @ few
-        gram = np.eye(len(gram)) - gram if 2 * np.count_nonzero(read) > len(read) else gram
-        found = np.linalg.solve(gram + np.diag(self.penalties), self.V[read].T @ line[read])
-        return np.asarray(found)
+        gram = np.eye(len(gram)) - gram if mostly else gram
+        return np.asarray(np.linalg.solve(gram + np.diag(self.penalties), product))
 
 
 def _components(X: Float) -> tuple[Float, Float]:

@@ -6,16 +6,18 @@ their variance is along, and each half again, until a group is small enough.
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigh
 
-from ..sweeps import Float
+from ..sweeps import Float, native
 from .anomalies import Anomalies, find_anomalies
-from .correlation import column_scales
+from .correlation import column_medians, column_scales
 from .model import Filled, SeriesModel
 from .periods import find_periods
 from .runs import Index
@@ -25,6 +27,8 @@ ENTRIES, LEAST = 4_000_000, 16  # of a group; with more it has fewer series, but
 MOMENTS = 2000  # of the sample by which groups are found
 SERIES, SAMPLE, FEWEST = 200, 2_000_000, 8  # by which periods are found: at most, in entries, but so many at least
 CLIP = 3.0  # scales, at which a reading counts
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -46,14 +50,16 @@ class SeriesModels:
 
         Periods are found if they are not given; the usual ones, a day and a week, are preferred to those near them.
         """
-        periods = sampled_periods(X, usual) if periods is None else periods
-        rng = np.random.default_rng(random_state)
-        groups, models, found = find_groups(X), [], []
-        for group in groups:
-            model, good = SeriesModel.fit(X[:, group], periods, rng)
-            models.append(model)
-            found.append(_with_anomalies(model, X[:, group], model.fill(X[:, group], good=good)))
-        return cls(groups, tuple(models)), *_joined(groups, found, X.shape)
+        chosen = sampled_periods(X, usual) if periods is None else periods
+
+        def fit(group: Index, seed: int) -> tuple[SeriesModel, tuple[Filled, Anomalies]]:
+            own = np.ascontiguousarray(X[:, group])
+            model, good = SeriesModel.fit(own, chosen, seed)
+            return model, _with_anomalies(model, own, model.fill(own, good=good))
+
+        groups = find_groups(X)
+        models, found = zip(*for_each(fit, groups, random_state), strict=True)
+        return cls(groups, models), *_joined(groups, found, X.shape)
 
     @property
     def periods(self) -> tuple[int, ...]:
@@ -84,6 +90,17 @@ class SeriesModels:
         return widths
 
 
+def for_each(
+    work: Callable[[Index, int], T], groups: Sequence[Index], random_state: int | np.random.Generator | None
+) -> list[T]:
+    """What becomes of each group with a seed of its own, in threads; the same with any number of them."""
+    seeds = np.random.default_rng(random_state).integers(2**62, size=len(groups)).tolist()
+    if len(groups) == 1:
+        return [work(groups[0], seeds[0])]
+    with ThreadPoolExecutor(min(native.num_threads(), len(groups))) as threads:
+        return list(threads.map(work, groups, seeds))
+
+
 def sampled_periods(X: NDArray[np.floating], usual: tuple[int, ...] = ()) -> tuple[int, ...]:
     """The periods of some of the series."""
     series = max(FEWEST, min(SERIES, SAMPLE // len(X)))
@@ -98,11 +115,11 @@ def find_groups(X: NDArray[np.floating]) -> tuple[Index, ...]:
     >>> [sorted(set((group % 2).tolist())) for group in find_groups(X)]
     [[0], [1]]
     """
-    T, n = X.shape
-    most = min(MOST, max(LEAST, ENTRIES // T))
+    moments, n = X.shape
+    most = min(MOST, max(LEAST, ENTRIES // moments))
     if n <= most:
         return (np.arange(n),)
-    Z = np.nan_to_num(np.clip(_scaled(X[:: -(-T // MOMENTS)]), -CLIP, CLIP))
+    Z = np.nan_to_num(np.clip(_scaled(X[:: -(-moments // MOMENTS)]), -CLIP, CLIP))
     return tuple(sorted((np.sort(group) for group in _bisect(Z, np.arange(n), most)), key=lambda group: int(group[0])))
 
 
@@ -111,16 +128,15 @@ def _bisect(Z: Float, series: Index, most: int) -> list[Index]:
         return [series]
     own = Z[:, series]
     own = own - own.mean(axis=1, keepdims=True)  # what all have in common divides none
-    loadings = np.linalg.svd(own, full_matrices=False)[2][0]
-    order = series[np.argsort(loadings, kind="stable")]
+    gram = own @ own.T
+    largest = eigh(gram, subset_by_index=[len(gram) - 1] * 2)[1][:, 0]
+    order = series[np.argsort(largest @ own, kind="stable")]
     return _bisect(Z, order[: len(order) // 2], most) + _bisect(Z, order[len(order) // 2 :], most)
 
 
 def _scaled(X: NDArray[np.floating]) -> Float:
     X = X.astype(np.float64)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # a series without a reading in the sample
-        apart = X - np.nanmedian(X, axis=0)
+    apart = X - column_medians(X)
     return np.asarray(apart / column_scales(apart))
 
 

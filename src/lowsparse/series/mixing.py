@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import lsq_linear, nnls
 
-from ..linalg.scale import robust_scale
+from ..linalg.scale import CONSISTENT
 from ..sweeps import Float
 
 DAMPING, DAMPING_OWN = 30.0, 100.0  # the ridge of a class, and of a series, in runs
-ITERATIONS = 8
+ITERATIONS, CHANGE = 8, 0.003  # at most; they end when no weight changes by more
 FAR = 6.0  # robust scales, beyond which an error may be of the reading
+ENOUGH = 10_000  # entries for the weights of all and of a group of classes
 FEW = 10  # entries of a class that has the weights of all
 SUM = 1e3  # weight of the equation Σ w = 1, relative to the others
 
@@ -48,9 +49,10 @@ class Mixture:
     def fit(cls, F: Float, y: Float, classes: Index, series: Index, group: int = 1, length: float = 1.0) -> Mixture:
         """Fit the weights; `group` consecutive classes are a group, and `length` entries are a run."""
         m, damping = F.shape[1], DAMPING * length
-        usual = _fit_weights(F, y, np.full(m, 1.0 / m), damping)
-        of_groups = _fit_each(F, y, classes // group, {}, usual, damping)
-        priors = {int(k): of_groups[int(k) // group] for k in np.unique(classes)}
+        some = slice(None, None, -(-len(y) // ENOUGH) or 1)
+        usual = _fit_weights(F[some], y[some], np.full(m, 1.0 / m), damping)
+        of_groups = _fit_each(F[some], y[some], classes[some] // group, {}, usual, damping)
+        priors = {int(k): of_groups.get(int(k) // group, usual) for k in np.unique(classes)}
         mixture = cls(usual, _fit_each(F, y, classes, priors, usual, damping), {})
         with_mixed = np.column_stack([mixture.predict(F, classes, series), F])
         return cls(usual, mixture.weights, _fit_each(with_mixed, y, series, {}, np.eye(m + 1)[0], DAMPING_OWN * length))
@@ -95,14 +97,16 @@ def _fit_weights(F: Float, y: Float, prior: Float, damping: float) -> Float:
     weights = prior
     for _ in range(ITERATIONS):
         e = np.abs(y - F @ weights)
-        scale = robust_scale(e)
+        scale = CONSISTENT * float(np.partition(e, len(e) // 2)[len(e) // 2])
         if scale == 0:
             break
         weight = scale / np.maximum(e, 0.5 * scale) * (e < FAR * scale)
         A = (G.T * weight) @ G
         ridge = damping * np.diag(A) / max(float(weight.sum()), 1.0)
         step = _least(A + np.diag(ridge + 1e-12), (G.T * weight) @ rest, prior[others])
-        weights = np.insert(step, best, max(1.0 - step.sum(), 0.0))
+        before, weights = weights, np.insert(step, best, max(1.0 - step.sum(), 0.0))
+        if np.abs(weights - before).max() <= CHANGE:
+            break
     return weights
 
 

@@ -30,9 +30,9 @@ from ..robust.calibration import Calibration, usual_sizes
 from ..support.threads import one_blas_thread
 from ..sweeps import Float
 from .bridging import Bridge, Gaps
-from .correlation import column_scales
+from .correlation import column_medians, column_scales
 from .folding import Folding, Lines, Shape
-from .judging import Expectation, Judge, LowRankMoments, bad_runs, closest
+from .judging import Expectation, GoodCells, Judge, LowRankMoments, closest
 from .keeping import keep_aside
 from .mixing import Mixture
 from .normal import Normal
@@ -46,10 +46,12 @@ GROUP = FARTHEST + 1  # classes
 SEEN = (0.85, 0.5)  # readings of a moment, relative to the usual number: bounds of the groups of classes
 SMALL = 250_000  # entries of a table whose moments are also fitted by a low-rank part
 LINES = 4  # periods that the data must have to be folded
-CAUTIONS = (1.0, 2.0, 4.0)  # in judging readings: the one is taken with which what was kept aside is predicted best
+CAUTIONS = (1.0, 2.0, 4.0)  # in judging readings: the first is taken with which what was kept aside is predicted best
+HARDLY = 0.02  # or worse by so much, relative: error runs that are kept aside in part are predicted by their rest
+STRETCH, SHORTEST = 120_000, 1000  # entries of the stretch of time in which it is chosen, and its least moments
 LARGEST = 30.0  # error, in usual ones of the series, that counts in this choice: a reading kept aside may be bad
 ENOUGH, FOLDS = 15_000, 3  # readings kept aside are enough for the weights; times that some are, at most
-STRETCHES, SPLITS = 20, 5  # of time; every fifth one is predicted with the weights of the others
+STRETCHES, SPLITS = 18, 3  # of time; every third one is predicted with the weights of the others
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class SeriesModel:
     ) -> tuple[Self, Bool]:
         """Fit series X: moments x series, NaN missing, each with a reading; the model, and which readings are good."""
         rng = np.random.default_rng(random_state)
-        centre = np.nanmedian(X, axis=0)
+        centre = column_medians(X)
         scale = column_scales(X - centre)
         Z = (X - centre) / scale
         scale[np.nanmax(X, axis=0) == np.nanmin(X, axis=0)] = 0.0
@@ -199,32 +201,35 @@ def _expectations(
 
 
 def _choose_judge(Z: Float, periods: tuple[int, ...], aside: Bool, rng: np.random.Generator) -> tuple[Judge, Bool]:
-    """The caution with which what was kept aside is predicted best, and the good readings.
+    """The caution with which what was kept aside is predicted best, in a stretch of time, and the good readings of all.
 
     Errors are of the readings that the most cautious judge calls good: the same ones for all, and without gross errors.
     """
     rest = np.where(aside, np.nan, Z)
-    robust = (LowRankMoments.fit(rest, rng), Shape.fit(rest, periods))
+    moments = LowRankMoments.fit(rest, rng) if Z.size <= SMALL else GoodCells.fit(rest)
+    robust = (moments, Shape.fit(rest, periods))
     expected = closest(robust, Z)
+    length = min(len(Z), max(STRETCH // Z.shape[1], SHORTEST))
+    first = (len(Z) - length) // 2
+    own = slice(first, first + length)
     judged: list[tuple[Judge, Bool]] = []
     for caution in CAUTIONS:
-        seen = ~bad_runs(Z, expected, caution) & ~np.isnan(rest)
         start = judged[-1][0].closer if judged else None
-        judge = Judge(robust, Normal.fit(np.where(seen, Z, np.nan), SMOOTH, start=start), caution)
-        judged.append((judge, judge.judge(Z, expected)))
-    scored = aside & judged[-1][1]
-    errors = np.stack([_errors(judge, Z, good & ~aside, scored, periods) for judge, good in judged])
+        judged.append(Judge.fit(Z[own], expected[own], robust, aside[own], caution, start))
+    scored = aside[own] & judged[-1][1]
+    errors = np.stack([_errors(judge, Z[own], good & ~aside[own], scored, periods, first) for judge, good in judged])
     series = np.nonzero(scored)[1]
     sizes = usual_sizes(errors.min(axis=0), series, Z.shape[1])[series]
-    usual = np.minimum(errors / sizes, LARGEST).mean(axis=1)
-    return judged[int(np.argmin(usual))]
+    usual = np.minimum(errors / sizes, LARGEST).mean(axis=1) if series.size else np.zeros(len(CAUTIONS))
+    judge, good = judged[int(np.argmax(usual <= (1 + HARDLY) * usual.min()))]
+    return (judge, good) if length == len(Z) else Judge.fit(Z, expected, robust, aside, judge.caution, judge.closer)
 
 
-def _errors(judge: Judge, Z: Float, seen: Bool, wanted: Bool, periods: tuple[int, ...]) -> Float:
-    """Magnitudes of the errors of the wanted readings, as those seen predict them."""
+def _errors(judge: Judge, Z: Float, seen: Bool, wanted: Bool, periods: tuple[int, ...], first: int) -> Float:
+    """Magnitudes of the errors of the wanted readings, as those seen predict them; Z begins at moment `first`."""
     given = np.where(seen, Z, np.nan)
     L = judge.closer.expect(given)
-    L = np.where(np.isnan(L), judge.robust[-1].expect(given), L)
+    L = np.where(np.isnan(L), judge.robust[-1].expect(given, first), L)
     bridged = Bridge.fit(given - L, periods).predict(given - L, Gaps.of(seen, wanted, periods))
     return np.abs((Z - L)[wanted] - bridged)
 
@@ -254,7 +259,7 @@ class _Fold:
 def _mix(folds: list[_Fold], shape: tuple[int, ...]) -> tuple[Mixture, Calibration]:
     """The weights that predict best what was kept aside, each series' errors in units of its usual one.
 
-    Bands are calibrated by the errors on a fifth of it, in stretches of time, with the weights of the other four.
+    Bands are calibrated by the errors on a third of it, in stretches of time, with the weights of the other two.
     """
     F, y, classes, moments, series = (
         np.concatenate([getattr(fold, name) for fold in folds]) for name in ("F", "y", "classes", "moments", "series")

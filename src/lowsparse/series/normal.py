@@ -19,11 +19,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..sweeps import Float
-from .runs import Index
+from ..sweeps import Float, native
+from .runs import Bool, Index
 
 FREEDOM = 10.0  # ν
 ITERATIONS, FURTHER = 10, 2  # from the beginning, and from another fit
+SAMPLE, LEAST_SAMPLE = 20, 2000  # moments for each entry of x, and in all, from which μ and S are found first
 CHANGE = 0.01  # of S, relative, at which the iterations end
 LEAST = 1e-6  # variance of a series, at least
 CLIPPED = 0.01  # smallest eigenvalue of the first S, relative to the largest
@@ -69,21 +70,18 @@ class Normal:
         """
         Y = _with_lags(Z, lags)
         counts = np.sum(~np.isnan(Y), axis=1)
-        read = counts > 0
+        read = np.flatnonzero(counts > 0)
         mean, S = (np.zeros(Y.shape[1]), _first_covariance(Y)) if start is None else (start.mean, start.covariance)
-        for _ in range(ITERATIONS if start is None else FURTHER):
-            before = S
-            K = _inverse(S, ridge)
-            X, missing = _fill(Y[read] - mean, K, covariance=True)
-            distance = np.einsum("ij,ij->i", X @ K, X)
-            weights = (FREEDOM + counts[read]) / (FREEDOM + distance)
-            S = ((X.T * weights) @ X + missing) / weights.sum()
-            X += mean
-            mean = weights @ X / weights.sum()
-            if np.linalg.norm(S - before) <= CHANGE * np.linalg.norm(before):
-                break
+        some = read[:: max(1, len(read) // max(LEAST_SAMPLE, SAMPLE * Y.shape[1]))]
+        mean, S, uncertain = _maximise(Y[some], mean, S, ridge, ITERATIONS if start is None else FURTHER)
+        K = _inverse(S, ridge)
+        X, _ = _fill(Y[read] - mean, K)
+        weights = _weights(X, K, counts[read])
+        X += mean
+        mean = weights @ X / weights.sum()
+        S = _covariance(X - mean, weights) + uncertain
         step = WINDOW * len(mean) if local else len(Z)
-        means, covariances = _windows(X, weights, np.flatnonzero(read), mean, S, step, len(Z))
+        means, covariances = _windows(X, weights, read, mean, S, uncertain, step, len(Z))
         return cls(mean, S, step, means, covariances, ridge, lags, float(np.median(counts[read])))
 
     def lagged(self, Z: Float, lags: tuple[int, ...]) -> Normal:
@@ -94,23 +92,45 @@ class Normal:
         return replace(self, mean=np.tile(self.mean, len(lags)), covariance=_first_covariance(_with_lags(X, lags)))
 
     def expect(self, Z: Float, first: int = 0) -> Float:
-        """What the others say of each entry; NaN at moments with few readings.
+        """What the others say of each entry, by the parameters of the nearest window; NaN at moments with few readings.
 
-        Z begins `first` moments after the data that were fitted. Between two windows their expectations are mixed.
+        Z begins `first` moments after the data that were fitted.
         """
         n = Z.shape[1]
         Y = _with_lags(Z, self.lags)
-        place = np.clip((first + np.arange(len(Z))) / self.step, 0, len(self.means) - 1)
-        expected = np.zeros((len(Z), n))
+        expected = np.empty((len(Z), n))
+        nearest = np.clip(np.round((first + np.arange(len(Z))) / self.step), 0, len(self.means) - 1)
         for k, (mean, S) in enumerate(zip(self.means, self.covariances, strict=True)):
+            inside = slice(*np.searchsorted(nearest, [k, k + 1]))
             K = _inverse(S, self.ridge)
-            share = 1.0 - np.abs(place - k)
-            inside = np.flatnonzero(share > 0)
             X, _ = _fill(Y[inside] - mean, K)
-            own = X[:, :n] - (X @ K[:, :n]) / np.diag(K)[:n] + mean[:n]
-            expected[inside] += share[inside, None] * own
+            expected[inside] = X[:, :n] - (X @ K[:, :n]) / np.diag(K)[:n] + mean[:n]
         expected[np.sum(~np.isnan(Y), axis=1) < FEW * self.usual] = np.nan
         return expected
+
+
+def _maximise(Y: Float, mean: Float, S: Float, ridge: float, rounds: int) -> tuple[Float, Float, Float]:
+    """μ and S after so many steps of expectation and maximisation, and the part of S by what is missing."""
+    counts = np.sum(~np.isnan(Y), axis=1)
+    for _ in range(rounds):
+        before, K = S, _inverse(S, ridge)
+        X, missing = _fill(Y - mean, K, covariance=True)
+        weights = _weights(X, K, counts)
+        uncertain = missing / weights.sum()
+        S = _covariance(X, weights) + uncertain
+        mean = mean + weights @ X / weights.sum()
+        if np.linalg.norm(S - before) <= CHANGE * np.linalg.norm(before):
+            break
+    return mean, S, uncertain
+
+
+def _weights(X: Float, K: Float, counts: Index) -> Float:
+    """Of moments X, apart from the mean, of which so many entries were read."""
+    return np.asarray((FREEDOM + counts) / (FREEDOM + np.einsum("ij,ij->i", X @ K, X)))
+
+
+def _covariance(X: Float, weights: Float) -> Float:
+    return np.asarray((X.T * weights) @ X / weights.sum())
 
 
 def _with_lags(Z: Float, lags: tuple[int, ...]) -> Float:
@@ -135,35 +155,38 @@ def _inverse(S: Float, ridge: float) -> Float:
 
 
 def _windows(
-    X: Float, weights: Float, at: Index, mean: Float, S: Float, step: int, moments: int
+    X: Float, weights: Float, at: Index, mean: Float, S: Float, uncertain: Float, step: int, moments: int
 ) -> tuple[Float, Float]:
     """Means and covariances of windows, `step` moments apart and twice as wide on either side.
 
     X are the filled moments, standing at times `at`. What is uncertain of missing entries counts as in the whole.
     """
-    centred = X - mean
-    uncertain = S - (centred.T * weights) @ centred / weights.sum()
-    means, covariances = [], []
-    for centre in range(0, moments + step - 1 if moments > step else 1, step):
-        near = weights * (np.maximum(0.0, 1.0 - np.abs(at - centre) / (2.0 * step)) if moments > step else 1.0)
+    if moments <= step:
+        return mean[None], S[None]
+    means, covariances, n = [], [], len(mean)
+    for centre in range(0, moments + step - 1, step):
+        inside = slice(*np.searchsorted(at, [centre - 2 * step, centre + 2 * step + 1]))
+        near = weights[inside] * (1.0 - np.abs(at[inside] - centre) / (2.0 * step))
         total = near.sum()
-        own = (near @ X + DRAWN_MEAN * len(mean) * mean) / (total + DRAWN_MEAN * len(mean))
-        apart = X - own
-        drawn = DRAWN_S * len(mean)
-        covariances.append(((apart.T * near) @ apart + total * uncertain + drawn * S) / (total + drawn))
+        own = (near @ X[inside] + DRAWN_MEAN * n * mean) / (total + DRAWN_MEAN * n)
+        apart = X[inside] - own
+        covariances.append(((apart.T * near) @ apart + total * uncertain + DRAWN_S * n * S) / (total + DRAWN_S * n))
         means.append(own)
     return np.stack(means), np.stack(covariances)
 
 
 def _fill(Y: Float, K: Float, covariance: bool = False) -> tuple[Float, Float]:
-    """Y with conditional means where it is missing; and the sum of the conditional covariances, if asked for.
-
-    Moments with as many missing entries are taken together.
-    """
+    """Y with conditional means where it is missing; and the sum of the conditional covariances, if asked for."""
     missing = np.isnan(Y)
     X, n = np.where(missing, 0.0, Y), len(K)
     pull = X @ K
-    total = np.zeros(n * n)
+    total = np.zeros((n if covariance else 0, n))
+    (_condition if native.reason_unavailable() else native.condition)(X, missing, K, pull, total)
+    return X, total
+
+
+def _condition(X: Float, missing: Bool, K: Float, pull: Float, total: Float) -> None:
+    """What the compiled core does; moments with as many missing entries are taken together."""
     counts = missing.sum(axis=1)
     for count in np.unique(counts[counts > 0]):
         rows = np.flatnonzero(counts == count)
@@ -173,11 +196,6 @@ def _fill(Y: Float, K: Float, covariance: bool = False) -> tuple[Float, Float]:
             at = np.nonzero(missing[some])[1].reshape(-1, count)
             own = K[at[:, :, None], at[:, None, :]]
             right = -np.take_along_axis(pull[some], at, axis=1)[:, :, None]
-            if covariance:
-                inverses = np.linalg.inv(own)
-                X[some[:, None], at] = (inverses @ right)[:, :, 0]
-                pairs = at[:, :, None] * n + at[:, None, :]
-                total += np.bincount(pairs.ravel(), inverses.ravel(), n * n)
-            else:
-                X[some[:, None], at] = np.linalg.solve(own, right)[:, :, 0]
-    return X, total.reshape(n, n)
+            X[some[:, None], at] = np.linalg.solve(own, right)[:, :, 0]
+            if total.size:
+                np.add.at(total, (at[:, :, None], at[:, None, :]), np.linalg.inv(own))

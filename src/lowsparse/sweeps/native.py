@@ -77,6 +77,24 @@ def expand(bits: NDArray[np.uint64], found: NDArray[Any], numbers: NDArray[Any])
     _core.expand(bits, found, numbers, num_threads())
 
 
+def condition(X: Float, missing: NDArray[np.bool_], K: Float, pull: Float, total: Float) -> None:
+    """Write conditional means into X where it is missing, and add their covariances to `total` unless it is empty."""
+    _core.condition(X, missing, _contiguous(K), pull, total, instruction_set())
+
+
+def bridge(
+    correlations: Float,
+    moments: NDArray[np.int64],
+    series: NDArray[np.int64],
+    neighbours: NDArray[np.int32],
+    noise: float,
+) -> Float:
+    """The weights of the neighbours of moments of series, whose correlations are lags x series."""
+    weights = np.empty(neighbours.shape)
+    _core.bridge(_contiguous(correlations.T), moments, series, neighbours, noise, weights, instruction_set())
+    return weights
+
+
 class ColumnSweep:
     """One pass over the columns of M, compiled (see `lowsparse.sweeps.Sweep`)."""
 
