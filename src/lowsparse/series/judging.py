@@ -29,10 +29,10 @@ LEAST = 0.02  # spread of the residual, in units of the series: what is closer i
 TAIL = 0.85  # of the residuals of a series, by which their spread is known: so many are not in a bad run
 LONG, NEARER = 12, 0.5  # readings of a long run, and how far it must be relative to FAR
 STAYS = 0.2  # share of the readings of a series that are no bad run
+SHARED, EVENT = 0.5, 20.0  # residual by all readings relative to that by good ones, and its spreads, in an event
 STUCK = 4  # equal readings in a row, at least
 STUCK_FAR = 2.5  # spreads of the residual, on average, at which they are bad however often the series repeats numbers
 CHANCE = 1e-3  # expected number of stuck runs by chance in a series
-STAGES = 1
 RIDGE = 0.03  # of the covariances by which readings are judged
 ROUNDS, CUT = 3, 3.0  # of cells that are left out, and from which distance on, in spreads
 MANY = 120_000  # entries of the moments to which good cells are fitted
@@ -125,11 +125,9 @@ class Judge:
     ) -> tuple[Judge, Bool]:
         """Learn from the readings of Z that were not kept aside, given what is expected robustly; the good readings."""
         good = ~bad_runs(Z, expected, caution) & ~np.isnan(Z)
-        for _ in range(STAGES):
-            start = Normal.fit(np.where(good & ~aside, Z, np.nan), RIDGE, start=start)
-            judge = cls(robust, start, caution)
-            good = judge._closer(Z, good)
-        return judge, good
+        closer = Normal.fit(np.where(good & ~aside, Z, np.nan), RIDGE, start=start)
+        judge = cls(robust, closer, caution)
+        return judge, judge._closer(Z, good)
 
     def good(self, Z: Float, first: int = 0) -> Bool:
         """The good readings of Z, which begins `first` moments after the data that were fitted."""
@@ -139,6 +137,17 @@ class Judge:
     def _closer(self, Z: Float, good: Bool, first: int = 0) -> Bool:
         expected = self.closer.expect(np.where(good, Z, np.nan), first)
         return ~bad_runs(Z, expected, self.caution) & ~np.isnan(Z)
+
+    def seen_by_others(self, Z: Float, bad: Bool, first: int = 0) -> Bool:
+        """Bad readings in runs that the other series explain if their bad readings are taken as good.
+
+        Errors are of one series each; what several series saw is an event, unless it is very far from what is expected.
+        """
+        E = Z - self.closer.expect(np.where(bad, np.nan, Z), first)
+        runs = Runs.of(bad & ~stuck_runs(Z))
+        apart, rest = runs.medians(np.abs(E)), runs.medians(np.abs(Z - self.closer.expect(Z, first)))
+        largest = EVENT * np.maximum(column_spreads(E, TAIL), LEAST)[runs.series]
+        return runs.take((rest < SHARED * apart) & (apart < largest)).mask((Z.shape[0], Z.shape[1]))
 
 
 def closest(expectations: tuple[Expectation, ...], Z: Float, first: int = 0) -> Float:

@@ -46,9 +46,11 @@ GROUP = FARTHEST + 1  # classes
 SEEN = (0.85, 0.5)  # readings of a moment, relative to the usual number: bounds of the groups of classes
 SMALL = 250_000  # entries of a table whose moments are also fitted by a low-rank part
 LINES = 4  # periods that the data must have to be folded
-CAUTIONS = (1.0, 2.0, 4.0)  # in judging readings: the first is taken with which what was kept aside is predicted best
-HARDLY = 0.02  # or worse by so much, relative: error runs that are kept aside in part are predicted by their rest
-STRETCH, SHORTEST = 120_000, 1000  # entries of the stretch of time in which it is chosen, and its least moments
+CAUTIONS = (1.0, 2.0, 4.0)  # in judging readings: the one is taken with which what was kept aside is predicted best
+STRETCH, SHORTEST = (
+    150_000,
+    1000,
+)  # entries of the stretch of time of a large table in which it is chosen, and its least moments
 LARGEST = 30.0  # error, in usual ones of the series, that counts in this choice: a reading kept aside may be bad
 ENOUGH, FOLDS = 15_000, 3  # readings kept aside are enough for the weights; times that some are, at most
 STRETCHES, SPLITS = 18, 3  # of time; every third one is predicted with the weights of the others
@@ -108,7 +110,7 @@ class SeriesModel:
 
         Readings are judged, but for `fit` having said which are good.
         """
-        Z = (X - self.centre) / np.where(self.scale > 0, self.scale, 1.0)
+        Z = self.scaled(X)
         with one_blas_thread:
             good = self.judge.good(Z, first) if good is None else good
             classes = _classes(good, ~good)
@@ -121,6 +123,10 @@ class SeriesModel:
         classes_of = np.full(X.shape, -1, np.int8)
         classes_of[t, j] = classes
         return Filled(values, ~good & ~np.isnan(X), classes_of)
+
+    def scaled(self, X: Float) -> Float:
+        """The series about 0, in units of their scales."""
+        return np.asarray((X - self.centre) / np.where(self.scale > 0, self.scale, 1.0))
 
     def half_widths(self, classes: NDArray[np.int8], level: float) -> Float:
         """Of a band about each filled value that holds the truth with this probability; 0 at good readings."""
@@ -209,7 +215,7 @@ def _choose_judge(Z: Float, periods: tuple[int, ...], aside: Bool, rng: np.rando
     moments = LowRankMoments.fit(rest, rng) if Z.size <= SMALL else GoodCells.fit(rest)
     robust = (moments, Shape.fit(rest, periods))
     expected = closest(robust, Z)
-    length = min(len(Z), max(STRETCH // Z.shape[1], SHORTEST))
+    length = len(Z) if Z.size <= SMALL else min(len(Z), max(STRETCH // Z.shape[1], SHORTEST))
     first = (len(Z) - length) // 2
     own = slice(first, first + length)
     judged: list[tuple[Judge, Bool]] = []
@@ -220,8 +226,7 @@ def _choose_judge(Z: Float, periods: tuple[int, ...], aside: Bool, rng: np.rando
     errors = np.stack([_errors(judge, Z[own], good & ~aside[own], scored, periods, first) for judge, good in judged])
     series = np.nonzero(scored)[1]
     sizes = usual_sizes(errors.min(axis=0), series, Z.shape[1])[series]
-    usual = np.minimum(errors / sizes, LARGEST).mean(axis=1) if series.size else np.zeros(len(CAUTIONS))
-    judge, good = judged[int(np.argmax(usual <= (1 + HARDLY) * usual.min()))]
+    judge, good = judged[int(np.argmin(np.minimum(errors / sizes, LARGEST).sum(axis=1)))]
     return (judge, good) if length == len(Z) else Judge.fit(Z, expected, robust, aside, judge.caution, judge.closer)
 
 
