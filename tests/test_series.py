@@ -14,8 +14,8 @@ pl = pytest.importorskip("polars")
 from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
 import lowsparse as ls  # noqa: E402
-from lowsparse.series import files, groups, judging  # noqa: E402
-from lowsparse.series.bridging import Bridge  # noqa: E402
+from lowsparse.series import bridging, files, groups, judging, normal  # noqa: E402
+from lowsparse.series.bridging import Bridge, Gaps  # noqa: E402
 from lowsparse.series.correlation import column_spreads  # noqa: E402
 from lowsparse.series.folding import Folding, Lines  # noqa: E402
 from lowsparse.series.keeping import keep_aside  # noqa: E402
@@ -23,6 +23,7 @@ from lowsparse.series.mixing import Mixture  # noqa: E402
 from lowsparse.series.normal import Normal  # noqa: E402
 from lowsparse.series.periods import find_periods  # noqa: E402
 from lowsparse.series.runs import Runs, distance_to_reading  # noqa: E402
+from lowsparse.sweeps import native  # noqa: E402
 
 DAY, DAYS, SERIES = 24, 42, 8
 # They hand over some of the rows, or rows in another order: that is another stretch of time.
@@ -433,3 +434,55 @@ def test_periods():
     Z = X - np.median(X, axis=0)
     assert find_periods(Z) == (24, 168)
     assert find_periods(np.random.default_rng(1).standard_normal((400, 3))) == ()
+
+
+def test_the_compiled_core_conditions_and_bridges_as_numpy_does():
+    rng = np.random.default_rng(11)
+    root = rng.standard_normal((13, 13))
+    K = root @ root.T / 13 + 0.1 * np.eye(13)
+    Y = rng.standard_normal((300, 13))
+    Y[rng.random(Y.shape) < 0.3] = np.nan
+    Y[10:20, :] = Y[10]  # the same entries missing, moment after moment
+    Y[30], Y[31] = np.nan, 1.0
+    missing = np.isnan(Y)
+    X, total = normal._fill(Y, K, covariance=True)
+    given, by_numpy = np.where(missing, 0.0, Y), np.zeros((13, 13))
+    normal._condition(given, missing, K, given @ K, by_numpy)
+    np.testing.assert_allclose(X, given, atol=1e-12)
+    np.testing.assert_allclose(total, by_numpy, atol=1e-10)
+
+    R = np.cumsum(rng.standard_normal((300, 4)), axis=0)
+    R[rng.random(R.shape) < 0.3] = np.nan
+    bridge = Bridge.fit(R, (24,))
+    gaps = Gaps.of(~np.isnan(R), np.isnan(R), (24,))
+    systems = gaps.moments[gaps.systems], gaps.series[gaps.systems], gaps.neighbours[gaps.systems]
+    weights = native.bridge(bridge.correlations, *systems, bridging.NOISE)
+    np.testing.assert_allclose(weights, bridge._weights(*systems), atol=1e-10)
+
+
+def test_what_several_series_saw_is_no_error():
+    """A shift of one series is an error, the same shift of three that go together is an event."""
+    rng = np.random.default_rng(12)
+    shared = np.repeat(np.cumsum(rng.standard_normal((1200, 3)), axis=0) / 10, 3, axis=1)
+    Z = shared + 0.1 * rng.standard_normal(shared.shape)
+    Z[300:320, 0] += 1.2
+    Z[700:720, 3:6] += 1.2
+    closer = Normal.fit(Z, 0.03)
+    bad = np.zeros(Z.shape, bool)
+    bad[300:320, 0] = bad[700:720, 3:6] = True
+    seen = judging.Judge((), closer, 1.0).seen_by_others(Z, bad)
+    assert not seen[:, 0].any()
+    assert seen[700:720, 3:6].all()
+
+
+def test_groups_of_series_are_the_same_with_any_number_of_threads(monkeypatch):
+    monkeypatch.setattr(groups, "MOST", 3)
+    t = np.arange(100)[:, None]
+    rng = np.random.default_rng(13)
+    X = np.sin(2 * np.pi * t / 24 + np.arange(6) // 3) + 0.1 * rng.standard_normal((100, 6))
+    X[rng.random(X.shape) < 0.1] = np.nan
+    found = []
+    for threads in ("1", "2"):
+        monkeypatch.setenv("LOWSPARSE_NUM_THREADS", threads)
+        found.append(groups.SeriesModels.fit(X, (24,))[1].values)
+    assert np.array_equal(*found)

@@ -4,7 +4,8 @@ The errors of entries kept aside are divided by the usual size of an error in th
 to that of all; within a class of entries (by distance to the next reading, by the number of entries of the row) the
 quantile of these ratios is the half width of the band in units of that size. If the errors of other entries of the
 class are drawn as these were, a band of level p holds the truth with probability p or a little more, whatever their
-distribution and however wrong the model is: with n errors kept aside, the ⌈p (n + 1)⌉-th smallest is taken.
+distribution and however wrong the model is: with n errors kept aside, the ⌈p (n + 1)⌉-th smallest is taken. Errors that
+go together, as those of one gap do, count as one: with k pieces of such, the ⌈p n (k + 1) / k⌉-th smallest is.
 """
 
 import math
@@ -45,22 +46,32 @@ class Calibration:
 
     sizes: Float  # of each group
     ratios: dict[int, Float]  # sorted, by class; -1: of all classes
+    pieces: dict[int, int]  # of errors that go together, by class
 
     @classmethod
-    def fit(cls, errors: Float, groups: Index, classes: Index, n_groups: int) -> Self:
-        """From the errors of entries kept aside, the group of each (0 to n_groups - 1) and its class (0 or more)."""
+    def fit(cls, errors: Float, groups: Index, classes: Index, n_groups: int, pieces: Index | None = None) -> Self:
+        """From the errors of entries kept aside, the group of each (0 to n_groups - 1) and its class (0 or more).
+
+        Errors of the same piece go together; each is by itself if pieces are not given.
+        """
         sizes = usual_sizes(errors, groups, n_groups)
         ratios = np.abs(errors) / sizes[groups]
-        found = {int(k): np.sort(ratios[classes == k]) for k in np.unique(classes) if np.sum(classes == k) >= LEAST}
-        return cls(sizes, {**found, -1: np.sort(ratios)})
+        pieces = np.arange(len(errors)) if pieces is None else pieces
+        inside = {int(k): classes == k for k in np.unique(classes) if np.sum(classes == k) >= LEAST}
+        inside[-1] = np.ones(len(errors), bool)
+        return cls(
+            sizes,
+            {k: np.sort(ratios[own]) for k, own in inside.items()},
+            {k: len(np.unique(pieces[own])) for k, own in inside.items()},
+        )
 
     def half_width(self, level: float, groups: Index, classes: Index) -> Float:
         """Half widths of bands of this level for entries of these groups and classes."""
         widths = np.zeros(len(groups))
         for k in np.unique(classes):
-            ratios = self.ratios.get(int(k), self.ratios[-1])
+            own = int(k) if k in self.ratios else -1
             inside = classes == k
-            widths[inside] = self.sizes[groups[inside]] * _quantile(ratios, level)
+            widths[inside] = self.sizes[groups[inside]] * _quantile(self.ratios[own], level, self.pieces[own])
         return widths
 
     def share_smaller(self, errors: Float, groups: Index, classes: Index) -> Float:
@@ -89,11 +100,15 @@ def usual_sizes(errors: Float, groups: Index, n_groups: int) -> Float:
     return np.where(sizes > 0, sizes, 1.0)
 
 
-def _quantile(ratios: Float, level: float) -> float:
-    """The ⌈level (n + 1)⌉-th smallest; infinite if there are not so many.
+def _quantile(ratios: Float, level: float, pieces: int) -> float:
+    """The ⌈level n (pieces + 1) / pieces⌉-th smallest, or the largest; infinite if n is too small for the level.
 
-    >>> _quantile(np.arange(1.0, 10.0), 0.9), _quantile(np.arange(1.0, 4.0), 0.9)
+    >>> _quantile(np.arange(1.0, 10.0), 0.9, 9), _quantile(np.arange(1.0, 4.0), 0.9, 3)
     (9.0, inf)
+    >>> _quantile(np.arange(1.0, 101.0), 0.9, 20)
+    95.0
     """
-    k = math.ceil(level * (len(ratios) + 1) - 1e-9)
-    return float(ratios[k - 1]) if k <= len(ratios) else math.inf
+    n = len(ratios)
+    if math.ceil(level * (n + 1) - 1e-9) > n:
+        return math.inf
+    return float(ratios[min(n, math.ceil(level * n * (1 + 1 / pieces) - 1e-9)) - 1])

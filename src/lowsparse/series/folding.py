@@ -22,7 +22,7 @@ from .runs import Bool
 
 CYCLES = 6  # of a period, from which its usual shape is taken
 FEW = 0.2  # readings of a line, relative to the usual number, that do not determine it
-ITERATIONS, CHANGE = 8, 0.03  # at most; they end when what is filled changes by less, relative
+ITERATIONS, CHANGE = 8, 0.05  # at most; they end when what is filled changes by less, relative
 FASTER = 1.3  # steps of what is filled, relative to the formula
 FAINT, MOST = 0.1, 80  # components are kept if s² > FAINT λ, and so many at most
 CLIP = 3.0  # scales, at which a reading counts

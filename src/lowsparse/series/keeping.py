@@ -11,7 +11,7 @@ import numpy as np
 from .runs import Bool
 
 SHARE = 0.1  # of the readings
-MOST = 40_000  # readings
+MOST = 32_000  # readings
 LEAST = 0.002  # share of the entries that are missing, below which runs are drawn
 WINDOWS = 40  # in which the moved mask is used or not
 MOVES = 8  # of the mask

@@ -249,6 +249,7 @@ class _Fold:
     classes: NDArray[np.intp]
     moments: NDArray[np.intp]
     series: NDArray[np.intp]
+    pieces: NDArray[np.intp]  # of errors that go together
     runs: int  # of readings kept aside
 
     @classmethod
@@ -258,7 +259,8 @@ class _Fold:
         parts, expected = Parts.fit(rest, periods)
         F = parts.predict(rest, expected, aside)
         moments, series = np.nonzero(aside)
-        return cls(parts, F, Z[aside], _classes(seen, aside), moments, series, len(Runs.of(aside)))
+        classes = _classes(seen, aside)
+        return cls(parts, F, Z[aside], classes, moments, series, _pieces(aside, classes), len(Runs.of(aside)))
 
 
 def _mix(folds: list[_Fold], shape: tuple[int, ...]) -> tuple[Mixture, Calibration]:
@@ -278,7 +280,22 @@ def _mix(folds: list[_Fold], shape: tuple[int, ...]) -> tuple[Mixture, Calibrati
         other, this = stretch != k, stretch == k
         mixture = Mixture.fit(G[other], u[other], classes[other], series[other], GROUP, length)
         errors[this] = y[this] - mixture.predict(F[this], classes[this], series[this])
-    return Mixture.fit(G, u, classes, series, GROUP, length), Calibration.fit(errors, series, classes, shape[1])
+    pieces = np.concatenate([fold.pieces + 2 * k * shape[0] * shape[1] for k, fold in enumerate(folds)])
+    calibration = Calibration.fit(errors, series, classes, shape[1], pieces)
+    return Mixture.fit(G, u, classes, series, GROUP, length), calibration
+
+
+def _pieces(aside: Bool, classes: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The run of each entry kept aside; where the others did not see the moment, the run of such moments."""
+    shape = aside.shape
+    t, j = np.nonzero(aside)
+    unseen = np.zeros((shape[0], 1), bool)
+    unseen[t[classes >= GROUP]] = True
+    first, first_unseen = (
+        np.maximum.accumulate(np.where(marked & ~np.roll(marked, 1, axis=0), np.arange(shape[0])[:, None], 0))
+        for marked in (aside, unseen)
+    )
+    return np.where(classes >= GROUP, shape[0] * shape[1] + first_unseen[t, 0], first[t, j] * shape[1] + j)
 
 
 def _straight(Z: Float, wanted: Bool) -> Float:

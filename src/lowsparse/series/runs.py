@@ -58,7 +58,8 @@ class Runs:
     def medians(self, X: Float) -> Float:
         """The median of X over each run, NaN left out; NaN for a run without a number.
 
-        >>> Runs(np.array([0, 0]), np.array([0, 3]), np.array([3, 4])).medians(np.array([[5.0], [1.0], [2.0], [np.nan]]))
+        >>> X = np.array([[5.0], [1.0], [2.0], [np.nan]])
+        >>> Runs(np.array([0, 0]), np.array([0, 3]), np.array([3, 4])).medians(X)
         array([ 2., nan])
         """
         run = np.repeat(np.arange(len(self)), self.lengths)
