@@ -46,7 +46,7 @@ GROUP = FARTHEST + 1  # classes
 SEEN = (0.85, 0.5)  # readings of a moment, relative to the usual number: bounds of the groups of classes
 SMALL = 250_000  # entries of a table whose moments are also fitted by a low-rank part
 LINES = 4  # periods that the data must have to be folded
-CAUTIONS = (1.0, 2.0, 4.0)  # in judging readings: the one is taken with which what was kept aside is predicted best
+CAUTIONS = (1.0, 2.0)  # in judging readings: the one is taken with which what was kept aside is predicted best
 STRETCH, SHORTEST = (
     150_000,
     1000,
