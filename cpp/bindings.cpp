@@ -19,17 +19,13 @@
 #include <vector>
 
 #include "climb.hpp"
+#include "instruction_sets.hpp"
 #include "interpreter.hpp"
 #include "kernels.hpp"
 #include "nonzeros.hpp"
 #include "parallel.hpp"
 #include "scratch.hpp"
-
-#if defined(LOWSPARSE_HAS_V3) && defined(_MSC_VER)
-#define NOMINMAX
-#define WIN32_LEAN_AND_MEAN
-#include <windows.h>
-#endif
+#include "video.hpp"
 
 namespace nb = nanobind;
 using namespace lowsparse;
@@ -51,37 +47,8 @@ using BitsOut = nb::ndarray<uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu
 using Array = nb::ndarray<nb::numpy, double, nb::ndim<2>>;
 using Counts = nb::ndarray<nb::numpy, int64_t, nb::ndim<1>>;
 
-bool cpu_has_v3() {
-#if !defined(LOWSPARSE_HAS_V3)
-    return false;
-#elif defined(_MSC_VER)
-    return IsProcessorFeaturePresent(PF_AVX2_INSTRUCTIONS_AVAILABLE);
-#else
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
-#endif
-}
-
-// The first processors with AVX-512 slow down when they use it; those that have its VBMI2 do not.
-bool cpu_has_v4() {
-#if !defined(LOWSPARSE_HAS_V4)
-    return false;
-#else
-    return cpu_has_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi2");
-#endif
-}
-
-std::vector<std::string> instruction_sets() {
-    std::vector<std::string> found{"baseline"};
-    if (cpu_has_v3()) found.insert(found.begin(), "v3");
-    if (cpu_has_v4()) found.insert(found.begin(), "v4");
-    return found;
-}
-
 const Kernels& kernels_for(const std::string& isa) {
-    const auto found = instruction_sets();
-    if (std::find(found.begin(), found.end(), isa) == found.end())
-        throw std::invalid_argument("this build or this processor has no instruction set '" + isa + "'");
+    check_instruction_set(isa);
 #if defined(LOWSPARSE_HAS_V3)
     if (isa == "v3") return v3::kernels;
 #endif
@@ -803,6 +770,7 @@ NB_MODULE(_core, module) {
                "A bit for each number, and those that are not zero; lowsparse.places.disk.scratch is its user.");
     module.def("expand", &expand_numbers, nb::arg("bits"), nb::arg("found"), nb::arg("x").noconvert(), nb::arg("threads"),
                "The numbers again.");
+    bind_video(module);
     nb::class_<ColumnSweep>(module, "ColumnSweep")
         .def(nb::init<int64_t, Input64, Input32, Entries, const std::string&>(), nb::arg("m"), nb::arg("indptr"),
              nb::arg("rows"), nb::arg("values"), nb::arg("isa"))

@@ -40,6 +40,45 @@ def track(
     learn: bool,
     isa: str,
 ) -> tuple[Float, float, int, float]: ...
+def compare_pixels(
+    planes: NDArray[np.float32],
+    v: NDArray[np.float32],
+    zero: float,
+    values: NDArray[np.uint8],
+    low: NDArray[np.uint8],
+    high: NDArray[np.uint8],
+    background: NDArray[np.uint8],
+    beyond: NDArray[np.uint8],
+    isa: str,
+) -> None: ...
+def mask_of_bits(
+    bits: NDArray[np.uint8],
+    chroma: NDArray[np.uint8] | None,
+    radius: int,
+    large: float,
+    tiny: float,
+    hole: float,
+    fine: int,
+    mask: NDArray[np.uint8],
+    isa: str,
+) -> None: ...
+def fit_blocks(
+    x: list[NDArray[np.uint8]],
+    v: NDArray[np.float32],
+    begin: int,
+    candidates: NDArray[np.int32],
+    others: NDArray[np.int32],
+    luma_level: float,
+    chroma_level: float,
+    constants: list[float],
+    first_fits: int,
+    fits: int,
+    middle: int,
+    normal: float,
+    b: NDArray[np.float32],
+    noise: NDArray[np.float32],
+    isa: str,
+) -> None: ...
 
 class ColumnSweep:
     def __init__(

@@ -194,7 +194,9 @@ def _small(picture: Picture) -> NDArray[np.uint8]:
     luma = image.fromarray(picture.luma).reduce(factor)
     if picture.chroma is None:
         return np.asarray(luma)
-    chroma = [image.fromarray(plane).resize(luma.size, image.Resampling.BOX) for plane in picture.chroma]
+    planes = [image.fromarray(plane) for plane in picture.chroma]
+    halves = max(factor // 2, 1) if picture.halved else factor
+    chroma = [plane.reduce(halves).resize(luma.size, image.Resampling.BOX) for plane in planes]
     return np.asarray(image.merge("YCbCr", (luma, *chroma)).convert("RGB"))
 
 

@@ -349,6 +349,7 @@ class _MediaReader(Reader):
         self.source, self.colour, self.halved_chroma, self.replay = source, colour, halved_chroma, replay
         self.is_pipe = source == STANDARD_INPUT or not (_is_address(source) or os.path.isfile(source))
         self.copy: TemporaryFolder | None = None
+        self._converter = import_av().video.reformatter.VideoReformatter()  # one for all frames: each has to be set up
         if not replay and not self.is_pipe and not _is_address(source):  # opening others uses up what is read only once
             with self._opened(source):
                 pass
@@ -475,14 +476,17 @@ class _MediaReader(Reader):
     def _picture(self, frame: Any, size: tuple[int, int]) -> Picture:
         """RGB is converted as that of an array; a video in YUV keeps its own luma."""
         if frame.format.is_rgb or frame.format.has_palette:
-            return Picture.of_rgb(frame.reformat(*size, format="rgb24").to_ndarray(), colour=self.colour)
+            return Picture.of_rgb(self._converted(frame, size, "rgb24").to_ndarray(), colour=self.colour)
         if not self.colour or len(frame.format.components) < 3:
-            return Picture(np.asarray(frame.reformat(*size, format="gray").to_ndarray(), dtype=np.uint8))
+            return Picture(np.asarray(self._converted(frame, size, "gray").to_ndarray(), dtype=np.uint8))
         if not self.halved_chroma:
-            planes = frame.reformat(*size, format="yuvj444p").to_ndarray()
+            planes = self._converted(frame, size, "yuvj444p").to_ndarray()
             return Picture(planes[0], planes[1:])
-        luma, *chroma = map(_plane, frame.reformat(*size, format="yuvj420p").planes)
-        return Picture(luma, np.stack(chroma))
+        luma, *chroma = map(_plane, self._converted(frame, size, "yuvj420p").planes)
+        return Picture(luma.copy(), np.stack(chroma))
+
+    def _converted(self, frame: Any, size: tuple[int, int], kind: str) -> Any:
+        return self._converter.reformat(frame, *size, format=kind)
 
 
 def open_container(path: str, **options: Any) -> Any:
@@ -503,9 +507,9 @@ def _is_address(source: str) -> bool:
 
 
 def _plane(plane: Any) -> Grey:
-    """A copy of a plane without the padding of its lines."""
+    """A plane without the padding of its lines."""
     lines = np.frombuffer(plane, np.uint8).reshape(plane.height, plane.line_size)
-    return lines[:, : plane.width].copy()
+    return lines[:, : plane.width]
 
 
 @contextmanager

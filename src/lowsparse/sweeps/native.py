@@ -47,6 +47,11 @@ def reason_unavailable() -> str | None:
     return _reason
 
 
+def core() -> Any:
+    """The compiled core, if it can be used."""
+    return _core
+
+
 def num_threads() -> int:
     """Threads to use: LOWSPARSE_NUM_THREADS, else OMP_NUM_THREADS, else one per processor this process may use."""
     for name in THREADS:

@@ -6,9 +6,6 @@ With x_it the value of pixel i in frame t (of chroma the difference to grey),
 
 where v_t (r numbers for each frame) is the same for all pixels and colours: for rank 1 the brightness. v is learnt by
 `lowsparse.solve` from some of the sampled pixels; given v, b follows for each block of pixels (`pixel_regression`).
-The scale c_i of the loss is 2.385 √(s_i s), s_i the noise of the pixel and s that of most pixels: with s_i alone what
-often covers a pixel would be taken for noise, with s alone a pixel on a waving tree would have no stable estimate.
-
 The coefficients v of a new frame come from the robust regression of some of its pixels. A pixel is in front if it
 differs from its background by more than `threshold` times √(s_i²/4 + 4 s² + f_i²) grey levels, and so do most of its
 neighbours; f_i is what nobody sees, 10 grey levels and less where it is dark. Leaves and water go farther by
@@ -41,18 +38,18 @@ from ..solve import solve
 from ..support.checks import check_count, check_positive
 from ..sweeps import Float, host_backend
 from ..sweeps.native import num_threads
-from .foreground import Bounds, Separated, foreground_mask, label_regions, max_of_block
+from . import compiled
+from .foreground import Bounds, Separated, compiled_mask, foreground_mask, label_regions, max_of_block
 from .ghosts import Sightings, outline_ratio
 from .light import NO_LIGHT, extremes, split_changes
-from .pixel_regression import estimate_noise, initial_estimate, regress
+from .pixel_regression import estimate_noise, fit_samples, fit_samples_compiled, initial_estimate, regress
 from .registration import Aligned, Registration, Steadiness, move, share_lost, shifted
 from .sampling import MIN_SAMPLES, TARGET, EvenlySpaced, PixelSampler, PixelSamples, Single, default_share
 
 THRESHOLD = 1.5
 PER_FRAME = 400  # pixels of each frame from which v is learnt, for each rank
-TILE, GPU_TILE = 1024, 16_384  # blocks that are regressed together: larger arrays are slower to allocate
+TILE, COMPILED_TILE, GPU_TILE = 1024, 8192, 16_384  # blocks regressed together: larger arrays are slower to allocate
 GPU_WORKERS = 2  # tiles on a GPU at the same time, half a GB each at most
-N_REWEIGHT = 4
 MIN_NOISE = 0.5  # grey levels
 INVISIBLE = 10.0, 5.0  # differences of luma and of chroma that nobody sees,
 DARKEST = 2.5  # the first where it is dark,
@@ -188,13 +185,21 @@ class Background:
         low, high = self._bounds(threshold), self._bounds(threshold, self.flicker)
 
         def separate(one: Aligned, v: Float, explained: float) -> Separated:
-            background = self.picture(v)
-            mask = foreground_mask(one.picture, background, low, high, clean)
+            background, mask = self.compare(one.picture, v, low, high, clean)
             if stabilise:
                 return Separated(replace(one.frame, picture=one.picture), v, background, mask, float(explained))
             return Separated(one.frame, v, shifted(background, one.shift), move(mask, one.shift), float(explained))
 
         return separate
+
+    def compare(
+        self, picture: Picture, v: Float, low: Bounds, high: Bounds, radius: int = 1
+    ) -> tuple[Picture, NDArray[np.bool_]]:
+        """The background with these coefficients, and the mask of what is in front of it (see `foreground_mask`)."""
+        if not radius or not compiled.is_available():
+            background = self.picture(v)
+            return background, foreground_mask(picture, background, low, high, radius)
+        return compiled_mask(picture, self.luma, self.chroma, v, low, high, radius)
 
     def _bounds(self, threshold: float, flicker: Single | None = None) -> Bounds:
         """The differences, in grey levels, of pixels at this distance from the background; more where they flicker."""
@@ -214,8 +219,7 @@ class Background:
         brightness = np.maximum(v @ self.brightness, NO_LIGHT).astype(np.float32)
         sightings = Sightings(self.noise.shape)
         for picture, one in zip(pictures, v, strict=True):
-            background = self.picture(one)
-            mask = foreground_mask(picture, background, bounds, bounds)
+            background, mask = self.compare(picture, one, bounds, bounds)
             sightings.add(outline_ratio(mask, picture.luma, background.luma))
         gone, behind = sightings.gone()
         if not gone.any():
@@ -426,20 +430,21 @@ def fit_pixels(
     It is computed where the matrix was solved, on the processor or on a GPU.
     """
     layout, rank = samples.layout, v.shape[1]
-    send, size, workers = np.asarray, TILE, num_threads()
+    is_compiled = result.backend == "native" and rank == 1
+    send, size, workers = np.asarray, COMPILED_TILE if is_compiled else TILE, num_threads()
     if result.backend == "cuda":
         send, size, workers = need_cupy().asarray, GPU_TILE, GPU_WORKERS
-    c = send(np.repeat(np.array(level, np.float32), (4, layout.values - 4))[:, None])
+    levels = send(np.repeat(np.array(level, np.float32), (4, layout.values - 4))[:, None])
     tiles = [slice(k, min(k + size, layout.blocks)) for k in range(0, layout.blocks, size)]
     b = np.empty((rank, layout.values, layout.blocks), np.float32)
     noise = np.empty((layout.values, layout.blocks), np.float32)
 
     def fit(tile: slice) -> None:
+        if is_compiled:
+            fit_samples_compiled(samples, v[:, 0], level, tile, b[0], noise)
+            return
         x, vs = send(samples.values(tile)), send(_at_samples(v, samples.frames(tile)))
-        initial = initial_estimate(x, vs, np.float32(EFFICIENT) * c)
-        scale = np.sqrt(np.maximum(estimate_noise(x, vs, initial), c) * c)
-        found = regress(x, vs, initial, np.float32(EFFICIENT) * scale, N_REWEIGHT)
-        b[..., tile], noise[..., tile] = host(found), host(estimate_noise(x, vs, found))
+        b[..., tile], noise[..., tile] = (host(one) for one in fit_samples(x, vs, levels))
 
     with ThreadPoolExecutor(workers) as threads:
         for k, _ in enumerate(threads.map(fit, tiles)):

@@ -128,6 +128,9 @@ class Film(Writer):
         self.options = OPTIONS.get(self.codec, {}) | (STATIC_OPTIONS.get(self.codec, {}) if static else {})
         self._container: Any = None
         self._stream: Any = None
+        self._converter = (
+            import_av().video.reformatter.VideoReformatter()
+        )  # one for all pictures: each has to be set up
         self._last = -1  # when the latest picture is shown, in ticks
 
     def _stop(self) -> None:
@@ -142,7 +145,7 @@ class Film(Writer):
         if self._stream is None:
             self._open(picture)
         kept = {"dst_color_range": FULL_RANGE} if self.lossless else {}
-        frame = as_frame(picture).reformat(format=self._stream.pix_fmt, **kept)
+        frame = self._converter.reformat(as_frame(picture), format=self._stream.pix_fmt, **kept)
         ticks = round((self._count / self.rate if time is None else Fraction(time)) * TICKS)
         self._last = max(ticks, self._last + 1)
         frame.pts, frame.time_base = self._last, Fraction(1, TICKS)

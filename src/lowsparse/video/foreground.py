@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from ..entries.frames import Frame
-from ..entries.pictures import Grey, Picture, doubled
+from ..entries.pictures import NEUTRAL, Grey, Picture, doubled
 from ..sweeps import Float
+from . import compiled
+from .sampling import Single
 
 # Parts of the picture: a region as large as this needs no seed; a smaller one is dropped; a smaller hole is filled.
 LARGE, TINY, HOLE = 50, 2000, 500
@@ -61,6 +63,17 @@ def foreground_mask(picture: Picture, background: Picture, low: Bounds, high: Bo
     """
     mask = majority(low.exceeded(picture, background), radius)
     return coherent(mask, high.exceeded(picture, background)) if radius else mask
+
+
+def compiled_mask(
+    picture: Picture, luma: Single, chroma: Single | None, v: Float, low: Bounds, high: Bounds, radius: int
+) -> tuple[Picture, Mask]:
+    """The same, with the background of these planes and coefficients, by the compiled core."""
+    background, bits = compiled.compare(luma, v, 0, picture.luma, low.luma, high.luma)
+    planes, coloured = None, None
+    if chroma is not None and picture.chroma is not None and low.chroma is not None and high.chroma is not None:
+        planes, coloured = compiled.compare(chroma, v, NEUTRAL, picture.chroma, low.chroma, high.chroma)
+    return Picture(background, planes), compiled.mask_of_bits(bits, coloured, radius, (LARGE, TINY, HOLE), FINE)
 
 
 def coherent(mask: Mask, seeds: Mask) -> Mask:

@@ -8,6 +8,8 @@ and small in the other.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
@@ -92,13 +94,21 @@ class Sightings:
 
 def _mean_steps(mask: Mask, border: NDArray[np.int32], luma: Grey, regions: int) -> Float:
     """The mean step across the border of each region."""
-    part, grey = mask.astype(np.float32), luma.astype(np.float32)
+    rows, columns = np.nonzero(border)
+    (top, bottom), (left, right) = (
+        (np.maximum(at - SIDE // 2, 0), np.minimum(at + SIDE // 2 + 1, side))
+        for at, side in zip((rows, columns), mask.shape, strict=True)
+    )
 
-    def local_mean(values: Single) -> Single:
-        return np.asarray(ndimage.uniform_filter(values, SIDE, mode="nearest"), np.float32)
+    def sum_around(values: NDArray[Any]) -> Float:
+        """The sums over the squares around the pixels on the border, by differences of sums from the corner on."""
+        sums = np.zeros((mask.shape[0] + 1, mask.shape[1] + 1), np.int32)
+        np.cumsum(values, axis=1, dtype=np.int32, out=sums[1:, 1:])
+        np.cumsum(sums, axis=0, out=sums)
+        return np.asarray(sums[bottom, right] - sums[top, right] - sums[bottom, left] + sums[top, left], np.float64)
 
-    where = np.flatnonzero(border)
-    share, inside, whole = (local_mean(one).ravel()[where] for one in (part, grey * part, grey))
-    step = np.abs(inside / share - (whole - inside) / np.maximum(1 - share, 1e-3))
-    numbers = border.ravel()[where]
+    size = (bottom - top) * (right - left)
+    many, inside, whole = (sum_around(one) for one in (mask, luma * mask, luma))
+    step = np.abs(inside / many - (whole - inside) / np.maximum(size - many, 0.05))
+    numbers = border[rows, columns]
     return np.bincount(numbers, step, regions) / np.maximum(np.bincount(numbers, minlength=regions), 1)

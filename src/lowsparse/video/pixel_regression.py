@@ -16,16 +16,51 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from ..entries.pictures import NEUTRAL
 from ..linalg.arrays import to_device_of
-from .sampling import Single
+from ..robust.regression import EFFICIENT
+from . import compiled
+from .sampling import PixelSamples, Single
 
 CANDIDATES, OTHERS = 12, 40  # samples that may be the typical one, and samples they are compared with
 AGREES = 0.4  # mean of q / (1 + q) of a sample that agrees with most others
 WIDE = np.float32(1.5)  # factor of c for the initial estimate
 DARK = 0.05  # a frame of less brightness has no information
 QUANTILE = 0.3  # of the residuals, for the noise: a pixel may be covered most of the time
+FIRST_FITS, FITS = 2, 4  # regressions from the typical sample on, and with the noise that these leave
+
+
+def fit_samples(x: Single, v: Single, level: Single) -> tuple[Single, Single]:
+    """b (r x values x blocks) and noise (values x blocks) of x, given v and the level (values x 1) of the noise.
+
+    The scale c_i of the loss is 2.385 √(s_i s), s_i the noise of the value and s its level: with s_i alone what often
+    covers a pixel would be taken for noise, with s alone a pixel on a waving tree would have no stable estimate.
+    """
+    initial = initial_estimate(x, v, np.float32(EFFICIENT) * level)
+    scale = np.sqrt(np.maximum(estimate_noise(x, v, initial), level) * level)
+    b = regress(x, v, initial, np.float32(EFFICIENT) * scale, FITS)
+    return b, estimate_noise(x, v, b)
+
+
+def fit_samples_compiled(
+    samples: PixelSamples, v: Single, level: tuple[float, float], tile: slice, b: Single, noise: Single
+) -> None:
+    """The same for rank 1, of a tile of blocks, into b and noise (values x blocks); v has a number for each frame."""
+    at = np.stack([v[one.offset[tile].astype(np.int64) + one.first] for one in samples.intervals])
+    compiled.fit_blocks(
+        [one.values for one in samples.intervals],
+        at,
+        tile.start,
+        _compared(len(samples)),
+        level,
+        (EFFICIENT, float(WIDE), AGREES, DARK, NEUTRAL),
+        (FIRST_FITS, FITS),
+        _quantile(len(samples), 1),
+        (b, noise),
+    )
 
 
 def regress(x: Single, v: Single, b: Single, c: Single, n_reweight: int) -> Single:
@@ -58,7 +93,7 @@ def initial_estimate(x: Single, v: Single, c: Single) -> Single:
     if len(v) == 1:
         bright = np.where(np.abs(v) < DARK, np.float32(DARK), v).astype(np.float32)
         b = typical_sample(x / bright, WIDE * c)[None]
-        return regress(x, v, b, WIDE * c, 2)
+        return regress(x, v, b, WIDE * c, FIRST_FITS)
     b = _least_squares(x, v, np.ones_like(x[0]))
     for factor in np.geomspace(64.0, 1.0, 10, dtype=np.float32):
         b = regress(x, v, b, factor * c, 1)
@@ -71,8 +106,7 @@ def typical_sample(x: Single, c: Single) -> Single:
     The best has the least Σ q / (1 + q), q = mean (Δ/c)². Unlike the median, it finds a background that is seen more
     often than anything else, but less than half of the time.
     """
-    samples = x.shape[-1]
-    candidates, others = (np.unique(np.linspace(0, samples - 1, many).astype(int)) for many in (CANDIDATES, OTHERS))
+    candidates, others = _compared(x.shape[-1])
     scaled = x[..., to_device_of(others, x)] / c[..., None]
     least = np.full_like(x[0, :, 0], np.inf)
     best = x[..., 0].copy()
@@ -92,10 +126,20 @@ def typical_sample(x: Single, c: Single) -> Single:
     return best
 
 
+def _compared(samples: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Which samples may be the typical one, and which they are compared with."""
+    candidates, others = (np.unique(np.linspace(0, samples - 1, many).astype(int)) for many in (CANDIDATES, OTHERS))
+    return candidates, others
+
+
 def estimate_noise(x: Single, v: Single, b: Single) -> Single:
     """The standard deviation of each value of each block (values x blocks), from a quantile of its residuals."""
     e = np.abs(x - np.einsum("rnk,rin->ink", v, b))
-    samples = e.shape[-1]
-    k = int(QUANTILE * samples)
-    normal = float(ndtri(0.5 + 0.5 * (k + 0.5) / samples)) * math.sqrt(max(1 - len(v) / samples, 0.1))
+    k, normal = _quantile(e.shape[-1], len(v))
     return (np.partition(e, k, axis=-1)[..., k] / normal).astype(np.float32, copy=False)
+
+
+def _quantile(samples: int, rank: int) -> tuple[int, float]:
+    """Which of the sorted residuals says the noise, and what it is beside the standard deviation of normal ones."""
+    k = int(QUANTILE * samples)
+    return k, float(ndtri(0.5 + 0.5 * (k + 0.5) / samples)) * math.sqrt(max(1 - rank / samples, 0.1))

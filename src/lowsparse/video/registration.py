@@ -31,7 +31,7 @@ ABOVE_NOISE = 8.0  # times its standard deviation is the least gradient of an ed
 BRIGHTNESS = 0.2, 5.0  # of a picture beside the reference, at the least and at the most
 BOUND = 2.0  # of a difference, in units of the median gradient of the reference at these pixels
 BETTER = 0.85  # a shift has at most this part of the sum that no shift has
-STEADY, RARELY = 100, 10  # frames without a shift after which one frame in so many is looked at
+STEADY, RARELY = 40, 10  # frames without a shift after which one frame in so many is looked at
 SHAKES = 0.05  # share of the frames that have a shift if the camera shakes
 BLURRED = 0.25  # share of the edges of a frame that a background has if the camera has moved,
 TEXTURED = 0.2  # if this share of the parts of the frame have edges
@@ -143,7 +143,7 @@ class Aligned:
 class Steadiness:
     """Aligns the frames of a video with its first one, and counts how often the camera has moved.
 
-    After 100 frames without a shift only one frame in 10 is looked at, until one has a shift.
+    After 40 frames without a shift only one frame in 10 is looked at, until one has a shift.
     """
 
     def __init__(self) -> None:
