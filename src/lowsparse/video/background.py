@@ -36,10 +36,11 @@ from ..result import Result
 from ..robust.regression import EFFICIENT, WILD, SubspaceRegression
 from ..solve import solve
 from ..support.checks import check_count, check_positive
+from ..support.memory import release_memory
 from ..sweeps import Float, host_backend
 from ..sweeps.native import num_threads
 from . import compiled
-from .foreground import Bounds, Separated, compiled_mask, foreground_mask, label_regions, max_of_block
+from .foreground import FINE, Bounds, Separated, compiled_mask, foreground_mask, label_regions, max_of_block
 from .ghosts import Sightings, outline_ratio
 from .light import NO_LIGHT, extremes, split_changes
 from .pixel_regression import estimate_noise, fit_samples, fit_samples_compiled, initial_estimate, regress
@@ -141,7 +142,6 @@ class Background:
         )
         return pixels, regression, np.linalg.pinv(R), usual
 
-    @cached_property
     def spread(self) -> tuple[Single, Single | None]:
         """√(s_i²/4 + 4 s² + f_i²) of luma, and the same of chroma: the unit of a difference."""
 
@@ -154,14 +154,30 @@ class Background:
             None if self.chroma_noise is None else spread(self.chroma_noise, self.noise_level[1], chroma)
         )
 
-    def distance(self, picture: Picture, background: Picture) -> Single:
-        """Distance of each pixel from the background in units of `spread`: the larger one of luma and chroma."""
-        luma, chroma = self.spread
-        far = np.abs(picture.luma.astype(np.float32) - background.luma) / luma
-        if chroma is not None and picture.chroma is not None and background.chroma is not None:
-            coloured = np.abs(picture.chroma.astype(np.float32) - background.chroma) / chroma
-            far = np.maximum(far, picture.upsample(coloured.max(axis=0)))
-        return np.asarray(far, np.float32)
+    def distance(
+        self,
+        picture: Picture,
+        background: Picture,
+        unit: tuple[Single, Single | None] | None = None,
+        *,
+        of_blocks: bool = False,
+    ) -> Single:
+        """Distance of each pixel from the background in units of `spread`: the larger one of luma and chroma.
+
+        With `of_blocks`, the largest in each block of 2 x 2 pixels.
+        """
+        luma, chroma = self.spread() if unit is None else unit
+        far = _far(picture.luma, background.luma, luma)
+        if of_blocks:
+            far = max_of_block(far)
+        if chroma is None or picture.chroma is None or background.chroma is None:
+            return far
+        for k in range(2):
+            coloured = _far(picture.chroma[k], background.chroma[k], chroma[k])
+            if of_blocks != picture.halved:
+                coloured = max_of_block(coloured) if of_blocks else picture.upsample(coloured)
+            np.maximum(far, coloured, out=far)
+        return far
 
     def separate(
         self, frames: Iterable[Frame], *, threshold: float = THRESHOLD, clean: int = 1, stabilise: bool = False
@@ -182,7 +198,9 @@ class Background:
     ) -> Callable[[Aligned, Float, float], Separated]:
         """A function that separates a frame, given its v and the share of its pixels that are explained."""
         check_separation(threshold, clean)
-        low, high = self._bounds(threshold), self._bounds(threshold, self.flicker)
+        unit = self.spread()
+        low, high = self._bounds(threshold, unit=unit), self._bounds(threshold, self.flicker, unit=unit)
+        del unit  # as large as the background
 
         def separate(one: Aligned, v: Float, explained: float) -> Separated:
             background, mask = self.compare(one.picture, v, low, high, clean)
@@ -201,9 +219,11 @@ class Background:
             return background, foreground_mask(picture, background, low, high, radius)
         return compiled_mask(picture, self.luma, self.chroma, v, low, high, radius)
 
-    def _bounds(self, threshold: float, flicker: Single | None = None) -> Bounds:
+    def _bounds(
+        self, threshold: float, flicker: Single | None = None, unit: tuple[Single, Single | None] | None = None
+    ) -> Bounds:
         """The differences, in grey levels, of pixels at this distance from the background; more where they flicker."""
-        luma, chroma = self.spread
+        luma, chroma = self.spread() if unit is None else unit
         far = np.full(self.flicker.shape, threshold, np.float32)
         if flicker is not None:
             far = np.maximum(np.float32(BEYOND) * ndimage.maximum_filter(flicker, REACH), far)
@@ -252,13 +272,15 @@ class Background:
 
     def with_flicker(self, pictures: list[Picture]) -> Background:
         """This background, with the flicker of these pictures."""
-        flicker = np.zeros_like(self.flicker)
+        flicker, unit = np.zeros_like(self.flicker), self.spread()
+        coarse = self.noise.size > FINE
         for picture, v in zip(pictures, self.coefficients_of(pictures)[0], strict=True):
-            far = self.distance(picture, self.picture(v))
-            labels, areas = label_regions(far > THRESHOLD, corners=True)
+            far = self.distance(picture, self.picture(v), unit, of_blocks=coarse)
+            labels, areas = label_regions(far > THRESHOLD, corners=not coarse)
             is_spot = areas < far.size / SPOT
             is_spot[0] = False
-            np.maximum(flicker, max_of_block(is_spot[labels] * far), out=flicker)
+            spots = is_spot[labels] * far
+            np.maximum(flicker, spots if coarse else max_of_block(spots), out=flicker)
         return replace(self, flicker=flicker)
 
 
@@ -266,6 +288,14 @@ def check_separation(threshold: float, clean: int) -> None:
     """Raise if these cannot be a threshold and a radius."""
     check_positive("threshold", threshold)
     check_count("clean", clean, 0, 20)
+
+
+def _far(values: Grey, expected: Grey, unit: Single) -> Single:
+    far = values.astype(np.float32)
+    far -= expected
+    np.abs(far, out=far)
+    far /= unit
+    return far
 
 
 def _rounded(v: Float, planes: Single, zero: int = 0) -> Grey:
@@ -348,6 +378,8 @@ def learn(
     found = found.without_ghosts(witnesses.kept)
     found = found.with_flicker(witnesses.kept)
     lost = share_lost(found.still, witnesses.kept)
+    del witnesses
+    release_memory()
     return replace(found, registration=camera.registration if camera.shakes else None, lost=lost)
 
 

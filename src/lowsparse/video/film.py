@@ -20,13 +20,14 @@ from ..support.files import explain_refusal, replacing, write
 from .sound import Sound
 
 CODECS = ("libx264", "libopenh264", "mpeg4")  # in the order of preference
-# Frames that refer to later ones (B-frames) make these films no smaller, and take half of the memory of the encoder.
-OPTIONS = {"libx264": {"preset": "superfast", "crf": "21", "bf": "0"}, "mpeg4": {"qscale": "3"}}
-STATIC_OPTIONS = {"libx264": {"preset": "veryfast", "bf": "3"}}  # as fast, and a third of the size, if little changes
+# Frames that refer to later ones (B-frames) make these films no smaller, and to wait for them takes memory.
+OPTIONS = {"libx264": {"preset": "superfast", "crf": "21", "tune": "zerolatency"}, "mpeg4": {"qscale": "3"}}
+# If little changes, these are as fast, and the film has a third of the size.
+STATIC_OPTIONS = OPTIONS | {"libx264": {"preset": "veryfast", "crf": "21", "bf": "3"}}
 LOSSLESS = "ffv1"
 CONTAINERS = {".mp4": ("mp4", {"movflags": "faststart"}), ".mkv": ("matroska", {})}
 FULL_RANGE = 2  # FFmpeg's name of luma from 0 to 255
-QUEUE = 4  # pictures that wait for the encoder
+QUEUE = 2  # pictures that wait for the encoder
 TICKS = 60_000  # in a second: the unit of times in a film; MPEG-4 has no more than 65,535
 
 
@@ -125,7 +126,7 @@ class Film(Writer):
         self.rate = Fraction(rate).limit_denominator(65535)
         self.lossless = self.path.suffix == ".mkv"
         self.codec = LOSSLESS if self.lossless else codec()
-        self.options = OPTIONS.get(self.codec, {}) | (STATIC_OPTIONS.get(self.codec, {}) if static else {})
+        self.options = (STATIC_OPTIONS if static else OPTIONS).get(self.codec, {})
         self._container: Any = None
         self._stream: Any = None
         self._converter = (

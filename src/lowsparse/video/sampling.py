@@ -45,11 +45,7 @@ class Layout:
         self.shape, self.halved, self.colour = picture.shape, picture.halved, picture.chroma is not None
         H, W = self.shape
         self.is_odd = bool(H % 2 or W % 2)
-        rows, columns = np.arange(0, H, 2), np.arange(0, W, 2)
-        below, right = np.minimum(rows + 1, H - 1), np.minimum(columns + 1, W - 1)  # an odd border counts twice
-        corners = [(y[:, None] * W + x).ravel() for y in (rows, below) for x in (columns, right)]
-        self.corners = np.stack(corners).astype(np.int32)  # 4 x blocks: pixels of the luma
-        self.blocks = self.corners.shape[1]
+        self.blocks = -(-H // 2) * -(-W // 2)
         self.values = 4 if not self.colour else 6 if self.halved else 12
 
     def extract_all(self, picture: Picture) -> Grey:
@@ -66,7 +62,9 @@ class Layout:
 
     def extract(self, picture: Picture, blocks: NDArray[np.intp]) -> Grey:
         """The values (values x blocks) of some blocks."""
-        corners = self.corners[:, blocks]
+        (H, W), (rows, columns) = self.shape, np.divmod(blocks, -(-self.shape[1] // 2))
+        below, right = np.minimum(2 * rows + 1, H - 1), np.minimum(2 * columns + 1, W - 1)  # an odd border counts twice
+        corners = np.stack([y * W + x for y in (2 * rows, below) for x in (2 * columns, right)])
         luma = picture.luma.ravel()[corners]
         if picture.chroma is None:
             return luma
@@ -80,9 +78,12 @@ class Layout:
         leading = values.shape[:-2]
 
         def plane(corners: NDArray[Value]) -> NDArray[Value]:
-            flat = np.empty((*leading, H * W), values.dtype)
-            flat[..., self.corners[::-1]] = corners[..., ::-1, :]  # the upper left corner last: it is never doubled
-            return flat.reshape(*leading, H, W)
+            found = np.empty((*leading, H, W), values.dtype)
+            blocks = corners.reshape(*leading, 4, -(-H // 2), -(-W // 2))
+            for corner in range(4):
+                part = found[..., corner // 2 :: 2, corner % 2 :: 2]
+                part[...] = blocks[..., corner, : part.shape[-2], : part.shape[-1]]
+            return found
 
         luma = plane(values[..., :4, :])
         if not self.colour:

@@ -25,6 +25,7 @@ from scipy import ndimage
 from ..entries.frames import Frame
 from ..entries.pictures import Picture
 from ..support.checks import check_count
+from ..support.memory import release_memory
 from ..sweeps import Float
 from .background import (
     THRESHOLD,
@@ -203,6 +204,8 @@ class Follower:
         self._usual = float(np.median([explained for *_, explained in fitted]))
         while fitted:
             yield self._separate_one(*fitted.pop(0))  # nobody else needs it then
+            if len(fitted) % 10 == 0:
+                release_memory()
 
     def _use(self, background: Background) -> None:
         if self._v and background.rank < len(self._v[0]):  # only the brightness is followed from now on
@@ -270,7 +273,10 @@ class Follower:
                 brightness = (v @ current.brightness[:, None]).astype(np.float32)
                 plain = fit_pixels(recent, brightness, level, current.result, self._sampler.entries)
                 found = without_things(replace(found, brightness=current.brightness), plain)
-            return _complete(found, witnesses, recent)
+            complete = _complete(found, witnesses, recent)
+            del found
+            release_memory()
+            return complete
 
         self._next = self._threads.submit(learn_again)
 
