@@ -28,7 +28,7 @@ SHADOW = 127  # what MOG2 and KNN write where they take something for a shadow
 Subtractor = Callable[[Scene], Mask]
 
 
-def batch(scene: Scene, rank: int = 1) -> Mask:
+def batch(scene: Scene, rank: int | None = None) -> Mask:
     frames = scene.as_frames()
     found = learn(frames, rank=rank, length=len(frames))
     return np.stack([one.mask for one in found.separate(frames)])

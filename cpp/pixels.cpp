@@ -126,12 +126,27 @@ struct BlockFit {
         }
     }
 
-    void set_scales(float factor, bool by_noise) {
+    void set_scales(floats factor, bool by_noise) {
         for (int64_t i = 0; i < args.values; ++i) {
             const float level = args.level[i >= 4];
             for (int l = 0; l < lanes; ++l)
-                per_c[i][l] = 1.0f / (factor * (by_noise ? std::sqrt(std::max(noise[i][l], level) * level) : level));
+                per_c[i][l] = 1.0f / (factor[l] * (by_noise ? std::sqrt(std::max(noise[i][l], level) * level) : level));
         }
+    }
+
+    // How often residuals differ from the ones before them, from 0 to 1.
+    floats restlessness() {
+        floats sum = all(0.0f);
+        const floats values = all(2.0f * float(args.values));
+        for (int64_t k = 1; k < args.samples; ++k) {
+            floats q = all(0.0f);
+            for (int64_t i = 0; i < args.values; ++i) {
+                const floats e = (x[k * args.values + i] - v[k] * b[i]) - (x[(k - 1) * args.values + i] - v[k - 1] * b[i]);
+                q = q + (e * per_c[i]) * (e * per_c[i]);
+            }
+            sum = sum + (q * q) / (values * values + q * q);
+        }
+        return sum / all(float(std::max<int64_t>(args.samples - 1, 1)));
     }
 
     // b of the sample that agrees best with the others, or of the first that agrees with most.
@@ -152,7 +167,7 @@ struct BlockFit {
                     const floats e = (other[i] * per_light - one[i]) * per_c[i];
                     q = q + e * e;
                 }
-                loss = loss + q / (values + q);
+                loss = loss + (q * q) / (values * values + q * q);
             }
             loss = loss / many;
             const floats bound = smaller(least, open * all(HUGE_VALF));  // 0 * infinity is no bound: nothing is less than it
@@ -165,7 +180,7 @@ struct BlockFit {
         }
     }
 
-    // Rewfloatsed least squares, from b on.
+    // Reweighted least squares, from b on.
     void regress(int fits) {
         const floats per_value = all(1.0f / float(args.values)), unit = all(1.0f);
         for (int fit = 0; fit < fits; ++fit) {
@@ -178,9 +193,10 @@ struct BlockFit {
                     const floats e = (sample[i] - light * b[i]) * per_c[i];
                     q = q + e * e;
                 }
-                const floats wfloatsed = light / (unit + q * per_value);
-                left = left + wfloatsed * light;
-                for (int64_t i = 0; i < args.values; ++i) right[i] = right[i] + wfloatsed * sample[i];
+                const floats inverse = unit + q * per_value;
+                const floats weighted = light / (inverse * inverse);
+                left = left + weighted * light;
+                for (int64_t i = 0; i < args.values; ++i) right[i] = right[i] + weighted * sample[i];
             }
             left = larger(left, all(1e-12f));
             for (int64_t i = 0; i < args.values; ++i) b[i] = right[i] / left;
@@ -210,11 +226,13 @@ void fit_blocks(const BlockFitArgs& args, int64_t begin, int64_t end, float* mem
     for (int64_t block = begin; block < end; block += lanes) {
         const int64_t count = std::min(lanes, end - block);
         one.load(block, count, block - begin, end - begin);
-        one.set_scales(args.wide * args.efficient, false);
+        one.set_scales(all(args.wide * args.efficient), false);
         one.find_typical();
         one.regress(args.first_fits);
         one.estimate_noise();
-        one.set_scales(args.efficient, true);
+        one.set_scales(all(args.efficient), false);
+        const floats restless = (one.restlessness() - all(args.calm)) / all(args.restless - args.calm);
+        one.set_scales(all(args.narrow) + all(args.broad - args.narrow) * smaller(larger(restless, all(0.0f)), all(1.0f)), true);
         one.regress(args.fits);
         one.estimate_noise();
         for (int64_t i = 0; i < args.values; ++i)

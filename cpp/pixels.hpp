@@ -38,11 +38,11 @@ struct BlockFitArgs {
     const int32_t* others;        // and those they are compared with
     int64_t n_candidates, n_others;
     float level[2];               // noise of luma (four values) and of chroma (the others)
-    float efficient, wide, agrees, dark;
+    float efficient, wide, agrees, dark, neutral;  // the last is the chroma of grey
+    float narrow, broad, calm, restless;
     int first_fits, fits;         // reweighted regressions from the typical sample, and then
     int64_t middle;               // the residual of this order, from 0, says the noise,
     float normal;                 // divided by this
-    float neutral;                // chroma of grey
     float *b, *noise;             // values x blocks
 };
 

@@ -78,7 +78,7 @@ void fit_blocks(const std::vector<Bytes>& x, Floats v, int64_t begin, Indices ca
                 FloatsOut b, FloatsOut noise, const std::string& isa) {
     const int64_t samples = int64_t(x.size());
     require(samples > 0 && b.ndim() == 2 && noise.size() == b.size() && v.ndim() == 2 && int64_t(v.shape(0)) == samples);
-    require(constants.size() == 5 && middle >= 0 && middle < samples && normal > 0 && luma_level > 0 && chroma_level > 0);
+    require(constants.size() == 9 && middle >= 0 && middle < samples && normal > 0 && luma_level > 0 && chroma_level > 0);
     const int64_t values = int64_t(b.shape(0)), blocks = int64_t(b.shape(1)), count = int64_t(v.shape(1));
     require(values > 0 && values <= 12 && begin >= 0 && count > 0 && begin + count <= blocks);
     std::vector<const uint8_t*> pointers;
@@ -92,8 +92,8 @@ void fit_blocks(const std::vector<Bytes>& x, Floats v, int64_t begin, Indices ca
     }
     const BlockFitArgs args{blocks, samples, values, pointers.data(), v.data(), candidates.data(), others.data(),
                             int64_t(candidates.size()), int64_t(others.size()), {luma_level, chroma_level}, constants[0],
-                            constants[1], constants[2], constants[3], first_fits, fits, middle, normal, constants[4], b.data(),
-                            noise.data()};
+                            constants[1], constants[2], constants[3], constants[4], constants[5], constants[6], constants[7],
+                            constants[8], first_fits, fits, middle, normal, b.data(), noise.data()};
     const PixelKernels& kernels = pixel_kernels_for(isa);
     std::vector<float> memory(size_t(block_fit_memory(samples, values)) + 8);
     float* aligned = memory.data() + (32 - reinterpret_cast<uintptr_t>(memory.data()) % 32) % 32 / sizeof(float);

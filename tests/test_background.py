@@ -75,7 +75,7 @@ def test_every_pixel_is_sampled_equally_often_and_a_share_of_every_frame(share):
     times, values = samples.frames(everything), samples.values(everything)
     assert len(samples) == round(T * share)
     assert (np.diff(times, axis=1) > 0).all()
-    y, x = np.divmod(samples.layout.corners[3], W)  # the lower right pixel of each block
+    y, x = (1 + 2 * part for part in np.divmod(np.arange(samples.layout.blocks), W // 2))  # its lower right pixel
     assert np.array_equal(values[3], video[times, y[:, None], x[:, None]])
     seen = np.bincount(times.ravel(), minlength=T) / samples.layout.blocks
     assert seen.mean() == pytest.approx(share, rel=0.02)
@@ -177,9 +177,10 @@ def test_the_regression_ends_where_the_loss_is_stationary(rank):
 
     def loss(change):
         e = (x - np.einsum("rnk,rin->ink", v, b + change)) / c[..., None]
-        return np.log1p((e**2).mean(axis=0)).sum()
+        q = (e**2).mean(axis=0)
+        return (q / (1 + q)).sum()
 
-    for _ in range(5):  # of Σ log(1 + mean (e/c)²) every direction leads up
+    for _ in range(5):  # of Σ q / (1 + q), q = mean (e/c)², every direction leads up
         direction = rng.standard_normal(b.shape)
         up, down = (loss(step * direction) - loss(0) for step in (0.05, -0.05))
         assert up + down > 0
@@ -621,16 +622,27 @@ def test_a_stream_follows_a_cut():
 
 
 def test_a_stream_begins_anew_when_a_part_of_the_lights_goes_out_but_not_for_a_large_thing():
-    _, frames = scene(T=180, H=48, W=64, seed=14)
+    begin = FIRST + 40
+    _, frames = scene(T=begin + 80, H=48, W=64, seed=14)
     dark = frames.copy()
-    dark[100:, :, 32:] *= 0.6
+    dark[begin:, :, 32:] *= 0.6
     follower, out = followed(dark)
-    assert follower.scenes == [0, 100]
+    assert follower.scenes == [0, begin]
     assert max(one.share for one in out) < 0.05
-    frames[100:, :, 32:] = 60
+    frames[begin:, :, 32:] = 60
     follower, out = followed(frames)
     assert follower.scenes == [0]
-    assert min(one.mask[:, 33:].mean() for one in out[100:]) > 0.9
+    assert min(one.mask[:, 33:].mean() for one in out[begin:]) > 0.9
+
+
+def test_a_new_scene_is_noticed_while_the_first_is_still_being_learnt():
+    (_, frames), (_, other) = (scene(T=200, seed=seed) for seed in (8, 9))
+    cut = FIRST // 2 + 10
+    frames[cut:] = other[cut:]
+    follower, out = followed(frames)
+    assert follower.scenes == [0, cut]
+    assert [one.frame.number for one in out] == list(range(200))
+    assert max(one.share for one in out) < 0.02
 
 
 def test_a_few_strange_frames_are_no_new_scene():

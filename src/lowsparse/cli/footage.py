@@ -289,7 +289,12 @@ def _write_report(path: Path, job: VideoJob, done: Separation, pictures: _Report
 def _notes(done: Separation, ended: bool, settings: Mapping[str, Any]) -> list[str]:
     """What the user should know of this run."""
     notes = []
-    if done.background.rank < settings.get("rank", 1):
+    asked = settings.get("rank")
+    if asked is None and done.background.rank > 1:
+        notes.append(
+            f"lights are switched in a part of the picture: the rank is {done.background.rank}, to follow them"
+        )
+    if done.background.rank < (asked or 1):
         notes.append("only the brightness of the light changes, and things that stand still: the rank is 1")
     if done.background.lost > MOVES:
         notes.append(

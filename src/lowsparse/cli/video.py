@@ -33,8 +33,12 @@ Source = Annotated[
     ),
 ]
 Rank = Annotated[
-    int,
-    typer.Option(min=1, help="Rank of the background: 1 follows the brightness, more also lights that are switched."),
+    int | None,
+    typer.Option(
+        min=1,
+        help="Rank of the background: 1 follows the brightness, more also lights that are switched. [default: 1, or 2 "
+        "if lights are switched; with --stream 1]",
+    ),
 ]
 Observe = Annotated[
     float | None,
@@ -115,7 +119,7 @@ Seed = Annotated[int, typer.Option(min=0, help="Random seed for the choice of pi
 
 def video(
     source: Source,
-    rank: Rank = 1,
+    rank: Rank = None,
     observe: Observe = None,
     out: Out = None,
     stream: Stream = False,

@@ -40,10 +40,18 @@ from ..support.memory import release_memory
 from ..sweeps import Float, host_backend
 from ..sweeps.native import num_threads
 from . import compiled
-from .foreground import FINE, Bounds, Separated, compiled_mask, foreground_mask, label_regions, max_of_block
+from .foreground import FINE, Bounds, Separated, compiled_mask, foreground_mask, label_regions, majority, max_of_block
 from .ghosts import Sightings, outline_ratio
 from .light import NO_LIGHT, extremes, split_changes
-from .pixel_regression import estimate_noise, fit_samples, fit_samples_compiled, initial_estimate, regress
+from .pixel_regression import (
+    BETWEEN,
+    WIDTHS,
+    estimate_noise,
+    fit_samples,
+    fit_samples_compiled,
+    initial_estimate,
+    regress,
+)
 from .registration import Aligned, Registration, Steadiness, move, share_lost, shifted
 from .sampling import MIN_SAMPLES, TARGET, EvenlySpaced, PixelSampler, PixelSamples, Single, default_share
 
@@ -66,6 +74,9 @@ EXPLAINED = 0.25  # of the probes: a frame with fewer gets the usual v
 # Share of the probes below which something large may be in front: then v near the usual one is likelier than another,
 # by which a dark object is taken for the background without light, unless that explains three times as many.
 COVERED = 0.6
+PARTLY = 0.85  # of the usual share of pixels that are explained: with less, a part of a frame may have another light,
+LIT = 0.2  # if this share of the pixels is in such a part;
+SWITCHED, OFTEN = 0.8, 0.1  # lights may be switched if that is less for such a share of the frames
 
 OnProgress = Callable[[str, int, int | None], object]  # stage, number done, total
 
@@ -270,6 +281,20 @@ class Background:
         chroma, noise = replaced(self.chroma, self.chroma_noise, level[1], values, NEUTRAL)
         return replace(found, chroma=chroma, chroma_noise=noise)
 
+    def is_lit_otherwise(self, picture: Picture, v: Float, threshold: float = THRESHOLD) -> bool:
+        """Whether a large part of a picture differs from the background with this v, and has its texture."""
+        background = self.picture(v)
+        changed = majority(self.distance(picture, background) > threshold, 1)
+        if changed.mean() < LIT:
+            return False
+        one, other = (ndimage.uniform_filter(luma, 3) for luma in (picture.luma, background.luma))  # less noise
+        return bool(split_changes(changed, one, other)[0].mean() >= LIT)
+
+    def explains_less_of(self, pictures: list[Picture]) -> bool:
+        """Whether some of these pictures are explained much less than others, as if lights were switched."""
+        explained = self.coefficients_of(pictures)[1]
+        return bool(np.mean(explained < SWITCHED * np.quantile(explained, 0.9)) >= OFTEN)
+
     def with_flicker(self, pictures: list[Picture]) -> Background:
         """This background, with the flicker of these pictures."""
         flicker, unit = np.zeros_like(self.flicker), self.spread()
@@ -322,7 +347,7 @@ def _combine(v: Float, planes: Single) -> Single:
 def learn(
     frames: Iterable[Frame],
     *,
-    rank: int = 1,
+    rank: int | None = None,
     observe: float | None = None,
     length: int | None = None,
     random_state: int = 0,
@@ -337,6 +362,7 @@ def learn(
         The frames in order, for example `lowsparse.video.Frames`.
     rank
         Of the background: 1 follows the brightness, more also lights that are switched and shadows that wander.
+        None: 1, or 2 if that explains some of the frames much less than others, and the light is why.
     observe
         Share of the pixels of each frame to sample; None: 80 samples of each pixel, but a tenth at least.
     length
@@ -363,7 +389,8 @@ def learn(
     >>> float(np.mean(one.mask == clip.moving[30])) > 0.97
     True
     """
-    check_count("rank", rank)
+    if rank is not None:
+        check_count("rank", rank)
     share, most = (default_share(length), 2 * TARGET) if observe is None else (observe, None)
     sampler = PixelSampler(share, most=most, random_state=random_state)
     witnesses, camera = EvenlySpaced[Picture](WITNESSES), Steadiness()
@@ -373,7 +400,9 @@ def learn(
         witnesses.add(picture)
         if on_progress is not None:
             on_progress("reading", sampler.frames, length)
-    found = fit_background(sampler, rank, backend, on_progress)
+    found = fit_background(sampler, rank or 1, backend, on_progress)
+    if rank is None and found.n_samples >= 4 and found.explains_less_of(witnesses.kept):
+        found = fit_background(sampler, 2, backend, on_progress)
     del sampler  # the samples are the larger part of the memory
     found = found.without_ghosts(witnesses.kept)
     found = found.with_flicker(witnesses.kept)
@@ -403,7 +432,7 @@ def fit_background(sampler: PixelSampler, rank: int, backend: str, on_progress: 
         return found
     plain = _fit_rank(sampler, samples, 1, backend)
     brightness = np.linalg.lstsq(found.coefficients, plain.coefficients[:, 0], rcond=None)[0].astype(np.float64)
-    return without_things(replace(found, brightness=brightness), plain)
+    return without_things(replace(found, brightness=brightness), plain, _fit_between(sampler, plain))
 
 
 def _fit_rank(
@@ -420,17 +449,24 @@ def _fit_rank(
     return fit_pixels(samples, v, noise_level(noise[:4], noise[4:]), result, sampler.entries, on_progress)
 
 
-def without_things(found: Background, plain: Background) -> Background:
+def _fit_between(sampler: PixelSampler, plain: Background) -> Background:
+    """A background of rank 1, with a surface that is seen in two lights between them, given the one that chooses."""
+    v = plain.coefficients.astype(np.float32)
+    return fit_pixels(sampler.samples(at_end=True), v, plain.noise_level, plain.result, plain.entries, widths=BETWEEN)
+
+
+def without_things(found: Background, plain: Background, between: Background) -> Background:
     """A background of rank above 1, and in its place one of rank 1 where more than light changes in it.
 
-    Who stands still for a while is of low rank as well: a component of v says when, and its b who. The pictures of
-    both backgrounds are compared at the extremes of v. Where they differ by another texture, b is that of rank 1 times
-    `brightness`; if they differ by light nowhere, the background of rank 1 is all that is left.
+    Who stands still for a while is of low rank as well: a component of v says when, and its b who. The picture of the
+    background is compared with that of rank 1 and `between` lights at the extremes of v. Where they differ by another
+    texture, b is that of rank 1 times `brightness`; if they differ by light nowhere, the background of rank 1 is all
+    that is left.
     """
     light, things = np.zeros(found.noise.shape, bool), np.zeros(found.noise.shape, bool)
     bounds = found._bounds(THRESHOLD)
     for v in extremes(found.coefficients, found.brightness):
-        one, other = found.picture(v), plain.picture(np.atleast_1d(v @ found.brightness))
+        one, other = found.picture(v), between.picture(np.atleast_1d(v @ found.brightness))
         changes = split_changes(bounds.exceeded(one, other), one.luma, other.luma)
         light, things = light | changes[0], things | changes[1]
     if not things.any():
@@ -456,8 +492,9 @@ def fit_pixels(
     result: Result,
     entries: int,
     on_progress: OnProgress | None = None,
+    widths: tuple[float, float] = WIDTHS,
 ) -> Background:
-    """The background from all samples, given v of all frames and the noise level.
+    """The background from all samples, given v of all frames, the noise level and the widths of the loss.
 
     It is computed where the matrix was solved, on the processor or on a GPU.
     """
@@ -473,10 +510,10 @@ def fit_pixels(
 
     def fit(tile: slice) -> None:
         if is_compiled:
-            fit_samples_compiled(samples, v[:, 0], level, tile, b[0], noise)
+            fit_samples_compiled(samples, v[:, 0], level, tile, b[0], noise, widths)
             return
         x, vs = send(samples.values(tile)), send(_at_samples(v, samples.frames(tile)))
-        b[..., tile], noise[..., tile] = (host(one) for one in fit_samples(x, vs, levels))
+        b[..., tile], noise[..., tile] = (host(one) for one in fit_samples(x, vs, levels, widths))
 
     with ThreadPoolExecutor(workers) as threads:
         for k, _ in enumerate(threads.map(fit, tiles)):

@@ -2,7 +2,7 @@
 
 With x_it value i of a block (four pixels and their colour) in frame t, and one weight for all values in a frame,
 
-    b = argmin Σ_t w_t Σ_i (x_it - b_i · v_t)²,   w_t = 1 / (1 + mean_i (x_it - b_i · v_t)² / c_i²),
+    b = argmin Σ_t w_t Σ_i (x_it - b_i · v_t)²,   w_t = 1 / (1 + mean_i (x_it - b_i · v_t)² / c_i²)²,
 
 so that a pixel that is covered is covered in all colours. This is not the regression of `robust.regression`, whose
 weights belong to single entries: it would take the colour of what covers a pixel for that of the background.
@@ -26,27 +26,48 @@ from . import compiled
 from .sampling import PixelSamples, Single
 
 CANDIDATES, OTHERS = 12, 40  # samples that may be the typical one, and samples they are compared with
-AGREES = 0.4  # mean of q / (1 + q) of a sample that agrees with most others
+WIDTHS = 2.7, 10.0  # c / noise of blocks that are calm, and of restless ones:
+CALM, RESTLESS = 0.2, 0.5  # share of the samples that differ from the ones before them
+BETWEEN = 5.0, 5.0  # with these a block that is seen in two lights has a background between them
+AGREES = 0.4  # mean of q² / (1 + q²) of a sample that agrees with most others
 WIDE = np.float32(1.5)  # factor of c for the initial estimate
 DARK = 0.05  # a frame of less brightness has no information
 QUANTILE = 0.3  # of the residuals, for the noise: a pixel may be covered most of the time
 FIRST_FITS, FITS = 2, 4  # regressions from the typical sample on, and with the noise that these leave
 
 
-def fit_samples(x: Single, v: Single, level: Single) -> tuple[Single, Single]:
+def fit_samples(x: Single, v: Single, level: Single, widths: tuple[float, float] = WIDTHS) -> tuple[Single, Single]:
     """b (r x values x blocks) and noise (values x blocks) of x, given v and the level (values x 1) of the noise.
 
-    The scale c_i of the loss is 2.385 √(s_i s), s_i the noise of the value and s its level: with s_i alone what often
-    covers a pixel would be taken for noise, with s alone a pixel on a waving tree would have no stable estimate.
+    The scale c_i of the loss is a factor times √(s_i s), s_i the noise of the value and s its level: with s_i alone
+    what often covers a pixel would be taken for noise, with s alone a pixel on a waving tree would have no stable
+    estimate. The factor is small where samples agree with the ones before them, so that who stands there for a while
+    does not count; on leaves, which show now this, now that, it is large: b is in the middle of their looks.
     """
-    initial = initial_estimate(x, v, np.float32(EFFICIENT) * level)
-    scale = np.sqrt(np.maximum(estimate_noise(x, v, initial), level) * level)
-    b = regress(x, v, initial, np.float32(EFFICIENT) * scale, FITS)
+    b = initial_estimate(x, v, np.float32(EFFICIENT) * level)
+    scale = np.sqrt(np.maximum(estimate_noise(x, v, b), level) * level)
+    restless = np.clip((restlessness(x, v, b, np.float32(EFFICIENT) * level) - CALM) / (RESTLESS - CALM), 0, 1)
+    factor = (widths[0] + (widths[1] - widths[0]) * restless).astype(np.float32, copy=False)
+    b = regress(x, v, b, factor * scale, FITS)
     return b, estimate_noise(x, v, b)
 
 
+def restlessness(x: Single, v: Single, b: Single, c: Single) -> Single:
+    """How often the residuals of a block differ from the ones before them: a number from 0 to 1 for each block."""
+    e = np.diff((x - np.einsum("rnk,rin->ink", v, b)) / c[..., None], axis=-1)
+    q = (e * e).mean(axis=0) / 2
+    q *= q
+    return (q / (1 + q)).mean(axis=-1).astype(np.float32, copy=False)  # type: ignore[no-any-return]
+
+
 def fit_samples_compiled(
-    samples: PixelSamples, v: Single, level: tuple[float, float], tile: slice, b: Single, noise: Single
+    samples: PixelSamples,
+    v: Single,
+    level: tuple[float, float],
+    tile: slice,
+    b: Single,
+    noise: Single,
+    widths: tuple[float, float] = WIDTHS,
 ) -> None:
     """The same for rank 1, of a tile of blocks, into b and noise (values x blocks); v has a number for each frame."""
     at = np.stack([v[one.offset[tile].astype(np.int64) + one.first] for one in samples.intervals])
@@ -56,20 +77,20 @@ def fit_samples_compiled(
         tile.start,
         _compared(len(samples)),
         level,
-        (EFFICIENT, float(WIDE), AGREES, DARK, NEUTRAL),
+        (EFFICIENT, float(WIDE), AGREES, DARK, NEUTRAL, *widths, CALM, RESTLESS),
         (FIRST_FITS, FITS),
         _quantile(len(samples), 1),
         (b, noise),
     )
 
 
-def regress(x: Single, v: Single, b: Single, c: Single, n_reweight: int) -> Single:
-    """b of x on v by reweighted least squares, from an initial b on."""
+def regress(x: Single, v: Single, b: Single, c: Single, n_reweight: int, power: int = 2) -> Single:
+    """b of x on v by reweighted least squares, from an initial b on; the weights are to this power."""
     for _ in range(n_reweight):
         e = x - np.einsum("rnk,rin->ink", v, b)
         e /= c[..., None]
         e *= e
-        w = (1 / (1 + e.mean(axis=0))).astype(np.float32, copy=False)
+        w = (1 / (1 + e.mean(axis=0)) ** power).astype(np.float32, copy=False)
         b = _least_squares(x, v, w)
     return b
 
@@ -96,14 +117,14 @@ def initial_estimate(x: Single, v: Single, c: Single) -> Single:
         return regress(x, v, b, WIDE * c, FIRST_FITS)
     b = _least_squares(x, v, np.ones_like(x[0]))
     for factor in np.geomspace(64.0, 1.0, 10, dtype=np.float32):
-        b = regress(x, v, b, factor * c, 1)
+        b = regress(x, v, b, factor * c, 1, power=1)
     return b
 
 
 def typical_sample(x: Single, c: Single) -> Single:
     """The sample (values x blocks) of each block that agrees best with the others, or the first that agrees with most.
 
-    The best has the least Σ q / (1 + q), q = mean (Δ/c)². Unlike the median, it finds a background that is seen more
+    The best has the least Σ q² / (1 + q²), q = mean (Δ/c)². Unlike the median, it finds a background that is seen more
     often than anything else, but less than half of the time.
     """
     candidates, others = _compared(x.shape[-1])
@@ -115,6 +136,7 @@ def typical_sample(x: Single, c: Single) -> Single:
         e = scaled - (x[:, blocks, k] / c)[..., None]
         e *= e
         q = e.mean(axis=0)
+        q *= q
         q /= 1 + q
         loss = q.mean(axis=-1)
         better = loss < least[blocks]

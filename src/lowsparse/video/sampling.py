@@ -65,7 +65,7 @@ class Layout:
         (H, W), (rows, columns) = self.shape, np.divmod(blocks, -(-self.shape[1] // 2))
         below, right = np.minimum(2 * rows + 1, H - 1), np.minimum(2 * columns + 1, W - 1)  # an odd border counts twice
         corners = np.stack([y * W + x for y in (2 * rows, below) for x in (2 * columns, right)])
-        luma = picture.luma.ravel()[corners]
+        luma: Grey = picture.luma.ravel()[corners]
         if picture.chroma is None:
             return luma
         planes = picture.chroma.reshape(2, -1)

@@ -64,7 +64,7 @@ def separate_video(
     source: str | os.PathLike[str],
     folder: str | os.PathLike[str],
     *,
-    rank: int = 1,
+    rank: int | None = None,
     observe: float | None = None,
     stream: bool = False,
     absorb: float = ABSORB,
@@ -166,7 +166,7 @@ def separate_video(
     with frames, _naming(frames), _output_folder(Path(folder)) as out:
         if stream:
             follower = Follower(
-                rank=rank,
+                rank=rank or 1,
                 observe=SHARE if observe is None else observe,
                 absorb=absorb,
                 threshold=threshold,

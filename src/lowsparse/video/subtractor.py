@@ -6,6 +6,8 @@ every frame is answered at once: with the background that is known, or that the 
 
 from __future__ import annotations
 
+from collections import deque
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -18,7 +20,7 @@ from .sampling import MIN_SAMPLES
 from .tracking import NEW_SCENE, SHARE, Follower
 from .views import mask
 
-EARLY = 3, 6, NEW_SCENE, 20, 40  # numbers of frames held back from which a background is learnt
+EARLY = 3, 6, NEW_SCENE, 20, 40, 70  # numbers of frames held back from which a background is learnt
 
 
 class BackgroundSubtractor:
@@ -34,8 +36,8 @@ class BackgroundSubtractor:
     Notes
     -----
     The first two frames have nothing in front, as nothing else is known of the scene. Then the background is
-    learnt from the frames so far, and again after 6, 10, 20, 40 and 60; from then on it is learnt again every
-    12 to 50 frames while the next ones pass.
+    learnt from the frames so far, and again after 6, 10, 20, 40, 70 and 100; from then on it is learnt again
+    every 20 to 50 frames while the next five pass.
 
     Examples
     --------
@@ -64,7 +66,6 @@ class BackgroundSubtractor:
         self._follower = Follower(
             rank=rank, observe=observe, threshold=threshold, clean=clean, random_state=random_state, backend=backend
         )
-        self._held: list[Frame] = []
         self._frames = 0
         self._shape: tuple[int, ...] | None = None  # of a frame
         self._known: Background | None = None  # in use
@@ -117,14 +118,15 @@ class BackgroundSubtractor:
 
     def _follow(self, frame: Frame) -> Separated | None:
         """The frame, separated by the follower, or if it is held back, by the background that is known."""
-        self._held.append(frame)
-        released = list(self._follower.take(frame))
-        if released and released[-1].frame is frame:
-            self._held, self._known = [], self._follower.background
-            return released[-1]
-        new = self._known is None or len(self._held) >= NEW_SCENE
-        if new and len(self._held) in EARLY and len(self._held) >= max(MIN_SAMPLES, 2 * self._follower.rank):
-            self._known = learn(self._held, rank=self._follower.rank, observe=1.0, backend=self._follower.backend)
+        follower = self._follower
+        released = deque(follower.take(frame), maxlen=1)
+        if released and released[0].frame.number == frame.number:
+            self._known = follower.background
+            return released[0]
+        held = follower.waiting
+        new = self._known is None or held >= NEW_SCENE
+        if new and held in EARLY and held >= max(MIN_SAMPLES, 2 * follower.rank):
+            self._known = learn(follower.frames_waiting(), rank=follower.rank, observe=1.0, backend=follower.backend)
         return self._separate_known(frame)
 
     def _separate_known(self, frame: Frame) -> Separated | None:

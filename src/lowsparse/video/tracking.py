@@ -2,7 +2,7 @@
 
 The first frames are held back until a background can be learnt from them. From then on frames are separated as they
 come, and sampled; from 30 samples of each pixel, spread over the latest 300 frames, the background is learnt again
-every 50 frames, and more often when the scene is new, while the next ones pass. What has been in front for a second is
+every 50 frames, and more often when the scene is new, while the next five pass. What has been in front for a second is
 not sampled: the background takes its place, until it has been there for `absorb` seconds; from then on half of the
 samples make it background. Leaves and waves, which are in front now and then, are sampled; how far they flicker is
 remembered for as long. When a ghost is found (see `ghosts`), its samples are corrected, so that it does not come back.
@@ -20,7 +20,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
-from scipy import ndimage
 
 from ..entries.frames import Frame
 from ..entries.pictures import Picture
@@ -28,6 +27,7 @@ from ..support.checks import check_count
 from ..support.memory import release_memory
 from ..sweeps import Float
 from .background import (
+    PARTLY,
     THRESHOLD,
     WITNESSES,
     Background,
@@ -37,19 +37,21 @@ from .background import (
     noise_level,
     without_things,
 )
-from .foreground import Mask, Separated, majority, max_of_block
+from .foreground import Mask, Separated, max_of_block
 from .ghosts import outline_ratio
-from .light import split_changes
+from .pixel_regression import BETWEEN, WIDTHS
 from .registration import Aligned, Steadiness, move
 from .sampling import MIN_SAMPLES, PixelSampler, PixelSamples, Single, check_fraction
+from .shelf import Shelf
 
 ABSORB = 30.0  # seconds in front after which something is sampled,
 SURE = 1.0  # and seconds after which it is not
 SHARE = 0.1  # of the pixels of each frame that is sampled
 LATEST = 30  # samples of each pixel that are kept
-FIRST = 60  # frames from which a new scene is learnt,
+FIRST = 100  # frames from which a new scene is learnt,
 FIRST_SHARE = 0.5  # and the share of their pixels that is sampled
 PART, REFRESH = 5, 50  # the background is learnt again after a fifth of the scene so far, or so many frames
+LAG = 5  # frames that pass while it is learnt
 PERIODS = 6  # for which the flicker is remembered
 WITNESS_EVERY = 6  # one of so many frames shows how far pixels flicker
 UNEXPLAINED = 0.5  # times the usual share of pixels that are explained: a frame with less is not explained
@@ -57,8 +59,6 @@ NEW_SCENE = 10  # frames in a row that are not explained make a new scene, unles
 SEEN, TILES = 0.25, 8  # is seen in this share of their tiles; so many tiles are across and down,
 MOSTLY = 0.8  # and of a tile in which it is seen this share agrees
 LOOK_EVERY = 5  # one of so many frames shows what has an outline
-PARTLY = 0.85  # the same for a frame of which a part may have another light,
-LIT = 0.2  # and the share of the pixels in such a part
 FORGETTING = 0.02  # factor of the exponential mean of the share that is explained
 
 Fitted = tuple[Aligned, Float, float]  # a frame, its v, and the share of its pixels that are explained
@@ -113,7 +113,7 @@ class Follower:
     def _begin_scene(self, frames: list[Frame]) -> None:
         self.camera = Steadiness()
         self._sampler = PixelSampler(FIRST_SHARE, latest=LATEST, final_share=self.observe, random_state=self.rng)
-        self._first: list[Aligned] = []  # of the scene, until its background is known
+        self._first = Shelf()  # frames of the scene, until its background is known
         self._unexplained: list[Aligned] = []
         self._v: list[Float] = []  # of the frames from `_oldest` on; empty until the background is known
         self._oldest = 0
@@ -124,16 +124,15 @@ class Follower:
         self._usual = 1.0  # share of the pixels that are explained
         self._next: Future[Background] | None = None
         self._due = FIRST + FIRST // PART  # frames of the scene after which it is learnt again
+        self._ready = 0  # and after which what is being learnt is used
         self._flicker: deque[Single] = deque(maxlen=PERIODS)  # of each period in which it was learnt
         for frame in frames:
-            self._hold_back(frame)
+            self._hold_back(self.camera.align(frame))
 
     def take(self, frame: Frame) -> Iterator[Separated]:
         """Take the next frame; returns those that can be separated now."""
         if not self._v:
-            self._hold_back(frame)
-            if len(self._first) == FIRST:
-                yield from self._learn_scene()
+            yield from self._await_scene(frame)
             return
         self._refresh()
         aligned = self.camera.align(frame)
@@ -146,20 +145,33 @@ class Follower:
         yield from self._separate([*self._fit(self._unexplained), fitted])
         self._unexplained = []
 
+    def _await_scene(self, frame: Frame) -> Iterator[Separated]:
+        """Hold a frame back until there are enough; from half of them on it is noticed if a new scene begins before."""
+        aligned = self.camera.align(frame)
+        if len(self._first) == FIRST // 2 and not self._unexplained:
+            self._background = fit_background(self._sampler, self.rank, self.backend)
+            some = [self._first[k] for k in range(0, len(self._first), 5)]
+            self._usual = float(np.median([explained for *_, explained in self._fit(some)]))
+        if len(self._first) >= FIRST // 2 and self._is_new(*self._fit([aligned])[0]):
+            self._unexplained.append(aligned)
+            if len(self._unexplained) == NEW_SCENE:
+                begins = [one.frame for one in self._unexplained]
+                yield from self._learn_scene()
+                self._begin_scene(begins)
+            return
+        for one in (*self._unexplained, aligned):
+            self._hold_back(one)
+        self._unexplained = []
+        if len(self._first) >= FIRST:
+            yield from self._learn_scene()
+
     def _is_new(self, one: Aligned, v: Float, explained: float) -> bool:
         """Whether a frame is of a new scene, or a large part of this one has another light."""
         if explained < UNEXPLAINED * self._usual and self._is_changed_everywhere(one.picture, v):
             return True
-        return explained < PARTLY * self._usual and self._is_lit_otherwise(one.picture, v)
-
-    def _is_lit_otherwise(self, picture: Picture, v: Float) -> bool:
-        """Whether a large part of the picture differs from the background, and has its texture."""
-        background = self.background.picture(v)
-        changed = majority(self.background.distance(picture, background) > self.threshold, 1)
-        if changed.mean() < LIT:
+        if explained >= PARTLY * self._usual:
             return False
-        one, other = (ndimage.uniform_filter(luma, 3) for luma in (picture.luma, background.luma))  # less noise
-        return bool(split_changes(changed, one, other)[0].mean() >= LIT)
+        return self.background.is_lit_otherwise(one.picture, v, self.threshold)
 
     def _is_changed_everywhere(self, picture: Picture, v: Float) -> bool:
         """Whether the background is seen in few tiles, with v and with the usual one: a large object leaves others."""
@@ -177,8 +189,18 @@ class Follower:
         """The frames that are still held back."""
         if not self._v and (self._background is None or len(self._first) >= max(MIN_SAMPLES, 2 * self.rank)):
             yield from self._learn_scene()  # raises if they are too few
-        yield from self._separate(self._fit([*self._first, *self._unexplained]))
+        for one in (*self._first, *self._unexplained):
+            yield from self._separate(self._fit([one]))
         self._threads.shutdown()
+
+    @property
+    def waiting(self) -> int:
+        """Number of frames that are held back."""
+        return len(self._first) + len(self._unexplained)
+
+    def frames_waiting(self) -> Iterator[Frame]:
+        """The frames that are held back."""
+        return (one.frame for part in (self._first, self._unexplained) for one in part)
 
     def follow(self, frames: Iterable[Frame]) -> Iterator[Separated]:
         """Take all of these frames, and finish."""
@@ -186,26 +208,25 @@ class Follower:
             yield from self.take(frame)
         yield from self.finish()
 
-    def _hold_back(self, frame: Frame) -> None:
-        self._first.append(self.camera.align(frame))
-        self._sampler.add(self._first[-1].picture)
+    def _hold_back(self, one: Aligned) -> None:
+        self._sampler.add(one.picture)
+        self._first.add(one)
 
     def _learn_scene(self) -> Iterator[Separated]:
         """Learn the background from the first frames of a scene, and separate them."""
-        some = self._first[:: -(-len(self._first) // WITNESSES)]
+        first, self._first = self._first, Shelf()
         found = fit_background(self._sampler, self.rank, self.backend)
-        self._use(_complete(found, [one.picture for one in some], self._sampler.samples()))
+        some = [first[k].picture for k in range(0, len(first), -(-len(first) // WITNESSES))]
+        self._use(_complete(found, some, self._sampler.samples()))
         del found, some  # the frames below are dropped one by one
         self._flicker.append(self.background.flicker)
-        self.scenes.append(self._first[0].frame.number)
-        fitted = self._fit(self._first)
-        self._first = []
-        self._v = [v for _, v, _ in fitted]
-        self._usual = float(np.median([explained for *_, explained in fitted]))
-        while fitted:
-            yield self._separate_one(*fitted.pop(0))  # nobody else needs it then
-            if len(fitted) % 10 == 0:
-                release_memory()
+        self.scenes.append(first[0].frame.number)
+        fitted = [(v, explained) for one in first for _, v, explained in self._fit([one])]
+        self._v = [v for v, _ in fitted]
+        self._usual = float(np.median([explained for _, explained in fitted]))
+        release_memory()
+        for v, explained in fitted:
+            yield self._separate_one(first.take(), v, explained)
 
     def _use(self, background: Background) -> None:
         if self._v and background.rank < len(self._v[0]):  # only the brightness is followed from now on
@@ -252,13 +273,14 @@ class Follower:
 
     def _refresh(self) -> None:
         """When it is time, use the background that was learnt meanwhile, and start learning the next one."""
-        if self._sampler.frames < self._due:
-            return
-        self._due += min(self._due // PART, REFRESH)
-        if self._next is not None:
-            learnt = self._next.result()
+        if self._next is not None and self._sampler.frames >= self._ready:
+            learnt, self._next = self._next.result(), None
             self._flicker.append(learnt.flicker)
             self._use(replace(learnt, flicker=np.max(self._flicker, axis=0)))
+        if self._sampler.frames < self._due:
+            return
+        self._ready = self._due + LAG
+        self._due += min(self._due // PART, REFRESH)
         current, samples = self.background, self._sampler.samples()
         oldest = samples.intervals[0].first
         del self._v[: oldest - self._oldest]
@@ -271,8 +293,11 @@ class Follower:
             found = fit_pixels(recent, v, level, current.result, self._sampler.entries)
             if current.rank > 1:
                 brightness = (v @ current.brightness[:, None]).astype(np.float32)
-                plain = fit_pixels(recent, brightness, level, current.result, self._sampler.entries)
-                found = without_things(replace(found, brightness=current.brightness), plain)
+                plain, between = (
+                    fit_pixels(recent, brightness, level, current.result, self._sampler.entries, widths=widths)
+                    for widths in (WIDTHS, BETWEEN)
+                )
+                found = without_things(replace(found, brightness=current.brightness), plain, between)
             complete = _complete(found, witnesses, recent)
             del found
             release_memory()
