@@ -101,9 +101,12 @@ def hide(shape: tuple[int, ...], pattern: str, day: int, rng: np.random.Generato
         for k in rng.choice(days, max(1, round(HIDDEN * days)), replace=False):
             hidden[k * day : (k + 1) * day] = True
     else:
-        while hidden.mean() < HIDDEN:
+        left = HIDDEN * T * n
+        while left > 0:
             first, length = rng.integers(T), min(int(rng.choice(RUN_LENGTHS)), T // 8)
-            hidden[first : first + length, rng.integers(n)] = True
+            run = hidden[first : first + length, rng.integers(n)]
+            left -= np.count_nonzero(~run)
+            run[:] = True
     return hidden
 
 
