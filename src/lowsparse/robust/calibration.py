@@ -5,7 +5,8 @@ to that of all; within a class of entries (by distance to the next reading, by t
 quantile of these ratios is the half width of the band in units of that size. If the errors of other entries of the
 class are drawn as these were, a band of level p holds the truth with probability p or a little more, whatever their
 distribution and however wrong the model is: with n errors kept aside, the ⌈p (n + 1)⌉-th smallest is taken. Errors that
-go together, as those of one gap do, count as one: with k pieces of such, the ⌈p n (k + 1) / k⌉-th smallest is.
+go together, as those of one gap do, count as two, as they are not all the same: with k such pieces, 2 k < n, the
+⌈p n (2 k + 1) / 2 k⌉-th smallest is.
 """
 
 import math
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from ..sweeps import Float
 
 DAMPING = 20.0  # errors; the usual size of fewer in a group is mostly that of all
+TOGETHER = 2  # errors, as which those of a piece count
 LEAST = 100  # errors of a class; with fewer it has the quantiles of all classes together
 
 Index = NDArray[np.intp]
@@ -101,14 +103,14 @@ def usual_sizes(errors: Float, groups: Index, n_groups: int) -> Float:
 
 
 def _quantile(ratios: Float, level: float, pieces: int) -> float:
-    """The ⌈level n (pieces + 1) / pieces⌉-th smallest, or the largest; infinite if n is too small for the level.
+    """The ⌈level n (k + 1) / k⌉-th smallest, k = min(n, 2 pieces), or the largest; infinite if n is too small.
 
     >>> _quantile(np.arange(1.0, 10.0), 0.9, 9), _quantile(np.arange(1.0, 4.0), 0.9, 3)
     (9.0, inf)
-    >>> _quantile(np.arange(1.0, 101.0), 0.9, 20)
+    >>> _quantile(np.arange(1.0, 101.0), 0.9, 10)
     95.0
     """
     n = len(ratios)
     if math.ceil(level * (n + 1) - 1e-9) > n:
         return math.inf
-    return float(ratios[min(n, math.ceil(level * n * (1 + 1 / pieces) - 1e-9)) - 1])
+    return float(ratios[min(n, math.ceil(level * n * (1 + 1 / min(n, TOGETHER * pieces)) - 1e-9)) - 1])

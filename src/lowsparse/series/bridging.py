@@ -52,7 +52,7 @@ class Bridge:
         bound = CLIP * self.spreads
         values = np.nan_to_num(np.clip(R, -bound, bound))
         systems = gaps.moments[gaps.systems], gaps.series[gaps.systems], gaps.neighbours[gaps.systems]
-        compiled = native.reason_unavailable() is None
+        compiled = native.reason_unavailable() is None and gaps.neighbours.shape[1] <= native.MOST_NEIGHBOURS
         weights = native.bridge(self.correlations, *systems, NOISE) if compiled else self._weights(*systems)
         near = values[np.maximum(gaps.neighbours, 0), gaps.series[:, None]]
         return np.asarray(np.einsum("ij,ij->i", weights[gaps.system], near))

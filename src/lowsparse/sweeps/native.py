@@ -39,6 +39,7 @@ except ModuleNotFoundError:
 except ImportError as error:
     _reason = f"the compiled core does not load ({error}); install lowsparse again"
 
+MOST_NEIGHBOURS = 32  # of a moment, that `bridge` takes: most_neighbours in kernels.hpp
 PER_THREAD = 8000  # entries, at least: a pass over 30,000 takes longer with 16 threads than with one
 
 
