@@ -187,7 +187,8 @@ def fill_from_disk(moments: int, series: int, folder: Path) -> str:
     error = np.abs(np.load(folder / "filled.npy", mmap_mode="r")[hidden] - truth[hidden]).mean()
     held = peak()
     return (
-        f"{moments} moments x {series} series from disk to disk: {seconds:.0f} s ({of_all:.0f} of processors), mean error {error:.3f} (noise 0.3)"
+        f"{moments} moments x {series} series from disk to disk: {seconds:.0f} s, {of_all:.0f} s of processors, "
+        f"mean error {error:.3f} (noise 0.3)"
         + ("" if held is None else f", peak {held / 2**30:.2f} GiB, files included")
     )
 
