@@ -58,8 +58,8 @@ class SeriesModels:
             return model, _with_anomalies(model, own, model.fill(own, good=good))
 
         groups = find_groups(X)
-        models, found = zip(*for_each(fit, groups, random_state), strict=True)
-        return cls(groups, models), *_joined(groups, found, X.shape)
+        fitted = for_each(fit, groups, random_state)
+        return cls(groups, tuple(model for model, _ in fitted)), *_joined(groups, [own for _, own in fitted], X.shape)
 
     @property
     def periods(self) -> tuple[int, ...]:
@@ -135,8 +135,8 @@ def _bisect(Z: Float, series: Index, most: int) -> list[Index]:
 
 
 def _scaled(X: NDArray[np.floating]) -> Float:
-    X = X.astype(np.float64)
-    apart = X - column_medians(X)
+    numbers = X.astype(np.float64)
+    apart = numbers - column_medians(numbers)
     return np.asarray(apart / column_scales(apart))
 
 

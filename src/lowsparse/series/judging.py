@@ -84,13 +84,13 @@ class GoodCells:
         """Fit Z, NaN where missing, or some of its moments."""
         some = Z[:: max(1, Z.size // MANY)]
         wide = column_spreads(some, TAIL)
-        given, normal = _near(some, 0.0, wide), None
-        for _ in range(ROUNDS):
-            normal = Normal.fit(given, RIDGE, local=False, start=normal)
+        given = _near(some, 0.0, wide)
+        normal = Normal.fit(given, RIDGE, local=False)
+        for _ in range(ROUNDS - 1):
             expected = normal.expect(given)
-            spreads = column_spreads(some - expected, TAIL)
-            given = _near(some, expected, spreads)
-        return cls(normal, wide, spreads)
+            given = _near(some, expected, column_spreads(some - expected, TAIL))
+            normal = Normal.fit(given, RIDGE, local=False, start=normal)
+        return cls(normal, wide, column_spreads(some - normal.expect(given), TAIL))
 
     def expect(self, Z: Float, first: int = 0) -> Float:
         """NaN at moments with few readings."""

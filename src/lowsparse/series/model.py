@@ -295,7 +295,8 @@ def _pieces(aside: Bool, classes: NDArray[np.intp]) -> NDArray[np.intp]:
         np.maximum.accumulate(np.where(marked & ~np.roll(marked, 1, axis=0), np.arange(shape[0])[:, None], 0))
         for marked in (aside, unseen)
     )
-    return np.where(classes >= GROUP, shape[0] * shape[1] + first_unseen[t, 0], first[t, j] * shape[1] + j)
+    pieces = np.where(classes >= GROUP, shape[0] * shape[1] + first_unseen[t, 0], first[t, j] * shape[1] + j)
+    return np.asarray(pieces)
 
 
 def _straight(Z: Float, wanted: Bool) -> Float:
