@@ -984,3 +984,12 @@ def test_truths_that_are_none(tmp_path):
     one = next(learn(as_frames(np.full((5, 8, 8), 90))).separate(as_frames(np.full((1, 8, 8), 90))))
     with pytest.raises(ValueError, match="3 x 3 pixels, the frame 8 x 8"):
         scores.add(one, np.zeros((8, 8), np.float32))
+
+
+def test_the_rank_is_2_if_half_of_the_lights_go_out_and_1_otherwise():
+    _, frames = scene(T=80, H=48, W=64, seed=14)
+    assert learn(as_frames(frames), length=80).rank == 1
+    frames[40:, :, 32:] *= 0.6
+    found = learn(as_frames(frames), length=80)
+    assert found.rank == 2
+    assert max(one.share for one in found.separate(as_frames(frames))) < 0.05
