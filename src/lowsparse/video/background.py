@@ -76,7 +76,7 @@ EXPLAINED = 0.25  # of the probes: a frame with fewer gets the usual v
 COVERED = 0.6
 PARTLY = 0.85  # of the usual share of pixels that are explained: with less, a part of a frame may have another light,
 LIT = 0.2  # if this share of the pixels is in such a part;
-SWITCHED, OFTEN = 0.8, 0.1  # lights may be switched if that is less for such a share of the frames
+SWITCHED, OFTEN = 0.9, 0.1  # lights may be switched if that is less for such a share of the frames
 
 OnProgress = Callable[[str, int, int | None], object]  # stage, number done, total
 
