@@ -145,8 +145,9 @@ def address(site):
         server.shutdown()
 
 
-def test_search_finds_names_without_a_network(browser, address):
-    browser.get(f"{address}/index.html")
+@pytest.mark.parametrize("opened", ["from a server", "from a file"])
+def test_search_finds_names_without_a_network(browser, address, site, opened):
+    browser.get(f"{address if opened == 'from a server' else site.as_uri()}/index.html")
     browser.execute_cdp_cmd("Network.enable", {})
     browser.execute_cdp_cmd("Network.setBlockedURLs", {"urls": ["https://*"]})
     browser.find_element("css selector", "body").send_keys("/")  # opens the search
