@@ -254,3 +254,11 @@ def test_many_rows_without_noise_are_fitted_exactly():
     pca = RobustPCA(2).fit(X)
     assert error(pca, truth, bad) < 1e-12
     assert (pca.row_outliers_.off >= bad).all()
+
+
+def test_zeros_and_ones_are_not_taken_for_errors_without_a_word():
+    rng = np.random.default_rng(8)
+    X = rng.standard_normal((60, 3)) @ rng.standard_normal((3, 8))
+    with pytest.warns(UserWarning, match="of the entries are taken for gross errors, and most features have few"):
+        RobustPCA(2).fit((X > 0) * 1.0)
+    RobustPCA(2, scale="robust").fit((X > 2.5) * 1.0)  # most rows are the same: no warning of overflow

@@ -14,6 +14,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from ..diagnosis import largest_rank
+from ..entries.observed import ObservedMatrix
 from ..entries.protocol import PartialMatrix, Resident
 from ..entries.statistics import by_columns, column_medians, column_sums
 from ..imputation.model import column_noise
@@ -24,6 +25,7 @@ from ..robust.regression import WILD
 from ..solve import solve
 from ..solvers import Solver, from_name
 from ..support.checks import check_choice
+from ..support.format import percent
 from ..sweeps import host_backend
 from .affine import AffineFit, fit_affine
 from .detector import RowDetector
@@ -34,6 +36,7 @@ from .subspace import principal_axes
 
 BETTER = 0.5  # noise of a fit with another centre relative to that of the first, below which it is taken
 KNOWN, UNEVEN = 20, 6.0  # entries that show the noise of a feature; ratio of the high to the low that is worth a note
+MANY_FLAGGED, FEW_VALUES = 0.1, 10  # share of gross errors; different values of a feature
 FAR_BETTER = 0.2  # noise of the solve relative to that of the affine fit, below which another centre is tried
 
 
@@ -190,6 +193,13 @@ class RobustPCA(RowDetector):
         result = self.result_
         if not result.converged and result.next_noise is None:  # to ask for few components is no failure
             warnings.warn(f"RobustPCA: {result.status.value}: {result.message}", ConvergenceWarning, stacklevel=2)
+        elif _takes_values_for_errors(result):
+            share = percent(result.flagged.size / result.M.nnz)
+            warnings.warn(
+                f"RobustPCA: {share} of the entries are taken for gross errors, and most features have few different "
+                "values: less frequent ones are mistaken for errors; use another model for such features",
+                stacklevel=2,
+            )
         return self
 
     def _last_fit(self, X: Any) -> AffineFit:
@@ -326,6 +336,15 @@ class RobustPCA(RowDetector):
 def _centred(M: PartialMatrix, mean: NDArray[np.float64]) -> PartialMatrix:
     """M minus a number for each column."""
     return M.with_stored_values(M.values - M.spread_over_columns(mean))
+
+
+def _takes_values_for_errors(result: Result) -> bool:
+    """Whether many entries of features with few different values, such as 0 and 1, are flagged; in memory only."""
+    M = result.M
+    if not isinstance(M, ObservedMatrix) or result.flagged.size <= MANY_FLAGGED * M.nnz:
+        return False
+    parts = (M.values[M.indptr[j] : M.indptr[j + 1]] for j in range(M.shape[1]))
+    return bool(np.median([len(np.unique(part)) <= FEW_VALUES < part.size for part in parts]) > 0.5)
 
 
 def _times(mean: NDArray[np.float64] | None, scale: NDArray[np.float64]) -> NDArray[np.float64] | None:

@@ -119,7 +119,8 @@ class ScoreDistribution:
             return np.zeros(len(scores))
         sizes, axes = np.linalg.eigh(self.covariance)
         sizes = np.maximum(sizes, np.finfo(float).tiny)
-        return np.asarray(np.sqrt(np.sum(((scores - self.centre) @ axes) ** 2 / sizes, axis=1)))
+        with np.errstate(over="ignore"):  # most scores may be the same
+            return np.asarray(np.sqrt(np.sum(((scores - self.centre) @ axes) ** 2 / sizes, axis=1)))
 
 
 def _outlyingness(Z: Float) -> Float:
