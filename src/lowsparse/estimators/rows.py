@@ -103,9 +103,12 @@ def fit_good_rows(first: CentredFit, backend: str, *, move: bool, choose: bool) 
     if found is None or not (found.cases.off & ~found.kept).any():  # suspects that fit the others are no threat
         return start
     fitting = ~found.kept & ~found.cases.off
-    if fitting.mean() > FEW:  # they were left out but fit: they stay if they do not turn the subspace
-        other = refine(found.fit, found.kept | fitting)
-        found = other if (other.cases.off >= found.cases.off).all() else found
+    for some in (fitting, fitting & ~found.cases.far):
+        if some.mean() > FEW:  # they were left out but fit: they stay if they do not turn the subspace
+            other = refine(found.fit, found.kept | some)
+            if np.count_nonzero(found.cases.off & ~other.cases.off) <= FEW * some.size:
+                found = other
+                break
     if choose and (fewer := found.without_noise()) is not None:
         found = refine(fewer, found.kept)
     return found
