@@ -129,6 +129,7 @@ def test_the_report_of_many_values_shows_some_of_the_columns(ratings, completed,
     assert "item 0009" not in page
 
 
+@pytest.mark.slow
 def test_the_matrix_on_disk_is_used_again_while_the_records_are_the_same(ratings, completed, tmp_path, monkeypatch):
     store = tmp_path / "store"
     parts = tmp_path / "parts"

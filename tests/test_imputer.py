@@ -368,6 +368,7 @@ def curved(seed, n=300):
     return X, truth, missing, errors & ~missing
 
 
+@pytest.mark.slow
 def test_a_curved_table_is_refined_by_another_estimator():
     X, truth, missing, errors = curved(1)
     plain = RobustImputer(clean=True).fit_transform(X)

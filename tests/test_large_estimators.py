@@ -70,6 +70,7 @@ def test_what_a_fitted_subspace_does_with_dask_arrays(samples, chunked, tmp_path
         pca.transform(chunked[:, :20]).compute()
 
 
+@pytest.mark.slow
 def test_a_fit_and_its_transform_run_on_the_current_cluster(samples, chunked, client):
     with client.as_current():
         with pytest.warns(UserWarning, match="max_iter"):

@@ -70,6 +70,7 @@ def test_a_still_camera_has_no_shift_and_a_picture_without_edges_none_either():
     assert Registration.of(flat[0].picture).find(frames[0].picture) == ((0, 0), True)
 
 
+@pytest.mark.slow
 def test_the_shaking_of_a_camera_is_undone():
     frames, masks, shifts = shaking()
     background = learn(frames, length=len(frames))

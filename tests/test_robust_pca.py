@@ -214,6 +214,7 @@ def test_the_number_of_components_can_be_found():
     assert angle(pca, truth) < 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:RobustPCA. stalled")  # where it is given fewer components than there are
 def test_a_grid_search_finds_the_rank_by_entries_not_seen():
     X, _, _ = samples(9, n=150, d=40, rank=3, noise=0.1)
@@ -373,6 +374,7 @@ def test_noise_of_very_different_sizes_is_said():
     assert "the noise of some features is" in pca.result_.notes[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:RobustPCA. stalled")  # of fewer components than there are
 def test_a_share_of_the_variance_gives_the_number_of_components():
     rng = np.random.default_rng(33)

@@ -59,6 +59,7 @@ def test_a_share_that_is_none_is_refused(fraction):
         ls.holdout(robust_problem().M, fraction)
 
 
+@pytest.mark.slow
 def test_cross_validation_finds_rank_and_method():
     problem = robust_problem(80, 70, rank=3, density=0.8, noise=0.05)
     found = ls.cross_validate(problem.M, [1, 2, 3, 4, 5], folds=3)
