@@ -46,11 +46,9 @@ GROUP = FARTHEST + 1  # classes
 SEEN = (0.85, 0.5)  # readings of a moment, relative to the usual number: bounds of the groups of classes
 SMALL = 250_000  # entries of a table whose moments are also fitted by a low-rank part
 LINES = 4  # periods that the data must have to be folded
-CAUTIONS = (1.0, 2.0)  # in judging readings: the one is taken with which what was kept aside is predicted best
-STRETCH, SHORTEST = (
-    150_000,
-    1000,
-)  # entries of the stretch of time of a large table in which it is chosen, and its least moments
+CAUTIONS = (1.0, 2.0, 4.0)  # in judging readings: the one is taken with which what was kept aside is predicted best
+# Entries of the stretch of time of a large table in which it is chosen, and its least moments.
+STRETCH, SHORTEST = 150_000, 1000
 LARGEST = 30.0  # error, in usual ones of the series, that counts in this choice: a reading kept aside may be bad
 ENOUGH, FOLDS = 15_000, 3  # readings kept aside are enough for the weights; times that some are, at most
 STRETCHES, SPLITS = 18, 3  # of time; every third one is predicted with the weights of the others
