@@ -71,9 +71,9 @@ def judge(problem: StructuredProblem, result: ls.Result) -> tuple[str, bool, flo
     return "missed" if behind >= -MORE else "other", behind >= MORE, off
 
 
-def attempt(seed: int, hole: str, error: str, methods: Sequence[str], largest: int) -> list[Answer]:
+def attempt(seed: list[int], hole: str, error: str, methods: Sequence[str], largest: int) -> list[Answer]:
     """All methods on one problem; none if it cannot be found."""
-    problem = draw_problem([SEED, seed], hole, error, largest=largest)
+    problem = draw_problem(seed, hole, error, largest=largest)
     if not problem.findable:
         return []
     answers = []
@@ -87,11 +87,14 @@ def attempt(seed: int, hole: str, error: str, methods: Sequence[str], largest: i
     return answers
 
 
-def run(count: int, methods: Sequence[str], jobs: int, largest: int, kinds: Sequence[tuple[str, str]]) -> list[Answer]:
+def run(
+    count: int, methods: Sequence[str], jobs: int, largest: int, kinds: Sequence[tuple[str, str]], seed: int = SEED
+) -> list[Answer]:
     """Answers to so many problems, the kinds in turn."""
-    order = np.random.default_rng(SEED).permutation(len(kinds))
+    order = np.random.default_rng(seed).permutation(len(kinds))
     chosen = [kinds[order[k % len(kinds)]] for k in range(count)]
-    arguments = (range(count), *zip(*chosen, strict=True), [tuple(methods)] * count, [largest] * count)
+    seeds = [[seed, k] for k in range(count)]
+    arguments = (seeds, *zip(*chosen, strict=True), [tuple(methods)] * count, [largest] * count)
     with workers(jobs) as pool:
         done: Iterable[list[Answer]] = (pool.map if pool else map)(attempt, *arguments)
         return [answer for answers in done for answer in answers]
@@ -167,16 +170,17 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=own, choices=able, help="default: all but those with a fixed γ")
     parser.add_argument("--problems", type=int, default=408, help="how many (default: 408, two of each pair of kinds)")
     parser.add_argument("--largest", type=int, default=400, help="rows and columns, at most (default: 400)")
+    parser.add_argument("--seed", type=int, default=SEED, help=f"of the problems (default: {SEED})")
     parser.add_argument("--jobs", type=int, default=1, help="processes, of one thread each (default: 1, all threads)")
     parser.add_argument("--quick", action="store_true", help="few small problems: to see that it runs")
     parser.add_argument("--out", type=Path, default=Path("results"), help="folder for structure.csv and structure.png")
     given = parser.parse_args()
-    if given.problems < 1 or given.jobs < 1 or given.largest < 40:
-        parser.error("--problems and --jobs must be 1 or more, --largest 40 or more")
+    if given.problems < 1 or given.jobs < 1 or given.largest < 40 or given.seed < 0:
+        parser.error("--problems and --jobs must be 1 or more, --largest 40 or more, --seed 0 or more")
     count, largest = (12, 80) if given.quick else (given.problems, given.largest)
     methods = [DEFAULT, *(name for name in dict.fromkeys(given.methods) if name != DEFAULT)]
     print(f"lowsparse {ls.__version__}; {count} problems; the default is {DEFAULT}\n", flush=True)
-    answers = run(count, methods, given.jobs, largest, list(product(HOLES, ERRORS)))
+    answers = run(count, methods, given.jobs, largest, list(product(HOLES, ERRORS)), given.seed)
     print(describe(answers))
     write_csv(given.out / "structure.csv", [vars(answer) for answer in answers])
     figure(answers).savefig(given.out / "structure.png")
