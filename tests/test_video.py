@@ -7,6 +7,7 @@ import struct
 import sys
 import threading
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -106,6 +107,16 @@ def test_broken_array_files(tmp_path):
         (tmp_path / name).write_bytes(b"nothing of the kind")
         with pytest.raises(ValueError, match=name):
             read_video(tmp_path / name)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc")
+def test_a_file_that_is_refused_is_closed(tmp_path):
+    path = save(tmp_path, "objects.npz", np.array([{"a": 1}], dtype=object))
+    with pytest.raises(ValueError, match="objects") as refused:
+        read_video(path)
+    targets = {os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()}
+    assert str(path) not in targets
+    assert refused.value.__traceback__ is not None  # which holds whatever was open
 
 
 def test_arrays_of_objects_are_refused_in_our_words(tmp_path):

@@ -12,7 +12,7 @@ import zipfile
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -269,7 +269,10 @@ class _ArrayReader(Reader):
     def _opened(self) -> Iterator[tuple[IO[bytes], tuple[int, ...], bool, np.dtype[Any]]]:
         """The file at the end of the array's header; shape, Fortran order and type of the array."""
         try:
-            with zipfile.ZipFile(self.path).open(self.member) if self.member else open(self.path, "rb") as file:
+            with ExitStack() as opened:
+                file: IO[bytes] = opened.enter_context(open(self.path, "rb"))
+                if self.member:
+                    file = opened.enter_context(opened.enter_context(zipfile.ZipFile(file)).open(self.member))
                 yield file, *read_header(file)
         except (NoVideoError, MemoryError, PermissionError):
             raise
