@@ -402,7 +402,8 @@ def learn(
             on_progress("reading", sampler.frames, length)
     found = fit_background(sampler, rank or 1, backend, on_progress)
     if rank is None and found.n_samples >= 4 and found.explains_less_of(witnesses.kept):
-        found = fit_background(sampler, 2, backend, on_progress)
+        lit = fit_background(sampler, 2, backend, on_progress)
+        found = found if lit.explains_less_of(witnesses.kept) else lit  # something large in front is no light
     del sampler  # the samples are the larger part of the memory
     found = found.without_ghosts(witnesses.kept)
     found = found.with_flicker(witnesses.kept)
