@@ -14,7 +14,6 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from ..diagnosis import largest_rank
-from ..entries.observed import ObservedMatrix
 from ..entries.protocol import PartialMatrix, Resident
 from ..entries.statistics import by_columns, column_medians, column_sums
 from ..imputation.model import column_noise
@@ -339,12 +338,18 @@ def _centred(M: PartialMatrix, mean: NDArray[np.float64]) -> PartialMatrix:
 
 
 def _takes_values_for_errors(result: Result) -> bool:
-    """Whether many entries of features with few different values, such as 0 and 1, are flagged; in memory only."""
+    """Whether many entries are flagged, and most features have few different values, such as 0 and 1."""
     M = result.M
-    if not isinstance(M, ObservedMatrix) or result.flagged.size <= MANY_FLAGGED * M.nnz:
+    if result.flagged.size <= MANY_FLAGGED * M.nnz:
         return False
-    parts = (M.values[M.indptr[j] : M.indptr[j + 1]] for j in range(M.shape[1]))
-    return bool(np.median([len(np.unique(part)) <= FEW_VALUES < part.size for part in parts]) > 0.5)
+    (few,) = M.reduce("|", _have_few_values, M.values)
+    return bool(np.mean(few) > 0.5)
+
+
+def _have_few_values(columns: Resident, values: NDArray[Any]) -> tuple[NDArray[np.bool_]]:
+    """Of each column, whether its entries have few different values."""
+    parts = np.split(values, columns.indptr[1:-1])
+    return (np.array([len(np.unique(part)) <= FEW_VALUES < part.size for part in parts], bool),)
 
 
 def _times(mean: NDArray[np.float64] | None, scale: NDArray[np.float64]) -> NDArray[np.float64] | None:

@@ -35,8 +35,7 @@ STUCK_FAR = 2.5  # spreads of the residual, on average, at which they are bad ho
 CHANCE = 1e-3  # expected number of stuck runs by chance in a series
 RIDGE = 0.03  # of the covariances by which readings are judged
 ROUNDS, CUT = 3, 3.0  # of cells that are left out, and from which distance on, in spreads
-MANY = 120_000  # entries of the moments to which good cells are fitted
-ROUGH = 120_000  # entries of the moments to which the robust low-rank part is fitted
+ROUGH = 120_000  # entries of the moments to which what is expected robustly is fitted
 
 
 class Expectation(Protocol):
@@ -82,7 +81,7 @@ class GoodCells:
     @classmethod
     def fit(cls, Z: Float) -> GoodCells:
         """Fit Z, NaN where missing, or some of its moments."""
-        some = Z[:: max(1, Z.size // MANY)]
+        some = Z[:: max(1, Z.size // ROUGH)]
         wide = column_spreads(some, TAIL)
         given = _near(some, 0.0, wide)
         normal = Normal.fit(given, RIDGE, local=False)

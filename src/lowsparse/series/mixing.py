@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import lsq_linear, nnls
 
-from ..linalg.scale import CONSISTENT
+from ..linalg.scale import robust_scale
 from ..sweeps import Float
 
 DAMPING, DAMPING_OWN = 30.0, 100.0  # the ridge of a class, and of a series, in runs
@@ -97,7 +97,7 @@ def _fit_weights(F: Float, y: Float, prior: Float, damping: float) -> Float:
     weights = prior
     for _ in range(ITERATIONS):
         e = np.abs(y - F @ weights)
-        scale = CONSISTENT * float(np.partition(e, len(e) // 2)[len(e) // 2])
+        scale = robust_scale(e)
         if scale == 0:
             break
         weight = scale / np.maximum(e, 0.5 * scale) * (e < FAR * scale)

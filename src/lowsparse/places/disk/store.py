@@ -242,8 +242,9 @@ def read_ahead(arrays: Sequence[NDArray[Any]], parts: Sequence[slice]) -> Iterat
             try:
                 yield part
             finally:
-                for mapped, first, size in _pages(arrays, part) if hasattr(mmap, "MADV_DONTNEED") else ():
-                    mapped.madvise(mmap.MADV_DONTNEED, first, size)
+                if hasattr(mmap, "MADV_DONTNEED"):
+                    for mapped, first, size in _pages(arrays, part):
+                        mapped.madvise(mmap.MADV_DONTNEED, first, size)
 
 
 def _populate(arrays: Sequence[NDArray[Any]], part: slice) -> None:

@@ -64,7 +64,8 @@ class StoredOutliers:
         """The entries (i, j): a number for two integers, else an array of the broadcast shape; 0 is no outlier."""
         m, n = self.shape
         rows, columns = np.broadcast_arrays(np.arange(m)[np.asarray(i)], np.arange(n)[np.asarray(j)])
-        A, chosen = self.columns(np.unique(columns)).tocoo(), np.unique(columns)
+        chosen = np.unique(columns)
+        A = self.columns(chosen).tocoo()
         keys, wanted = chosen[A.col] * m + A.row, columns * m + rows  # the keys ascend
         k = np.minimum(np.searchsorted(keys, wanted), max(keys.size - 1, 0))
         found = np.where(keys[k] == wanted, A.data[k], 0.0) if keys.size else np.zeros(rows.shape)

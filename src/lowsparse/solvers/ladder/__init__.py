@@ -61,13 +61,13 @@ from .views import Views
 
 __all__ = ["Ladder", "LadderState"]
 
-BLOCK_FACTOR = 3.0  # by which the block is enlarged if the first attempts do not agree
+BLOCK_FACTOR = 3.0  # by which the block is enlarged if the first attempts do not agree, or noise hides L in it
 ORDER = (3, 4, 1, 5, 6, SLOW)  # of the attempts after the first; further ones follow
 WITH_TIES = (4, 6, 8)  # attempts that include suspicious ties, as does the first
 # Attempts that must have grown L before two that agree are believed; the second value if the noise, in units, exceeds
-# NOISY, or the share of lines left unexplained UNEXPLAINED; the third if there are at most FEW entries, so that wrong
+# NOISY, or the share of lines left unexplained UNEXPLAINED; the third if there are at most SMALL entries, so that wrong
 # ones are easily fitted, and more than the share OUTLIERS is unexplained.
-MIN_GROWN, NOISY, UNEXPLAINED, FEW, OUTLIERS = (2, 4, 6), 0.08, 0.35, 5000, 0.05
+MIN_GROWN, NOISY, UNEXPLAINED, SMALL, OUTLIERS = (2, 4, 6), 0.08, 0.35, 5000, 0.05
 MAX_IGNORED = 0.005  # share of entries that are taken for outliers where L is not determined
 MAX_UNEXPLAINED = 0.02  # share of lines left unexplained by an exact fit that is taken at once
 MAX_UNDETERMINED = 0.05  # share of L that such a fit may leave undetermined
@@ -321,7 +321,10 @@ class Ladder(Solver):
         whole.begin(state, determined=False)
 
     def _needs_more_entries(self, state: LadderState) -> bool:
-        """Whether attempts agree on the block, but noise hides there what a larger one would show."""
+        """Whether attempts agree on the block, but noise hides there what a larger one would show.
+
+        Where the rank is to be chosen, the block has been enlarged before.
+        """
         best = state.best
         if not state.agreed or best.noise <= NOISY * state.unit or self.choose_rank or state.views.is_block_whole:
             return False
@@ -331,7 +334,7 @@ class Ladder(Solver):
         """Whether enough attempts agree on the best, and enough entries support it."""
         best = state.best
         doubtful = best.noise > NOISY * state.unit or best.unexplained > UNEXPLAINED
-        small = state.views.sketch.M.nnz <= FEW and best.outliers > OUTLIERS
+        small = state.views.sketch.M.nnz <= SMALL and best.outliers > OUTLIERS
         grown = min(MIN_GROWN[2 if small else doubtful], self.attempts - 2)
         accepted = state.agreed and best.plausible and state.grown >= grown
         tested = state.views.n_held_out >= passes.MIN_HELD_OUT and best.noise > LITTLE * state.unit
