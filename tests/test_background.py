@@ -519,6 +519,19 @@ def test_leaves_in_the_wind_are_not_in_front():
     assert f1_of(followed(frames)[1], moving) > 0.85
 
 
+def test_who_walks_by_is_in_front_in_the_frames_that_show_the_flicker():
+    """Somebody small is in a new place in each of them."""
+    frames = scene(48, 72, 96, 22, 90, 170)[1]
+    moving = np.zeros(frames.shape, bool)
+    for t in range(48):
+        moving[t, 4 + 10 * (t // 8) : 12 + 10 * (t // 8), 11 * (t % 8) + 4 : 11 * (t % 8) + 8] = True
+    frames[moving] = 235
+    given = as_frames(frames)
+    found = [one.mask for one in learn(given, length=48).separate(given)]
+    shares = [(mask & truth).sum() / truth.sum() for mask, truth in zip(found, moving, strict=True)]
+    assert min(shares) > 0.8  # its four corners are rounded
+
+
 @pytest.mark.slow
 def test_leaves_stay_known_in_a_stream():
     frames, moving = leaves(T=300)

@@ -103,6 +103,13 @@ def test_arguments_that_make_no_sense_are_named(arguments, error, message):
         ls.solve(robust_problem().M, **{"rank": 3, **arguments})
 
 
+@pytest.mark.parametrize("rank", [1, "auto"])
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
+def test_a_matrix_without_entries_is_refused_as_such(shape, rank):
+    with pytest.raises(ValueError, match="at least one row and one column, this one is"):
+        ls.solve(np.zeros(shape), rank)
+
+
 @pytest.mark.parametrize(
     ("solver", "message"),
     [

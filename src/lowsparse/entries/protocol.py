@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..linalg.lowrank import LowRank
 from ..sweeps import Sweep
+from .compressed import check_shape
 
 if TYPE_CHECKING:
     from .observed import ObservedMatrix
@@ -315,7 +316,7 @@ def check_rank(rank: object, shape: tuple[int, int]) -> int:
     """
     if isinstance(rank, bool) or not isinstance(rank, Integral):
         raise TypeError(f"rank must be an integer, not {rank!r}")
-    m, n = shape
+    m, n = check_shape(shape)
     if not 1 <= int(rank) <= min(m, n):
         raise ValueError(f"rank is {rank}; choose 1 to {min(m, n)} for a {m} x {n} matrix")
     return int(rank)

@@ -65,6 +65,7 @@ DARKEST = 2.5  # the first where it is dark,
 BRIGHT = 100.0  # and the grey level from which on it is as said
 WITNESSES = 24  # whole frames from which the flicker is learnt
 SPOT = 200  # a region smaller than this part of the picture may be flicker
+AGAIN = 7  # side of the square of blocks in which flicker is seen a second time: who walks by is elsewhere then
 REACH = 3  # side of the square of blocks around a spot in which it flickers as well
 BEYOND = 1.3  # times the flicker: what is in front goes that far
 PROBES = 4096  # pixels that determine v of a frame, for each rank
@@ -295,9 +296,9 @@ class Background:
         explained = self.coefficients_of(pictures)[1]
         return bool(np.mean(explained < SWITCHED * np.quantile(explained, 0.9)) >= OFTEN)
 
-    def with_flicker(self, pictures: list[Picture]) -> Background:
-        """This background, with the flicker of these pictures."""
-        flicker, unit = np.zeros_like(self.flicker), self.spread()
+    def with_flicker(self, pictures: list[Picture], *, again: bool = False) -> Background:
+        """This background, with the flicker of these pictures; `again`: of what is seen twice."""
+        largest, second, unit = np.zeros_like(self.flicker), np.zeros_like(self.flicker), self.spread()
         coarse = self.noise.size > FINE
         for picture, v in zip(pictures, self.coefficients_of(pictures)[0], strict=True):
             far = self.distance(picture, self.picture(v), unit, of_blocks=coarse)
@@ -305,8 +306,12 @@ class Background:
             is_spot = areas < far.size / SPOT
             is_spot[0] = False
             spots = is_spot[labels] * far
-            np.maximum(flicker, spots if coarse else max_of_block(spots), out=flicker)
-        return replace(self, flicker=flicker)
+            spots = spots if coarse else max_of_block(spots)
+            np.maximum(second, np.minimum(largest, spots), out=second)
+            np.maximum(largest, spots, out=largest)
+        if again:
+            np.minimum(largest, ndimage.maximum_filter(second, AGAIN), out=largest)
+        return replace(self, flicker=largest)
 
 
 def check_separation(threshold: float, clean: int) -> None:
@@ -406,7 +411,7 @@ def learn(
         found = found if lit.explains_less_of(witnesses.kept) else lit  # something large in front is no light
     del sampler  # the samples are the larger part of the memory
     found = found.without_ghosts(witnesses.kept)
-    found = found.with_flicker(witnesses.kept)
+    found = found.with_flicker(witnesses.kept, again=True)
     lost = share_lost(found.still, witnesses.kept)
     del witnesses
     release_memory()
