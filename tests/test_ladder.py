@@ -13,7 +13,7 @@ from lowsparse.linalg.grassmann import basis
 from lowsparse.result import Status
 from lowsparse.robust.sketch import draw
 from lowsparse.solvers import Ladder
-from lowsparse.solvers.ladder import passes
+from lowsparse.solvers.ladder import growing, passes
 from lowsparse.sweeps import Robust
 
 
@@ -50,6 +50,39 @@ def test_it_recovers(kind, seed):
     assert r.method == "ladder"
     assert relative(r.L, L) < 1e-6
     assert np.mean(r.is_outlier == wrong) > 0.999
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "rank", "density", "outliers"),
+    [(190, 170, 4, 0.6, 0.55), (180, 200, 8, 0.75, 0.5), (300, 290, 14, 0.5, 0.45), (310, 280, 5, 1.0, 0.6)],
+)
+def test_more_than_half_of_the_entries_may_be_wrong(m, n, rank, density, outliers):
+    M, L, _ = problem(m, n, rank, density=density, outliers=outliers, size=1.0, seed=13)
+    r = ls.solve(M, rank)
+    assert r.converged
+    assert relative(r.L, L) < 1e-7
+
+
+@pytest.mark.parametrize("noise", [0.02, 0.1])
+def test_half_may_be_wrong_beside_noise(noise):
+    M, L, _ = problem(300, 240, 5, density=1.0, outliers=0.5, size=1.0, noise=noise, seed=14)
+    r = ls.solve(M, 5)
+    assert r.converged
+    assert relative(r.L, L) < 0.8 * noise
+
+
+def test_fewer_columns_that_are_fitted_exactly_are_not_preferred():
+    rng = np.random.default_rng(15)
+    X = rng.standard_normal((240, 4)) @ rng.standard_normal((4, 200)) + 0.1 * rng.standard_normal((240, 200))
+    X[:, :90] = rng.standard_normal((240, 3)) @ rng.standard_normal((3, 90))
+    assert not ls.solve(X, 4).converged
+
+
+def test_if_the_rank_is_large_few_blocks_are_tried_or_none():
+    for work, expected in ((1e8, [0, 1, 2, 3, 4, 5, 6]), (6e8, [0, 3, 6]), (1.2e9, [0]), (3e9, [])):
+        assert growing._affordable(list(range(7)), [work] * 7, work_of_pass=0) == expected
+    assert growing._affordable([0, 1], [3e9, 3e9], work_of_pass=2e9) == [0, 1]  # beside what a pass takes
+    assert growing._affordable([], [], work_of_pass=0) == []
 
 
 @pytest.mark.parametrize("c", [255.0, 1 / 255, 1e-30])

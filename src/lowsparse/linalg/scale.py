@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from .arrays import device_kernels
 
 CONSISTENT = 1.4826  # the standard deviation of normal noise, in medians of its magnitude
-LOW, CONSISTENT_LOW = 0.35, 2.2036  # the same for this quantile: more than half of the entries may be wrong
+LOW, CONSISTENT_LOW = 0.35, 2.2036  # the same for this quantile: more than half of the entries may be wrong,
+CLOSEST, CONSISTENT_CLOSEST = 0.2, 3.9472  # and for this one up to two thirds
 LARGEST = 1e70  # magnitude of the data: the powers that solvers form stay in range
 OUTLIER = 4.0  # standard deviations
 CUT = 2.5
@@ -18,6 +19,11 @@ VARIANCE = 0.9113  # of a standard normal variable truncated at `CUT`
 def robust_scale(e: NDArray[np.float64]) -> float:
     """The standard deviation of normal noise with this median of |e|."""
     return CONSISTENT * float(np.median(np.abs(e)))
+
+
+def closest_scale(e: NDArray[np.float64]) -> float:
+    """The same by a quantile of |e| far below the median: more than half may be wrong."""
+    return CONSISTENT_CLOSEST * float(np.quantile(np.abs(e), CLOSEST))
 
 
 def outlying(e: NDArray[np.float64], bound: float) -> NDArray[np.intp]:

@@ -22,20 +22,22 @@ problem is not convex, so there are several attempts of different kinds:
 - shrinking (`shrinking`): a path of decreasing shrinkage, if the rank is to be chosen and a climb leaves noise. It is
   taken if it predicts held-out entries better than the climb, and in doubt if the rank is not clear-cut.
 
-c decreases step by step: if it collapsed, a part of the data would be fitted and the rest lost. Suspicious ties
+c decreases step by step: if it collapsed, a part of the data would be fitted and the rest lost. If half of the entries
+are wrong, the median of the residuals no longer falls; where they look like that, c goes on to fall while held-out
+entries are predicted better, and from then on follows the closest fifth of the residuals. Suspicious ties
 (`robust.ties`) take no part in some attempts, nor in their comparison. At the end of an attempt, lines that explain few
-of their entries are regressed again, from scratch and by random subsets. Where the explained entries
-do not connect all rows and columns, but some that are taken for outliers would, Gauss-Newton steps in both factors
-follow (`robust.joint`), from a wider c.
+of their entries are regressed again, from scratch and by random subsets. Where the explained entries do not connect all
+rows and columns, but some that are taken for outliers would, Gauss-Newton steps in both factors follow
+(`robust.joint`), from a wider c.
 
 That this finds the truth is not proved, only measured (`python -m benchmarks.phase`, `benchmarks.structure`), so the
 answer is tested (`judging`). Some entries are held out, if there are 500 or more. An attempt is taken at once if it
 fits exactly, predicts these entries as well as the fitted ones, leaves hardly a line unexplained, determines nearly all
 of L, takes no entry for an outlier where it does not, and its outliers, if many, are scattered. Otherwise the best is
 taken only if two attempts agree on it, two that grew were among them (four, if much noise or many lines are left, and
-six of a small block with outliers), a close fit explains twice as many entries as it has parameters, no part is
-explained far better, and one rank more does not leave far less noise. Where attempts agree on a block but L is hidden
-there by the noise, the block is enlarged.
+six of a small block with outliers), a close fit explains twice as many entries as it has parameters (1.6 times as many
+if enough are held out), no part is explained far better, and one rank more does not leave far less noise. Where
+attempts agree on a block but L is hidden there by the noise, the block is enlarged.
 """
 
 import math
@@ -72,8 +74,8 @@ MAX_IGNORED = 0.005  # share of entries that are taken for outliers where L is n
 MAX_UNEXPLAINED = 0.02  # share of lines left unexplained by an exact fit that is taken at once
 MAX_UNDETERMINED = 0.05  # share of L that such a fit may leave undetermined
 # Entries for each parameter that a fit must explain if its noise, in units, is less than LITTLE, if too few entries are
-# held out, or if only one attempt has found it.
-EVIDENCE, LITTLE = 2.0, 0.1
+# held out, or if only one attempt has found it; the second value if enough are held out.
+EVIDENCE, LITTLE = (2.0, 1.6), 0.1
 CLOSE = 0.02  # noise, in units, below which components that few lines have are dropped
 REFITS = 3  # of poorly explained lines in an attempt, 2 in the first
 FAR_BETTER = 0.5  # decrease of log |e| on the path, above which the climb has missed something
@@ -163,6 +165,7 @@ class Ladder(Solver):
         state.refits, state.improved, state.joint_steps, state.joint_runs = 0, np.inf, 0, 0
         state.held_logs, state.max_c, state.shrinks = nothing(), np.inf, True
         state.view, state.untied = "block", False
+        state.mostly_wrong = state.wrong_tried = False
 
     # -- its iterations
 
@@ -214,6 +217,8 @@ class Ladder(Solver):
             growing.grow(state)
             return
         exact = state.is_exact()
+        if not (exact or state.wrong_tried) and judging.assume_most_wrong(state):
+            return
         if state.attempt == SLOW and not (exact or state.joint_runs) and judging.has_few_entries(state):
             passes.begin_joint_steps(state)
             return
@@ -254,6 +259,7 @@ class Ladder(Solver):
             V=state.V,
             noise=state.noise,
             max_c=state.max_c,
+            mostly_wrong=state.mostly_wrong,
             undetermined=state.undetermined,
             unexplained=unexplained,
             outliers=judging.outlier_share(state),
@@ -296,7 +302,7 @@ class Ladder(Solver):
             return
         accepted, following = self._is_accepted(state), self._next_attempt(state)
         exact_once = state.best.plausible and state.best.noise < EXPLAINED * state.unit
-        if following is None and exact_once and judging.evidence(state) > EVIDENCE:
+        if following is None and exact_once and judging.evidence(state) > EVIDENCE[0]:
             accepted = True
         if accepted or following is None:
             larger = judging.with_one_rank_more(state)
@@ -337,8 +343,8 @@ class Ladder(Solver):
         small = state.views.sketch.M.nnz <= SMALL and best.outliers > OUTLIERS
         grown = min(MIN_GROWN[2 if small else doubtful], self.attempts - 2)
         accepted = state.agreed and best.plausible and state.grown >= grown
-        tested = state.views.n_held_out >= passes.MIN_HELD_OUT and best.noise > LITTLE * state.unit
-        evident = tested or judging.evidence(state) > EVIDENCE
+        tested = state.views.n_held_out >= passes.MIN_HELD_OUT
+        evident = (tested and best.noise > LITTLE * state.unit) or judging.evidence(state) > EVIDENCE[tested]
         return accepted and evident and not judging.is_partly_better(state)
 
     def _enlarge_block(self, state: LadderState) -> None:

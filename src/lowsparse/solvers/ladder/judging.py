@@ -8,7 +8,7 @@ import numpy as np
 
 from ...linalg.arrays import host, matmul_small
 from ...linalg.grassmann import basis, leverages
-from ...linalg.scale import OUTLIER, robust_scale
+from ...linalg.scale import OUTLIER, closest_scale, robust_scale
 from ...robust.joint import coupling, determination
 from ...robust.regression import EFFICIENT, EXPLAINED
 from ...sweeps import Float, min_support
@@ -31,7 +31,45 @@ FARTHER = 2.0  # scale of residuals of held-out entries, relative to what is exp
 ALIKE, NOISY = (1.0, 0.2), 0.2
 SAME = 0.4  # the same relative to L itself
 MANY, GATHERED = 0.15, 4.0  # share of unexplained entries, and its variance in lines relative to chance: suspicious
+# Scale of the closest residuals relative to that of all, below which most entries may be wrong: for normal noise .97
+# if 20 % are, .94 if 30 % are. What c is multiplied by in a pass, and the passes in which the score must fall by GAIN.
+HEAVY, FALL, WAIT, GAIN = 0.95, 0.8, 6, 0.05
+CLEARER, FOUND = 0.5, 0.3  # largest noise relative to that before, and least share of held-out entries within it
+DISTINCT = 0.95  # least share of different numbers: round ones are met exactly by chance
 WEAK = 1.5  # size of L relative to the noise, below which a small block may not show all components
+
+
+def assume_most_wrong(state: LadderState) -> bool:
+    """Lower c while that predicts held-out entries better; False if they are not predicted far better in the end.
+
+    If half of the entries are wrong, the median of the residuals, and c with it, does not fall any more. Where those
+    that are not explained gather in some lines, the others may be the wrong ones.
+    """
+    state.wrong_tried = True
+    held = host(state.views.sketch.held.values)[state.views.comparable]
+    if held.size < MIN_HELD_OUT or np.unique(held).size < DISTINCT * held.size:
+        return False
+    e = state.lines[0].sweep.residual(state.U, state.V)
+    before = closest_scale(e)
+    if before > HEAVY * robust_scale(e):
+        return False
+    trial, scores, c = copy(state), [score_of(state)], state.c
+    trial.mostly_wrong = True
+    best = trial
+    while len(scores) <= WAIT or min(scores[-WAIT:]) < min(scores[:-WAIT]) - GAIN:
+        trial = copy(trial)
+        trial.c = c = FALL * c
+        run_pass(trial)
+        scores.append(score_of(trial))
+        if scores[-1] <= min(scores):
+            best = trial
+    refit_poor_lines(best)  # some may have been lost while c fell
+    near = float(np.mean(np.abs(best.held_residual()) <= OUTLIER * best.noise + EXPLAINED * state.unit))
+    if best.noise > CLEARER * before or near < FOUND or outliers_gather(best, explained_shares(best)):
+        return False
+    vars(state).update(vars(best))
+    state.restart_count()
+    return True
 
 
 def has_few_entries(state: LadderState) -> bool:
@@ -241,6 +279,13 @@ def refit_poor_lines(state: LadderState) -> tuple[tuple[Float, Float], int]:
     return (column_shares, row_shares), n_columns + n_rows
 
 
+def explained_shares(state: LadderState) -> tuple[Float, Float]:
+    """The shares of explained entries, by column and by row."""
+    columns, rows = state.lines
+    Q, C = orthonormalise(state.V, state.U)
+    return columns.explained_share(state.U, state.V, state.c), rows.explained_share(Q, C, state.c)
+
+
 def outlier_share(state: LadderState) -> float:
     """The share of the entries that is not explained."""
     e = state.lines[0].sweep.residual(state.U, state.V)
@@ -293,7 +338,7 @@ def predicts(state: LadderState, e: Float) -> bool:
     deviation = math.sqrt(max(share_fitted * (1 - share_fitted), 0.01) / held.size)
     as_well = share_held >= share_fitted - 0.05 - 3 * deviation
     if held.size >= MIN_HELD_OUT:
-        as_well &= robust_scale(held) <= FARTHER * state.noise * math.sqrt((1 + h) / (1 - h)) + close
+        as_well &= state.scale(held) <= FARTHER * state.noise * math.sqrt((1 + h) / (1 - h)) + close
     gain = np.log(np.abs(values) + close) - np.log(held + close)  # over L = 0
     return as_well and float(np.mean(gain)) > max(0.05, 3 * float(np.std(gain)) / math.sqrt(gain.size))
 
@@ -303,4 +348,5 @@ def take_best(state: LadderState) -> None:
     best = state.best
     state.U, state.V, state.noise = best.U, best.V, best.noise
     state.view, state.undetermined, state.max_c = "block", best.undetermined, best.max_c
+    state.mostly_wrong = best.mostly_wrong
     state.c, state.untied = min(EFFICIENT * state.noise, state.max_c), False

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from ...linalg.arrays import gram, host, inner, to_device_of
 from ...linalg.grassmann import relative_change
-from ...linalg.scale import CONSISTENT, CONSISTENT_LOW, LOW, robust_scale
+from ...linalg.scale import CLOSEST, CONSISTENT, CONSISTENT_CLOSEST, CONSISTENT_LOW, LOW
 from ...robust.joint import joint_step
 from ...robust.regression import EFFICIENT, SMALLEST, WITHIN
 from ...sweeps import Float, Magnitudes, min_support
@@ -54,7 +54,9 @@ def run_pass(state: LadderState) -> None:
 def _follow_noise(state: LadderState, residuals: Magnitudes) -> None:
     """Set the noise to the scale of these residuals, and let c follow it step by step."""
     state.noise = CONSISTENT * residuals.quantile(0.5)
-    if state.view == "part":  # more than half of its entries may be wrong
+    if state.mostly_wrong:
+        state.noise = CONSISTENT_CLOSEST * residuals.quantile(CLOSEST)
+    elif state.view == "part":  # more than half of its entries may be wrong
         state.noise = min(state.noise, CONSISTENT_LOW * residuals.quantile(LOW))
     pace = SLOW_PACE if state.attempt == SLOW else PACE
     within, bulk = WITHIN * state.c, BULK * state.noise
@@ -78,7 +80,7 @@ def _noise_to_shrink_by(state: LadderState) -> float:
     if state.view == "whole":
         return max(state.noise, state.held_out) if math.isfinite(state.held_out) else state.noise
     held = state.held_residual()
-    return state.noise if held.size < MIN_HELD_OUT else max(state.noise, math.sqrt(state.noise * robust_scale(held)))
+    return state.noise if held.size < MIN_HELD_OUT else max(state.noise, math.sqrt(state.noise * state.scale(held)))
 
 
 def is_moving(state: LadderState) -> bool:
@@ -103,7 +105,7 @@ def run_joint_step(state: LadderState) -> None:
     A, B, state.damping = joint_step(M, sweep, U, V, c, min(state.noise, c / EFFICIENT), state.damping, JOINT_MAX_ITER)
     state.change = relative_change(U, V, A, B) if V.any() else math.inf
     state.U, state.V = (to_device_of(F, state.U) for F in orthonormalise(A, B))
-    state.noise = robust_scale(sweep.residual(A, B))
+    state.noise = state.scale(sweep.residual(A, B))
     if state.change < 0.05:  # what couples the parts has converged
         state.c = max(EFFICIENT * state.noise, 0.5 * c, SMALLEST * state.unit)
     state.joint_steps -= 1

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from ...entries.protocol import PartialMatrix
 from ...linalg.arrays import matmul_small
 from ...linalg.grassmann import basis
-from ...linalg.scale import robust_scale
+from ...linalg.scale import closest_scale, robust_scale
 from ...robust.regression import EFFICIENT, SMALLEST, LineRegression
 from ...sweeps import Float
 from ..base import Problem, State, nothing
@@ -27,6 +27,7 @@ class Attempt:
     V: Float = field(default_factory=nothing)
     noise: float = np.inf
     max_c: float = np.inf
+    mostly_wrong: bool = False
     undetermined: float = 0.0
     unexplained: float = 0.0  # share of the lines that it does not explain,
     outliers: float = 0.0  # and of the entries
@@ -49,7 +50,9 @@ class LadderState(State):
     V: Float = field(default_factory=nothing)  # a row for each column
     c: float = 0.0  # scale of the Cauchy loss
     max_c: float = np.inf  # bound on c, where a large part was explained this well
-    noise: float = np.inf  # robust scale of the residuals
+    noise: float = np.inf  # robust scale of the residuals:
+    mostly_wrong: bool = False  # of the closest fifth, as more than half of the entries may be wrong;
+    wrong_tried: bool = False  # this attempt has tried that
     target: int = 0  # rank to climb to
     attempt: int = 0
     made: tuple[int, ...] = ()  # attempts so far, this one included
@@ -127,6 +130,10 @@ class LadderState(State):
     def is_exact(self) -> bool:
         """Whether half of the entries are fitted to rounding, or to what `tol` asks for."""
         return self.noise <= max(0.2 * self.problem.tol, 1e-12) * self.unit
+
+    def scale(self, e: Float) -> float:
+        """The robust scale of these residuals."""
+        return closest_scale(e) if self.mostly_wrong else robust_scale(e)
 
     def loss_scale(self, e: Float) -> float:
         """The c for these residuals."""

@@ -24,7 +24,7 @@ def begin(state: LadderState, determined: bool) -> None:
     """Extend L to all rows and columns; passes over the whole follow unless the block has `determined` it."""
     held = state.held_residual()[state.views.comparable]
     if held.size:
-        state.held_out = robust_scale(held)
+        state.held_out = state.scale(held)
     poor = _extend(state)
     state.view, state.refits, state.shrinks = "whole", 0, True
     state.c = max(state.c, EXPLAINED * state.unit)
