@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,6 +19,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 import lowsparse
+from lowsparse.entries.protocol import MatrixSummary, PartialMatrix, Resident
 
 ROOT = Path(__file__).parents[1]
 PAPERS = {  # of the repository's root: where they stand on the site
@@ -38,6 +40,7 @@ REFERENCE = {
     "video": ("lowsparse.video", "lowsparse.video", "Video"),
 }
 SHARED = re.compile(r"^(\w+(?:, \w+)+)( : .*)?\n((?:    .+\n)+)", re.MULTILINE)  # a text for several parameters
+SECTION = re.compile(r"^\w+\n---", re.MULTILINE)
 EXAMPLE = re.compile(r"^>>> .*(?:\n(?!\s*$|```).*)*", re.MULTILINE)  # to the next empty line
 
 
@@ -99,6 +102,7 @@ def defined_as(module: ModuleType, name: str) -> str:
 class Docstrings(griffe.Extension):
     """Docstrings as the plugin understands them.
 
+    A method that says in a line how it does what it overrides, or what a contract asks for, gets the sections of that.
     Examples without a heading become blocks of code, as Markdown takes `>>>` for quotes, or get a heading after others.
     Parameters that share a text get it each, as else all of them are shown with the type and default of the first.
     """
@@ -106,12 +110,25 @@ class Docstrings(griffe.Extension):
     def on_instance(self, *, obj: griffe.Object, **others: Any) -> None:
         """Change the docstring of an object that was read."""
         if obj.docstring:
-            text = SHARED.sub(each_with_its_text, obj.docstring.value)
+            text = SHARED.sub(each_with_its_text, obj.docstring.value + sections_elsewhere(obj))
             if "\n---" not in text:
                 text = EXAMPLE.sub(r"```pycon\n\g<0>\n```", text)
             elif "\nExamples\n---" not in text:
                 text = text.replace("\n\n>>> ", "\n\nExamples\n--------\n>>> ", 1)
             obj.docstring.value = text
+
+
+def sections_elsewhere(obj: griffe.Object) -> str:
+    """The sections that a method without any takes over, after an empty line."""
+    cls = getattr(sys.modules.get(obj.module.path), obj.parent.name if obj.parent else "", None)
+    if not obj.is_function or not inspect.isclass(cls) or not obj.docstring or "\n---" in obj.docstring.value:
+        return ""
+    contracts = (PartialMatrix, Resident) if MatrixSummary in cls.__mro__ else ()
+    for base in (*cls.__mro__[1:], *contracts):
+        said = inspect.getdoc(vars(base).get(obj.name)) or ""
+        if base.__module__.startswith("lowsparse") and (sections := SECTION.search(said)):
+            return f"\n\n{said[sections.start() :]}"
+    return ""
 
 
 def each_with_its_text(shared: re.Match[str]) -> str:

@@ -12,6 +12,7 @@ import typer
 from code_in_pages import code_blocks, printed_by
 from lowsparse.cli.app import app
 from lowsparse.cli.failure import EXIT_CODES
+from lowsparse.entries.protocol import MatrixSummary, PartialMatrix, Resident
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -23,6 +24,7 @@ PAGES = [*PAPERS, *sorted(DOCS.glob("*.md"))]
 HEAVY = ("gallery.md",)  # seconds for each picture
 ELSEWHERE = ("add-a-backend.md", "add-a-method.md", "which-estimator.md")  # test_readme.py runs them
 SHARED = ("coming-from.md",)  # their first block makes the data of the others
+MODULES = ("", ".estimators", ".solvers", ".plots", ".datasets", ".tables", ".video")
 COMMANDS = typer.main.get_command(app).commands
 
 
@@ -62,16 +64,48 @@ def test_python_runs_and_draws_its_picture(page, code, after, tmp_path, monkeypa
         assert (DOCS / "images" / name).exists()
 
 
-def test_every_public_function_says_what_it_takes_gives_and_refuses():
-    for name in ("", ".estimators", ".solvers", ".plots", ".datasets", ".tables", ".video"):
-        module = importlib.import_module(f"lowsparse{name}")
-        for function in filter(inspect.isfunction, map(vars(module).get, module.__all__)):
-            said, code = inspect.getdoc(function), inspect.getsource(function)
-            asked = {"Examples", *(["Parameters"] if inspect.signature(function).parameters else [])}
-            asked |= {part for part, word in (("Returns", "return "), ("Raises", "raise ")) if f"    {word}" in code}
-            headings = set(re.findall(r"^(\w+)\n-+$", said, flags=re.MULTILINE))
-            assert asked <= headings, (function, asked - headings)
-            assert all(re.search(rf"\b{one}\b", said) for one in inspect.signature(function).parameters), function
+def public(kind):
+    """The public names of this kind, each once."""
+    modules = [importlib.import_module(f"lowsparse{name}") for name in MODULES]
+    named = [getattr(module, name) for module in modules for name in module.__all__]
+    return list(dict.fromkeys(filter(kind, named)))
+
+
+def sections_asked(function):
+    """What the docstring of a function must have, by its signature and its code."""
+    signature = inspect.signature(function)
+    asked = {"Parameters"} if set(signature.parameters) - {"self", "cls"} else set()
+    asked |= {"Returns"} if signature.return_annotation not in (None, "None") else set()
+    return asked | ({"Raises"} if re.search(r"^ +raise \w", inspect.getsource(function), flags=re.MULTILINE) else set())
+
+
+def check_docstring(function, said, asked):
+    headings = set(re.findall(r"^(\w+)\n-+$", said.replace("\nYields\n", "\nReturns\n"), flags=re.MULTILINE))
+    assert asked <= headings, (function, asked - headings)
+    unnamed = [name for name in inspect.signature(function).parameters if not re.search(rf"\b{name}\b", said)]
+    assert set(unnamed) <= {"self", "cls"}, (function, unnamed)
+
+
+@pytest.mark.parametrize("function", public(inspect.isfunction), ids=lambda function: function.__qualname__)
+def test_every_public_function_says_what_it_takes_gives_and_refuses(function):
+    check_docstring(function, inspect.getdoc(function), sections_asked(function) | {"Examples"})
+
+
+@pytest.mark.parametrize("cls", public(inspect.isclass), ids=lambda cls: cls.__qualname__)
+def test_every_public_class_and_its_methods_say_what_they_take_give_and_refuse(cls):
+    """What a method overrides, or a contract that the class meets, may say it for the method."""
+    if not issubclass(cls, Exception):
+        assert ">>> " in inspect.getdoc(cls), cls
+    contracts = (PartialMatrix, Resident) if MatrixSummary in cls.__mro__ else ()
+    for name in filter(re.compile(r"[^_]").match, dir(cls)):
+        stated = [vars(base)[name] for base in (*cls.__mro__, *contracts) if name in vars(base)]
+        if not next(base for base in cls.__mro__ if name in vars(base)).__module__.startswith("lowsparse"):
+            continue  # what scikit-learn has done is documented there
+        method = getattr(stated[0], "fget", getattr(stated[0], "__func__", stated[0]))
+        if not inspect.isfunction(method):
+            continue
+        asked = sections_asked(method) & {"Raises"} if isinstance(stated[0], property) else sections_asked(method)
+        check_docstring(method, "\n\n".join(inspect.getdoc(one) or "" for one in stated), asked)
 
 
 @pytest.mark.parametrize("line", SHELL)

@@ -26,7 +26,14 @@ PAPER_CASES = {
 
 @dataclass(frozen=True)
 class SyntheticProblem:
-    """Observed entries M = L + S + noise on Ω, with L and S known."""
+    """Observed entries M = L + S + noise on Ω, with L and S known.
+
+    Examples
+    --------
+    >>> problem = synthetic(60, 50, rank=2, density=0.5, outliers=0.1, random_state=1)
+    >>> problem.M.shape, problem.L.rank, problem.S.size == problem.M.nnz
+    ((60, 50), 2, True)
+    """
 
     M: ObservedMatrix
     L: LowRank
@@ -141,7 +148,14 @@ def paper_case(case: int, *, shrink: int = 1, random_state: int | None = None) -
 
 @dataclass(frozen=True)
 class SyntheticVideo:
-    """Grey frames of a scene in which blocks move in front of a background that is known."""
+    """Grey frames of a scene in which blocks move in front of a background that is known.
+
+    Examples
+    --------
+    >>> clip = moving_blocks(20, 40, 48, random_state=2)
+    >>> clip.frames.shape, clip.background.dtype.name, clip.moving.dtype.name
+    ((20, 40, 48), 'uint8', 'bool')
+    """
 
     frames: NDArray[np.uint8]  # (T, H, W)
     background: NDArray[np.uint8]  # (T, H, W): of rank 2 but for the rounding

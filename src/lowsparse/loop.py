@@ -47,7 +47,21 @@ class Progress:
         return self.row[name]
 
     def lowrank(self) -> LowRank:
-        """The low-rank part at this point; costs one pass over the data."""
+        """The low-rank part at this point.
+
+        Returns
+        -------
+        LowRank
+            It costs one pass over the data.
+
+        Examples
+        --------
+        >>> import lowsparse as ls
+        >>> ranks = []
+        >>> r = ls.solve([[1.0, 2.0], [3.0, 4.1]], rank=1, callback=lambda p: ranks.append(p.lowrank().rank))
+        >>> set(ranks)
+        {1}
+        """
         return self._lowrank()
 
 

@@ -59,7 +59,18 @@ class Trace(Mapping[str, NDArray[np.float64]]):
         self._columns: dict[str, list[float]] = {k: np.asarray(v).tolist() for k, v in (columns or {}).items()}
 
     def append(self, **row: float) -> None:
-        """Add an iteration; every one has the same columns."""
+        """Add an iteration.
+
+        Parameters
+        ----------
+        row
+            The columns by name; every iteration has the same.
+
+        Raises
+        ------
+        ValueError
+            If the columns are not those of the iterations before.
+        """
         if self._columns and self._columns.keys() != row.keys():
             raise ValueError(f"a row must have the columns {list(self._columns)}")
         for name, value in row.items():
@@ -77,7 +88,13 @@ class Trace(Mapping[str, NDArray[np.float64]]):
         return len(self._columns)
 
     def rows(self) -> list[dict[str, float]]:
-        """The iterations as dictionaries, ready for a table or `pandas.DataFrame`."""
+        """The iterations, ready for a table or `pandas.DataFrame`.
+
+        Returns
+        -------
+        list of dict
+            One for each iteration, its columns by name.
+        """
         return [dict(zip(self._columns, values, strict=True)) for values in zip(*self._columns.values(), strict=True)]
 
     def __repr__(self) -> str:
@@ -152,6 +169,13 @@ class Result:
     def to_host(self) -> Result:
         """The same result with arrays of NumPy and SciPy, if it is on a GPU.
 
+        Returns
+        -------
+        Result
+            Itself, if it is not.
+
+        Examples
+        --------
         >>> import lowsparse as ls
         >>> r = ls.solve([[1.0, 2.0], [2.0, 4.0]], rank=1)
         >>> r.to_host() is r
@@ -166,8 +190,18 @@ class Result:
     def standard_error(self, i: ArrayLike, j: ArrayLike) -> np.float64 | NDArray[np.float64]:
         """The standard errors of the entries (i, j) of L, to first order under normal noise of the estimated size.
 
-        They are infinite where the entries do not determine L.
+        Parameters
+        ----------
+        i, j
+            Rows and columns: integers, or arrays that are broadcast.
 
+        Returns
+        -------
+        float or array
+            Infinite where the entries do not determine L.
+
+        Examples
+        --------
         >>> import lowsparse as ls
         >>> problem = ls.datasets.synthetic(80, 70, rank=2, density=0.7, outliers=0.1, noise=0.1, random_state=1)
         >>> r = ls.solve(problem.M, rank=2)
@@ -182,6 +216,18 @@ class Result:
         L is not determined in rows and columns with too few inliers, between parts of the data with too few entries in
         common, and where noise dominates. Each entry is judged to first order around L.
 
+        Parameters
+        ----------
+        i, j
+            Rows and columns: integers, or arrays that are broadcast.
+
+        Returns
+        -------
+        bool or array of bool
+            One for two integers, else an array of the broadcast shape.
+
+        Examples
+        --------
         >>> import numpy as np, lowsparse as ls
         >>> X = np.outer(np.arange(1.0, 21.0), np.arange(1.0, 31.0))
         >>> X[:10, 15:] = X[10:, :15] = np.nan  # two blocks that share no row and no column
@@ -192,7 +238,7 @@ class Result:
         return self._certainty.determined(i, j)[()]
 
     def interval(self, i: ArrayLike, j: ArrayLike, level: float = 0.9) -> Interval:
-        """Bands that hold the values at (i, j) with probability `level`: value (that of L), lower and upper.
+        """Bands that hold the values at (i, j) with a given probability.
 
         They are for values as they would be observed, with their noise, were they no gross errors. The first call
         solves the data again without a tenth of the entries, and measures the errors there, by the noise of the row and
@@ -202,6 +248,27 @@ class Result:
         where less is known than at nearly all of those, as between parts of the data that share no row and no column;
         where the fit is exact they are not narrower than a solve is accurate.
 
+        Parameters
+        ----------
+        i, j
+            Rows and columns: integers, or arrays that are broadcast.
+        level
+            The probability, between 0 and 1.
+
+        Returns
+        -------
+        Interval
+            ``value`` (that of L), ``lower`` and ``upper``.
+
+        Raises
+        ------
+        ValueError
+            If too few entries can be kept aside for a band of this level.
+        TypeError
+            If the data are not in memory.
+
+        Examples
+        --------
         >>> import lowsparse as ls
         >>> problem = ls.datasets.synthetic(80, 70, rank=2, density=0.7, outliers=0.1, noise=0.1, random_state=1)
         >>> value, lower, upper = ls.solve(problem.M, rank=2).interval(3, [4, 5, 6])

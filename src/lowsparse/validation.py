@@ -115,7 +115,13 @@ class Validation(Sequence[Candidate]):
         return next(candidate for candidate in self.candidates if candidate.error <= bound)
 
     def rows(self) -> list[dict[str, object]]:
-        """The candidates as dictionaries, ready for a table or `pandas.DataFrame`."""
+        """The candidates, ready for a table or `pandas.DataFrame`.
+
+        Returns
+        -------
+        list of dict
+            For each candidate: rank, method, error, standard_error, how many folds converged, the number of folds.
+        """
         return [
             {
                 **{name: getattr(candidate, name) for name in ("rank", "method", "error", "standard_error")},

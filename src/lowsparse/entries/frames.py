@@ -46,7 +46,13 @@ class NoVideoError(ValueError):
 
 @dataclass(frozen=True)
 class Frame:
-    """A picture of a video and its position in it."""
+    """A picture of a video and its position in it.
+
+    Examples
+    --------
+    >>> Frame(Picture(np.zeros((40, 48), np.uint8)), number=3, label=3, time=0.12).picture.shape
+    (40, 48)
+    """
 
     picture: Picture
     number: int  # in the source, from 0; damaged frames count too
@@ -159,7 +165,13 @@ class Frames:
         return len(range(self.start, min(ends), self.every)) if ends else None
 
     def find_length(self) -> int | None:
-        """Number of frames; a file that does not give it is read through, a pipe copied. An address may have none."""
+        """The number of frames; a file that does not give it is read through, a pipe copied.
+
+        Returns
+        -------
+        int or None
+            None for an address that does not say.
+        """
         self._reader.find_length()
         return self.length
 

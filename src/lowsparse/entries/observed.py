@@ -100,7 +100,20 @@ class ObservedMatrix(ResidentSummary):
     def trusted(
         cls, indptr: NDArray[Any], rows: NDArray[Any], values: NDArray[Any], shape: tuple[int, int]
     ) -> "ObservedMatrix":
-        """A matrix of arrays that are known to be sorted and finite, without a check; it may have no entry."""
+        """A matrix of arrays that are known to be sorted and finite, without a check; it may have no entry.
+
+        Parameters
+        ----------
+        indptr, rows, values
+            The entries of column j are those from ``indptr[j]`` to ``indptr[j + 1]``, their rows ascending.
+        shape
+            Rows and columns.
+
+        Returns
+        -------
+        ObservedMatrix
+            Of these arrays, not of copies.
+        """
         self = object.__new__(cls)
         self._set(indptr, rows, values, shape)
         return self
@@ -119,6 +132,11 @@ class ObservedMatrix(ResidentSummary):
             anything with ``__array__`` or ``__dlpack__``. NaN is missing.
         mask : 2-D array-like of bool, optional
             True where X is observed. A NaN there is an error.
+
+        Returns
+        -------
+        ObservedMatrix
+            float32 if X is, else float64.
 
         Examples
         --------
@@ -139,6 +157,11 @@ class ObservedMatrix(ResidentSummary):
         copy : bool
             A float CSC matrix with sorted int32 indices is shared, not copied: do not modify it
             afterwards, or say ``copy=True``.
+
+        Returns
+        -------
+        ObservedMatrix
+            What A does not store is missing, not zero.
 
         Examples
         --------
@@ -164,8 +187,14 @@ class ObservedMatrix(ResidentSummary):
         rows, cols : 1-D array-like of int
             Counted from 0. A position given twice is an error.
         values : 1-D array-like
+            Finite numbers.
         shape : (m, n), optional
             Just large enough for the entries by default.
+
+        Returns
+        -------
+        ObservedMatrix
+            Sorted by column, then by row.
 
         Examples
         --------
@@ -177,7 +206,18 @@ class ObservedMatrix(ResidentSummary):
 
     @classmethod
     def from_any(cls, X: Any) -> "ObservedMatrix":
-        """An `ObservedMatrix` from whatever holds one: itself, sparse, a data frame, or 2-D array-like.
+        """An `ObservedMatrix` from whatever holds one.
+
+        Parameters
+        ----------
+        X
+            An `ObservedMatrix`, which is returned as it is; a sparse array or matrix of SciPy, whose stored entries are
+            observed; or what `from_dense` takes, where NaN is missing.
+
+        Returns
+        -------
+        ObservedMatrix
+            The observed entries.
 
         Examples
         --------
@@ -217,7 +257,12 @@ class ObservedMatrix(ResidentSummary):
         return ObservedMatrix.trusted(self.indptr, self.rows, numbers, self.shape)
 
     def to_scipy(self) -> "sp.csc_array[Any]":
-        """A `scipy.sparse.csc_array` of the entries; shares the (read-only) memory if it can.
+        """The entries as SciPy holds them.
+
+        Returns
+        -------
+        scipy.sparse.csc_array
+            It shares the (read-only) memory if it can.
 
         Examples
         --------
@@ -229,7 +274,17 @@ class ObservedMatrix(ResidentSummary):
         return A
 
     def to_dense(self, fill: float = np.nan) -> NDArray[np.floating[Any]]:
-        """The m x n array, with `fill` where nothing is observed.
+        """The m x n array.
+
+        Parameters
+        ----------
+        fill
+            What stands where nothing is observed.
+
+        Returns
+        -------
+        array
+            A new one, of the type of the entries.
 
         Examples
         --------
@@ -241,7 +296,22 @@ class ObservedMatrix(ResidentSummary):
         return X
 
     def column(self, j: int) -> tuple[NDArray[np.int32], NDArray[np.floating[Any]]]:
-        """The rows and values observed in column j (views).
+        """The rows and values observed in column j.
+
+        Parameters
+        ----------
+        j
+            Counted from 0, or backwards from -1.
+
+        Returns
+        -------
+        rows, values
+            Views of the arrays of the matrix.
+
+        Raises
+        ------
+        IndexError
+            If there is no such column.
 
         Examples
         --------

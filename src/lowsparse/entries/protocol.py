@@ -106,11 +106,28 @@ class MatrixSummary(Protocol):
         return np.flatnonzero(self.row_counts == 0)
 
     def median_magnitude(self: PartialMatrix) -> float:
-        """The median magnitude of the non-zero values of a sample; 0 if all are zero."""
+        """The median magnitude of the non-zero values, from a sample.
+
+        Returns
+        -------
+        float
+            0 if all are zero.
+        """
         return median_size(self.sample(SAMPLE).values)
 
     def magnitudes(self: PartialMatrix, clip: float) -> tuple[float, float]:
-        """The largest magnitude, and the sum of the squares of all, each taken as at most `clip`."""
+        """The largest magnitude, and the sum of the squares of all, each taken as at most `clip`.
+
+        Parameters
+        ----------
+        clip
+            A magnitude.
+
+        Returns
+        -------
+        largest, squares
+            Two numbers.
+        """
         largest, squares = 0.0, 0.0
         for part in self.parts():
             largest = max(largest, float(part.max()), -float(part.min()))
@@ -120,11 +137,34 @@ class MatrixSummary(Protocol):
         return largest, squares
 
     def with_room_for(self, rank: int) -> Self:
-        """The same data, prepared for a solve of this rank within the limit of memory."""
+        """The same data, prepared for a solve of this rank within the limit of memory.
+
+        Parameters
+        ----------
+        rank
+            The rank of L.
+
+        Returns
+        -------
+        matrix
+            Itself, if nothing is to be prepared.
+        """
         return self
 
     def solving(self, placed: bool) -> AbstractContextManager[None]:
-        """The context of a solve, which adds advice to errors and closes a cluster that was `placed` for it alone."""
+        """The context of a solve, which adds advice to errors.
+
+        Parameters
+        ----------
+        placed
+            Whether the data were brought to their place, such as a cluster, for this solve alone: it is closed
+            afterwards.
+
+        Returns
+        -------
+        context manager
+            For the ``with`` around the solve.
+        """
         return nullcontext()
 
     def __repr__(self: PartialMatrix) -> str:
@@ -133,7 +173,25 @@ class MatrixSummary(Protocol):
         return f"{type(self).__name__}({m} x {n}, {self.nnz} entries observed ({share:.3g}%), {self.dtype})"
 
     def check_rank(self: PartialMatrix, rank: object) -> int:
-        """`rank` as an int, if a matrix of this shape can have it; an error otherwise."""
+        """`rank` as an int, if a matrix of this shape can have it.
+
+        Parameters
+        ----------
+        rank
+            What was given as a rank.
+
+        Returns
+        -------
+        int
+            The rank.
+
+        Raises
+        ------
+        TypeError
+            If it is not an integer.
+        ValueError
+            If it is not between 1 and the shorter side.
+        """
         return check_rank(rank, self.shape)
 
 
@@ -181,60 +239,221 @@ class PartialMatrix(MatrixSummary, Protocol):
         """The transposed matrix."""
 
     def take_columns(self, which: NDArray[np.intp]) -> Resident | None:
-        """Some columns, in this order; None if they have no entry."""
+        """Some columns.
+
+        Parameters
+        ----------
+        which
+            Their indices; the columns come in this order.
+
+        Returns
+        -------
+        matrix or None
+            None if they have no entry.
+        """
 
     def with_values(self, values: PerEntry) -> PartialMatrix:
-        """Other values at the same positions."""
+        """Other values at the same positions.
+
+        Parameters
+        ----------
+        values
+            One for each entry, in their order.
+
+        Returns
+        -------
+        matrix
+            With the positions of this one.
+        """
 
     def with_stored_values(self, values: PerEntry) -> PartialMatrix:
-        """As `with_values`, but a formula is evaluated once and stored, not in every pass."""
+        """As `with_values`, but a formula is evaluated once and stored, not in every pass.
+
+        Parameters
+        ----------
+        values
+            One for each entry, in their order.
+
+        Returns
+        -------
+        matrix
+            With the positions of this one.
+        """
 
     def sample(self, size: int) -> Resident:
-        """About `size` of the entries, evenly spread over all columns; all if there are not many more."""
+        """About `size` of the entries, evenly spread over all columns; all if there are not many more.
+
+        Parameters
+        ----------
+        size
+            A number of entries.
+
+        Returns
+        -------
+        matrix
+            In memory, of the same shape.
+        """
 
     def parts(self) -> Iterator[NDArray[Any]]:
-        """The values, a part at a time."""
+        """The values, a part at a time.
+
+        Yields
+        ------
+        array
+            The values of the next entries.
+        """
 
     def to_host(self) -> ObservedMatrix:
-        """The matrix in memory: itself, or a copy."""
+        """The matrix in memory.
+
+        Returns
+        -------
+        ObservedMatrix
+            Itself, or a copy.
+        """
 
     def to_host_if_small(self) -> PartialMatrix:
-        """The matrix, or a copy for the processor if that would be done before a GPU has started."""
+        """The matrix, or a copy for the processor if that would be done before a GPU has started.
+
+        Returns
+        -------
+        matrix
+            Itself, or the copy.
+        """
 
     def open_sweep(self, backend: str = "auto") -> Sweep:
-        """The sweep over it; `backend` is for entries in memory, "native" or "numpy"."""
+        """The sweep over it.
+
+        Parameters
+        ----------
+        backend
+            For entries in memory: "native" (the compiled core), "numpy", or "auto".
+
+        Returns
+        -------
+        Sweep
+            One pass over the data, for solvers.
+        """
 
     def fingerprint(self) -> str:
-        """A digest of the shape and every entry."""
+        """A digest of the shape and every entry.
+
+        Returns
+        -------
+        str
+            Equal for equal data.
+        """
 
     # -- numbers per entry
 
     def hold(self, numbers: PerEntry) -> PerEntry:
-        """Numbers to be stored: an array is returned as it is, a formula is evaluated where the pieces are."""
+        """Numbers to be stored: an array is returned as it is, a formula is evaluated where the pieces are.
+
+        Parameters
+        ----------
+        numbers
+            One for each entry.
+
+        Returns
+        -------
+        array, or its equivalent in pieces
+            The same numbers.
+        """
 
     def spread_over_columns(self, numbers: NDArray[Any]) -> PerEntry:
-        """For each entry, the number of its column."""
+        """For each entry, the number of its column.
+
+        Parameters
+        ----------
+        numbers
+            One for each column.
+
+        Returns
+        -------
+        array, or its equivalent in pieces
+            One number for each entry.
+        """
 
     def spread_over_rows(self, numbers: NDArray[Any]) -> PerEntry:
-        """For each entry, the number of its row."""
+        """For each entry, the number of its row.
+
+        Parameters
+        ----------
+        numbers
+            One for each row.
+
+        Returns
+        -------
+        array, or its equivalent in pieces
+            One number for each entry.
+        """
 
     def reduce(self, merging: str, function: Callable[..., tuple[Any, ...]], *numbers: PerEntry) -> tuple[Any, ...]:
-        """``function(columns, *numbers)`` of all pieces, each item added (+) or concatenated (|) as `merging` says.
+        """``function(columns, *numbers)`` of all pieces, each item of what it gives merged.
 
-        `columns` is a matrix of consecutive columns in memory; a matrix in memory or on a GPU is one piece. The
-        function must be one that pickle knows: it may be sent to another process.
+        Parameters
+        ----------
+        merging
+            For each item, "+" (they are added) or "|" (they are concatenated).
+        function
+            Called with a matrix of consecutive columns in memory and the numbers of its entries; a matrix in memory or
+            on a GPU is one piece. It must be one that pickle knows: it may be sent to another process.
+        numbers
+            One for each entry.
+
+        Returns
+        -------
+        tuple
+            The merged items.
         """
 
     def count_lines(self, flagged: PerEntry) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Count the entries at these indices in each row, and in each column."""
+        """Count entries in each row, and in each column.
+
+        Parameters
+        ----------
+        flagged
+            The indices of the entries.
+
+        Returns
+        -------
+        by_row, by_column
+            Two arrays of counts.
+        """
 
     # -- a solve
 
     def outliers(self, flagged: PerEntry, values: PerEntry) -> Outliers:
-        """S with these values at these indices."""
+        """S with these values at these entries.
+
+        Parameters
+        ----------
+        flagged
+            The indices of the outliers among the entries.
+        values
+            Their values.
+
+        Returns
+        -------
+        scipy.sparse.csc_array, or its equivalent
+            Where the matrix is.
+        """
 
     def recovered(self, L: LowRank, flagged: PerEntry, values: PerEntry) -> Recovered:
-        """The result of a solve, where it is to be: large factors may stay on disk."""
+        """The result of a solve, where it is to be: large factors may stay on disk.
+
+        Parameters
+        ----------
+        L
+            The low-rank part.
+        flagged, values
+            As for `outliers`.
+
+        Returns
+        -------
+        Recovered
+            The data, L and S.
+        """
 
 
 class Resident(PartialMatrix, Protocol):
@@ -256,13 +475,41 @@ class Resident(PartialMatrix, Protocol):
         """Other values at the same positions."""
 
     def take_rows(self, which: NDArray[np.intp]) -> Resident:
-        """Some rows, ascending."""
+        """Some rows.
+
+        Parameters
+        ----------
+        which
+            Their indices, ascending.
+
+        Returns
+        -------
+        matrix
+            With all columns.
+        """
 
     def split(self, held: NDArray[np.intp]) -> tuple[Resident, HeldOut]:
-        """All entries but those at these ascending indices; and those."""
+        """Take entries out.
+
+        Parameters
+        ----------
+        held
+            Their indices, ascending.
+
+        Returns
+        -------
+        rest, held
+            A matrix with all other entries; and the rows, columns and values of those.
+        """
 
     def columns_of_entries(self) -> NDArray[np.int32]:
-        """The column of each entry."""
+        """The column of each entry.
+
+        Returns
+        -------
+        array of int
+            In the order of `rows` and `values`.
+        """
 
     def to_host_if_small(self) -> Resident:
         """The matrix, or a copy for the processor if that would be done before a GPU has started."""

@@ -28,9 +28,17 @@ class RowDetector(SubspaceTransformer):
     _row_model: RowModel
 
     def row_distances(self, X: Any) -> RowOutliers:
-        """The distances of samples within the subspace and from it, as `row_outliers_` has those of the training data.
+        """The distances of samples within the subspace and from it.
 
-        X is n_samples x n_features, in memory, with rows that were fitted or new ones.
+        Parameters
+        ----------
+        X : n_samples x n_features
+            In memory, with rows that were fitted or new ones.
+
+        Returns
+        -------
+        RowOutliers
+            What `row_outliers_` is for the training data.
         """
         samples, M, scores = self._placed(X)
         if M is None:
@@ -41,22 +49,71 @@ class RowDetector(SubspaceTransformer):
     def score_samples(self, X: Any) -> Float:
         """Minus the larger distance of samples, within the subspace or from it, in units of its cut-off.
 
-        Below -1 are outliers. A sample most of whose entries are gross errors is one, too.
+        Parameters
+        ----------
+        X : n_samples x n_features
+            In memory, with rows that were fitted or new ones.
+
+        Returns
+        -------
+        array
+            n_samples numbers. Below -1 are outliers. A sample most of whose entries are gross errors is one, too.
         """
         return -self.row_distances(X).outlyingness
 
     def decision_function(self, X: Any) -> Float:
-        """`score_samples` plus 1: negative for outliers."""
+        """`score_samples` plus 1.
+
+        Parameters
+        ----------
+        X : n_samples x n_features
+            In memory, with rows that were fitted or new ones.
+
+        Returns
+        -------
+        array
+            n_samples numbers, negative for outliers.
+        """
         return self.score_samples(X) - self.offset_
 
     def predict(self, X: Any) -> NDArray[np.int64]:
-        """1 for usual samples, -1 for those off the subspace or far out within it."""
+        """Which samples are off the subspace or far out within it.
+
+        Parameters
+        ----------
+        X : n_samples x n_features
+            In memory, with rows that were fitted or new ones.
+
+        Returns
+        -------
+        array of int
+            -1 for these, 1 for usual samples.
+
+        Examples
+        --------
+        >>> from lowsparse import RobustPCA
+        >>> rng = np.random.default_rng(3)
+        >>> X = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 12)) + 0.1 * rng.standard_normal((60, 12))
+        >>> pca = RobustPCA(n_components=2).fit(X)
+        >>> new = X[[1, 1]] + [[0.0], [3.0]] * rng.standard_normal((2, 12))  # the second is off the subspace
+        >>> pca.predict(new).tolist()
+        [1, -1]
+        """
         return np.where(self.decision_function(X) < 0, -1, 1)
 
     def standardized_residuals(self, X: Any) -> Float:
-        """Samples minus their fit, in units of the noise; NaN where an entry is missing.
+        """Samples minus their fit, in units of the noise.
 
-        n_samples x n_features; the sign says whether an entry is too high or too low, and beyond 4 it is a gross error.
+        Parameters
+        ----------
+        X : n_samples x n_features
+            In memory, with rows that were fitted or new ones.
+
+        Returns
+        -------
+        array
+            n_samples x n_features, NaN where an entry is missing. The sign says whether an entry is too high or too
+            low, and beyond 4 it is a gross error.
         """
         samples, M, scores = self._placed(X)
         found = np.full(samples.shape, np.nan)

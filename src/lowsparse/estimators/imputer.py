@@ -140,12 +140,38 @@ class RobustImputer(SampleTransformer):
             memory: a Dask or Zarr array, or a `StoredMatrix`; it is solved from disk, or on the current Dask cluster.
         y
             Not used.
+
+        Returns
+        -------
+        RobustImputer
+            Itself.
         """
         self._fit(X)
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Learn the model and fill the missing entries of the samples, as `transform` does."""
+        """Learn the model, and fill the samples it was learnt from.
+
+        Parameters
+        ----------
+        X : n_samples x n_features
+            As for `fit`.
+        y
+            Not used.
+
+        Returns
+        -------
+        array or data frame
+            As of `transform`.
+
+        Examples
+        --------
+        >>> X = np.outer(np.arange(1.0, 21.0), np.arange(1.0, 9.0))
+        >>> holes = X.copy()
+        >>> holes[3, 4] = np.nan
+        >>> bool(abs(RobustImputer().fit_transform(holes)[3, 4] - X[3, 4]) < 1e-3)
+        True
+        """
         samples = self._fit(X)
         fitted = self.model_.lowrank(self.backend)
         if samples is None:
@@ -155,8 +181,16 @@ class RobustImputer(SampleTransformer):
     def transform(self, X: Any) -> Any:
         """Fill the missing entries of samples; with `clean`, replace their gross errors too.
 
-        X is anything that `fit` takes, with rows that were fitted or new ones. The result is n_samples x n_features
-        (without the empty ones, with indicators if asked for), in the kind of container X is; a Dask array if X is one.
+        Parameters
+        ----------
+        X : n_samples x n_features
+            Anything that `fit` takes, with rows that were fitted or new ones.
+
+        Returns
+        -------
+        array or data frame
+            n_samples x n_features (without the empty ones, with indicators if asked for), in the kind of container X
+            is; a Dask array if X is one.
         """
         check_is_fitted(self)
         if is_large(X):
@@ -165,12 +199,32 @@ class RobustImputer(SampleTransformer):
         return self._fill(X, samples, self._refined(samples, self._predict(samples)))
 
     def predict_interval(self, X: Any, interval: float = 0.9) -> Interval:
-        """Fill samples as `transform` does, with bands that hold the truth with probability `interval`.
+        """Fill samples as `transform` does, with bands that hold the truth with a given probability.
 
         The bands are calibrated on a tenth of the fitted entries, which a second fit, made when this is first called,
-        does not see: by feature, and by the number of entries of the row. Both limits are the value itself where it is
-        kept.
+        does not see: by feature, and by the number of entries of the row.
 
+        Parameters
+        ----------
+        X : n_samples x n_features
+            In memory, with rows that were fitted or new ones.
+        interval
+            The probability, between 0 and 1.
+
+        Returns
+        -------
+        Interval
+            ``value``, ``lower`` and ``upper``, each n_samples x n_features. Where a value is kept, all are the value.
+
+        Raises
+        ------
+        ValueError
+            If the imputer adds indicators, or refines what the low-rank part predicts.
+        TypeError
+            If it was fitted to samples that are not in memory.
+
+        Examples
+        --------
         >>> rng = np.random.default_rng(1)
         >>> X = rng.standard_normal((300, 2)) @ rng.standard_normal((2, 12)) + 0.2 * rng.standard_normal((300, 12))
         >>> hidden = rng.random(X.shape) < 0.1
@@ -200,7 +254,15 @@ class RobustImputer(SampleTransformer):
     def outliers(self, X: Any) -> sparse.csr_array:
         """The gross errors of samples: X minus its prediction, where that is more than four times the noise.
 
-        A csr_array, n_samples x n_features, only on observed entries, only non-zeros.
+        Parameters
+        ----------
+        X : n_samples x n_features
+            In memory, with rows that were fitted or new ones.
+
+        Returns
+        -------
+        csr_array
+            n_samples x n_features, only on observed entries, only non-zeros.
         """
         check_is_fitted(self)
         samples = self._read(X, reset=False)
@@ -209,10 +271,29 @@ class RobustImputer(SampleTransformer):
         return sparse.csr_array(np.where(wrong, given - fitted, 0.0).astype(samples.dtype))
 
     def score(self, X: Any, y: Any = None) -> float:
-        """How well entries of X are predicted from the others of their sample: 1 is exact, 0 is as good as medians.
+        """How well entries of X are predicted from the others of their sample.
 
-        As `RobustPCA.score`, in units of each feature's spread. X should be samples that were not fitted.
+        As `RobustPCA.score`, in units of each feature's spread.
 
+        Parameters
+        ----------
+        X : n_samples x n_features
+            In memory; it should be samples that were not fitted.
+        y
+            Not used.
+
+        Returns
+        -------
+        float
+            1 is exact, 0 is as good as medians.
+
+        Raises
+        ------
+        ValueError
+            If X has no entry.
+
+        Examples
+        --------
         >>> rng = np.random.default_rng(2)
         >>> X = rng.standard_normal((200, 2)) @ rng.standard_normal((2, 10)) * np.logspace(0, 5, 10)
         >>> RobustImputer().fit(X[:100]).score(X[100:]) > 0.9
@@ -234,7 +315,18 @@ class RobustImputer(SampleTransformer):
         return held_out_score(M.with_values(M.values / scale[M.rows] - level[M.rows]), predict)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """The names of the features of the output; an indicator has "missingindicator_" and the name of its feature."""
+        """The names of the features of the output.
+
+        Parameters
+        ----------
+        input_features
+            The names of the features, if they were not learnt from a data frame.
+
+        Returns
+        -------
+        array of str
+            An indicator has "missingindicator_" and the name of its feature.
+        """
         check_is_fitted(self)
         names = _check_feature_names_in(self, input_features)
         kept = names if self.keep_empty_features else names[self._kept]

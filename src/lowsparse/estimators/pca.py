@@ -170,6 +170,11 @@ class RobustPCA(RowDetector):
             memory: a Dask or Zarr array, or a `StoredMatrix`; it is solved from disk, or on the current Dask cluster.
         y
             Not used.
+
+        Returns
+        -------
+        RobustPCA
+            Itself.
         """
         check_choice("center", self.center, (None, "median", "robust"))
         check_choice("scale", self.scale, (None, "robust"))
@@ -245,7 +250,20 @@ class RobustPCA(RowDetector):
             self._fit_rank(M, enough)
 
     def fit_predict(self, X: Any, y: Any = None) -> NDArray[np.int64]:
-        """Learn the components, and `predict` which of the samples are outliers: -1, the others 1."""
+        """Learn the components, and `predict` which of the samples are outliers.
+
+        Parameters
+        ----------
+        X : n_samples x n_features
+            In memory.
+        y
+            Not used.
+
+        Returns
+        -------
+        array of int
+            -1 for outliers, 1 for the others.
+        """
         return self.fit(X).predict(X)
 
     def _fit_cells(self, M: PartialMatrix, rank: int | str, last: AffineFit | None) -> CentredFit:

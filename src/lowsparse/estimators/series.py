@@ -115,17 +115,53 @@ class RobustSeriesImputer(SampleTransformer):
             NumPy (NaN is missing), masked arrays, data frames with a time index or column, or without.
         y
             Not used.
+
+        Returns
+        -------
+        RobustSeriesImputer
+            Itself.
         """
         self._begin(X)
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Learn the model and fill the gaps of the series, as `transform` does."""
+        """Learn the model of series, and fill their gaps.
+
+        Parameters
+        ----------
+        X : n_moments x n_series
+            As for `fit`.
+        y
+            Not used.
+
+        Returns
+        -------
+        array or data frame
+            As of `transform`.
+        """
         rows, filled = self._begin(X)
         return self._give(X, self._kept(rows, filled))
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Go on with rows that follow those seen so far; the model is fitted anew when they are a tenth more."""
+        """Go on with rows that follow those seen so far; the model is fitted anew when they are a tenth more.
+
+        Parameters
+        ----------
+        X : n_moments x n_series
+            As for `fit`; the first call is one of `fit`.
+        y
+            Not used.
+
+        Returns
+        -------
+        RobustSeriesImputer
+            Itself.
+
+        Raises
+        ------
+        ValueError
+            If the times of the rows are not after those seen so far.
+        """
         if not hasattr(self, "model_"):
             return self.fit(X)
         samples, positions = self._samples(X, reset=False)
@@ -144,18 +180,37 @@ class RobustSeriesImputer(SampleTransformer):
     def transform(self, X: Any) -> Any:
         """Fill the gaps of series; with `clean`, replace their bad readings too.
 
-        X are rows that were fitted, or others. With times, rows that follow those seen so far are bridged from these.
-        Without times, the first row is taken to be at the phase of a period at which the first row of `fit` was.
+        Parameters
+        ----------
+        X : n_moments x n_series
+            Rows that were fitted, or others. With times, rows that follow those seen so far are bridged from these.
+            Without times, the first row is taken to be at the phase of a period at which the first row of `fit` was.
+
+        Returns
+        -------
+        array or data frame
+            The same rows and series, in the kind of container X is.
         """
         check_is_fitted(self)
         rows, filled, _ = self._fill(X)
         return self._give(X, self._kept(rows, filled))
 
     def predict(self, X: Any, interval: float | None = None) -> Any:
-        """Fill the gaps of series, as `transform` does; with `interval`, with bands that hold the truth so often.
+        """Fill the gaps of series, as `transform` does, with bands if asked for.
 
-        With ``interval=0.9`` an `Interval` is returned: value, lower and upper, each in the kind of container X is. The
-        bands are calibrated on readings that were kept aside, by series and by the distance to the next reading.
+        The bands are calibrated on readings that were kept aside, by series and by the distance to the next reading.
+
+        Parameters
+        ----------
+        X : n_moments x n_series
+            As for `transform`.
+        interval
+            The probability with which bands are to hold the truth, between 0 and 1; None: no bands.
+
+        Returns
+        -------
+        array, data frame or Interval
+            As of `transform`; with `interval`, ``value``, ``lower`` and ``upper``, each in the kind of container X is.
         """
         if interval is None:
             return self.transform(X)
@@ -168,12 +223,27 @@ class RobustSeriesImputer(SampleTransformer):
         return Interval(*(self._give(X, part) for part in (values, lower, values + width)))
 
     def fill_file(self, source: str | Path, target: str | Path, memory: int | str | None = None) -> Any:
-        """Fill the series of an .npy file into another one, with little in memory; returns their anomalies, as a frame.
+        """Fill the series of an .npy file into another one, with little in memory.
 
-        The file holds moments x series as floats, NaN missing; the other one gets the same shape and type. Groups of
-        series that go together are read, fitted and written in turn, so that thousands of series need not fit into
-        `memory` (bytes, or a text such as "2GB"; all there is if not given). Nothing is kept for `transform`.
+        Groups of series that go together are read, fitted and written in turn, so that thousands of series need not fit
+        into memory. Nothing is kept for `transform`.
 
+        Parameters
+        ----------
+        source
+            The file: moments x series as floats, NaN missing.
+        target
+            The file that is written, of the same shape and type.
+        memory
+            The limit of memory: bytes, or a text such as "2GB"; all there is if not given.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The anomalies of the series.
+
+        Examples
+        --------
         >>> import tempfile
         >>> t = np.arange(24 * 20)[:, None]
         >>> X = np.sin(2 * np.pi * t / 24 + np.arange(5)) + 0.01 * np.random.default_rng(1).standard_normal((480, 5))
@@ -198,7 +268,18 @@ class RobustSeriesImputer(SampleTransformer):
         return import_optional("pandas", "tables", "frames of anomalies").DataFrame(listed.columns(names))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """The names of the series."""
+        """The names of the series.
+
+        Parameters
+        ----------
+        input_features
+            The names, if they were not learnt from a data frame.
+
+        Returns
+        -------
+        array of str
+            One for each series.
+        """
         check_is_fitted(self)
         return np.asarray(_check_feature_names_in(self, input_features), dtype=object)
 

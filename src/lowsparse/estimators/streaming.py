@@ -86,11 +86,29 @@ class StreamingRobustPCA(SubspaceTransformer):
             NumPy (NaN is missing), masked arrays, data frames, scipy.sparse, an `ObservedMatrix`, tensors.
         y
             Not used.
+
+        Returns
+        -------
+        StreamingRobustPCA
+            Itself.
         """
         return self._push(X, restart=True)
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Continue with these samples, anything that `fit` takes."""
+        """Continue with these samples.
+
+        Parameters
+        ----------
+        X : n_samples x n_features
+            Anything that `fit` takes.
+        y
+            Not used.
+
+        Returns
+        -------
+        StreamingRobustPCA
+            Itself.
+        """
         return self._push(X, restart=not hasattr(self, "stream_"))
 
     def _push(self, X: Any, *, restart: bool) -> Self:

@@ -79,8 +79,16 @@ class SubspaceTransformer(ClassNamePrefixFeaturesOutMixin, SampleTransformer):
         Missing entries are left out, gross errors have no influence, and the scores of a sample depend on that sample
         alone. One without any entry gets zeros.
 
-        X is anything that `fit` takes. The scores are n_samples x n_components, in the kind of container X is: a Dask
-        array is transformed lazily, and the scores of a matrix on disk are an array.
+        Parameters
+        ----------
+        X : n_samples x n_features
+            Anything that `fit` takes.
+
+        Returns
+        -------
+        array or data frame
+            n_samples x n_components, in the kind of container X is: a Dask array is transformed lazily, and the scores
+            of a matrix on disk are an array.
         """
         check_is_fitted(self)
         if is_large(X):
@@ -93,7 +101,23 @@ class SubspaceTransformer(ClassNamePrefixFeaturesOutMixin, SampleTransformer):
         return self._rewrap(scores, X, self.get_feature_names_out())
 
     def inverse_transform(self, X: Any) -> Any:
-        """The samples that have these scores: ``X @ components_``, times the scale and plus the mean, if any."""
+        """The samples that have these scores: ``X @ components_``, times the scale and plus the mean, if any.
+
+        Parameters
+        ----------
+        X : n_samples x n_components
+            Scores, as `transform` gives them.
+
+        Returns
+        -------
+        array
+            n_samples x n_features; a Dask array if X is one.
+
+        Raises
+        ------
+        ValueError
+            If X does not have a column for each component.
+        """
         check_is_fitted(self)
         scores = X if is_dask(X) else np.asarray(X, dtype=self.components_.dtype)
         if scores.ndim != 2 or scores.shape[1] != len(self.components_):
@@ -107,7 +131,15 @@ class SubspaceTransformer(ClassNamePrefixFeaturesOutMixin, SampleTransformer):
     def outliers(self, X: Any) -> sparse.csr_array:
         """The gross errors of samples: X minus its fit where that is more than four times the noise.
 
-        A csr_array, n_samples x n_features, only on observed entries, only non-zeros.
+        Parameters
+        ----------
+        X : n_samples x n_features
+            In memory, with rows that were fitted or new ones.
+
+        Returns
+        -------
+        csr_array
+            n_samples x n_features, only on observed entries, only non-zeros.
         """
         check_is_fitted(self)
         samples = self._read(X, reset=False)
@@ -124,12 +156,29 @@ class SubspaceTransformer(ClassNamePrefixFeaturesOutMixin, SampleTransformer):
         return sparse.csr_array((e[far].astype(M.dtype), (sample[far], feature[far])), shape=samples.shape)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """How well entries of X are predicted from the others of their sample: 1 is exact, 0 is as good as medians.
+        """How well entries of X are predicted from the others of their sample.
 
         In each of five folds a fifth of the entries, drawn at random, is hidden and predicted from the scores of the
         rest. The score is 1 minus the ratio of two mean absolute errors: of these predictions, and of the features'
         medians. Errors are clipped at four times the robust scale of the data, as some entries are outliers. Too high
-        a rank scores lower, so the score can choose it (`GridSearchCV`). X should be samples that were not fitted.
+        a rank scores lower, so the score can choose it (`GridSearchCV`).
+
+        Parameters
+        ----------
+        X : n_samples x n_features
+            In memory; it should be samples that were not fitted.
+        y
+            Not used.
+
+        Returns
+        -------
+        float
+            1 is exact, 0 is as good as medians.
+
+        Raises
+        ------
+        ValueError
+            If X has no entry.
         """
         check_is_fitted(self)
         M = self._centred(self._read(X, reset=False))

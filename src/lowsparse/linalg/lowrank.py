@@ -67,7 +67,22 @@ class LowRank:
         return LowRank(self.V.T, self.U.T)
 
     def at(self, i: ArrayLike, j: ArrayLike) -> Any:
-        """The entries (i, j): a number for two integers, else an array of the broadcast shape.
+        """The entries (i, j) of U V.
+
+        Parameters
+        ----------
+        i, j
+            Rows and columns, counted from 0, or backwards from -1: integers, or arrays that are broadcast.
+
+        Returns
+        -------
+        float or array
+            A number for two integers, else an array of the broadcast shape.
+
+        Raises
+        ------
+        IndexError
+            If a row or column is no integer, or out of range.
 
         Examples
         --------
@@ -87,7 +102,22 @@ class LowRank:
         return entries[()]
 
     def columns(self, j: _Index) -> Float:
-        """The dense columns that the integer, slice or 1-D index j chooses, as NumPy would.
+        """Some columns of U V, as a dense array.
+
+        Parameters
+        ----------
+        j
+            An integer, a slice or a 1-D index, as NumPy takes them.
+
+        Returns
+        -------
+        array
+            m numbers for an integer, else m x the number of columns.
+
+        Raises
+        ------
+        IndexError
+            If `j` has more than one dimension, or is out of range.
 
         Examples
         --------
@@ -100,7 +130,22 @@ class LowRank:
         return self.U @ part
 
     def rows(self, i: _Index) -> Float:
-        """The dense rows that the integer, slice or 1-D index i chooses, as NumPy would.
+        """Some rows of U V, as a dense array.
+
+        Parameters
+        ----------
+        i
+            An integer, a slice or a 1-D index, as NumPy takes them.
+
+        Returns
+        -------
+        array
+            n numbers for an integer, else the number of rows x n.
+
+        Raises
+        ------
+        IndexError
+            If `i` has more than one dimension, or is out of range.
 
         Examples
         --------
@@ -113,11 +158,22 @@ class LowRank:
         return part @ self.V
 
     def to_host(self) -> "LowRank":
-        """The same factors as arrays of NumPy, if they are on a GPU."""
+        """The same factors as arrays of NumPy, if they are on a GPU.
+
+        Returns
+        -------
+        LowRank
+            Itself, if they are not.
+        """
         return LowRank(host(self.U), host(self.V)) if on_device(self.U) else self
 
     def to_dense(self) -> Float:
-        """The m x n array U V.
+        """The product U V.
+
+        Returns
+        -------
+        array
+            m x n numbers, all in memory.
 
         Examples
         --------
@@ -128,6 +184,13 @@ class LowRank:
 
     def to_zarr(self, path: str | os.PathLike[str], *, dtype: DTypeLike = np.float64) -> None:
         """Write U V as a Zarr array, a block of columns at a time (the extra `zarr`).
+
+        Parameters
+        ----------
+        path
+            The folder of the array.
+        dtype
+            The type of the numbers that are written.
 
         Examples
         --------
@@ -141,6 +204,13 @@ class LowRank:
 
     def to_parquet(self, path: str | os.PathLike[str], *, dtype: DTypeLike = np.float64) -> None:
         """Write all m n entries as records (row, column, value), a block of columns at a time (the extra `tables`).
+
+        Parameters
+        ----------
+        path
+            The file.
+        dtype
+            The type of the numbers that are written.
 
         Examples
         --------
@@ -162,7 +232,12 @@ class LowRank:
         return [slice(j, min(j + width, n)) for j in range(0, n, width)]
 
     def singular_values(self) -> Float:
-        """The r largest singular values of U V, descending.
+        """The r largest singular values of U V.
+
+        Returns
+        -------
+        array
+            Descending; zeros at the end if the rank of U V is below r.
 
         Examples
         --------
@@ -175,7 +250,12 @@ class LowRank:
         return sigma
 
     def norm(self) -> float:
-        """The Frobenius norm ‖U V‖_F.
+        """The Frobenius norm of U V.
+
+        Returns
+        -------
+        float
+            ‖U V‖_F, computed from the factors.
 
         Examples
         --------
@@ -185,7 +265,7 @@ class LowRank:
         return float(np.linalg.norm(_core([self.U], [self.V.T])))
 
     def error(self, other: "LowRank | ArrayLike", relative: bool = False) -> float:
-        """The distance ‖U V − X‖_F to another matrix X, accurate near 0.
+        """The distance to another matrix X, accurate near 0.
 
         Parameters
         ----------
@@ -193,6 +273,16 @@ class LowRank:
             X, as factors or dense.
         relative : bool
             Divide by ‖X‖_F.
+
+        Returns
+        -------
+        float
+            ‖U V − X‖_F, or its share in ‖X‖_F.
+
+        Raises
+        ------
+        ValueError
+            If the shapes differ, X is not complete, or an error relative to zero is asked for.
 
         Examples
         --------

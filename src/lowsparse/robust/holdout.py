@@ -31,15 +31,57 @@ class Holdout:
     bound: float  # an error counts up to this: four times the robust scale of the data
 
     def residual(self, L: LowRank) -> Float:
-        """L - M at the held-out entries."""
+        """L - M at the held-out entries.
+
+        Parameters
+        ----------
+        L
+            A low-rank matrix of the shape of `M`.
+
+        Returns
+        -------
+        array
+            One number for each held-out entry.
+        """
         return np.asarray(L.at(self.rows, self.columns) - self.values, dtype=np.float64)
 
     def bounded(self, L: LowRank) -> Float:
-        """The absolute errors at the held-out entries, clipped to `bound`."""
+        """The absolute errors at the held-out entries, clipped to `bound`.
+
+        Parameters
+        ----------
+        L
+            A low-rank matrix of the shape of `M`.
+
+        Returns
+        -------
+        array
+            One number for each held-out entry.
+        """
         return clip_errors(self.residual(L), self.bound)
 
     def error(self, L: LowRank) -> float:
-        """The mean of `bounded`; infinite if nothing was held out."""
+        """The mean of `bounded`.
+
+        Parameters
+        ----------
+        L
+            A low-rank matrix of the shape of `M`.
+
+        Returns
+        -------
+        float
+            Infinite if nothing was held out.
+
+        Examples
+        --------
+        >>> import lowsparse as ls
+        >>> problem = ls.datasets.synthetic(60, 50, rank=2, density=0.8, outliers=0.1, random_state=1)
+        >>> split = ls.holdout(problem.M, 0.1)
+        >>> fit = ls.solve(split.M, rank=2)
+        >>> split.error(fit.L) < split.error(ls.solve(split.M, rank=1).L)
+        True
+        """
         return float(np.mean(self.bounded(L))) if self.values.size else math.inf
 
 

@@ -21,7 +21,17 @@ from .parameters import parameters_of, require
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """The problem as `solve` hands it to a method, which reads it and never changes it."""
+    """The problem as `solve` hands it to a method, which reads it and never changes it.
+
+    Examples
+    --------
+    >>> import lowsparse as ls
+    >>> class Watched(ls.solvers.AManPGC):
+    ...     def check(self, problem):
+    ...         print(problem.M.shape, problem.rank, problem.largest, problem.tol)
+    >>> r = ls.solve([[1.0, 2.0, 3.0], [2.0, 4.0, 6.0]], rank=1, method=Watched(), random_state=0)
+    (2, 3) 1 6.0 1e-08
+    """
 
     M: PartialMatrix
     rank: int
@@ -67,6 +77,12 @@ class State:
 
     Fields are arrays, numbers, strings, tuples of these, None, or dataclasses of these. Those named in `scratch` are
     created again by `init` and not saved: work arrays, or the data in another order.
+
+    Examples
+    --------
+    >>> state = State(iteration=3, accuracy=1e-9)
+    >>> state.converged(tol=1e-8), state.converged(tol=0)
+    (True, False)
     """
 
     scratch: ClassVar[tuple[str, ...]] = ()
@@ -79,11 +95,28 @@ class State:
     row: dict[str, float] = dataclasses.field(default_factory=dict)  # row of the trace for this iteration
 
     def converged(self, tol: float) -> bool:
-        """Whether the iteration ends here, as converged."""
+        """Whether the iteration ends here, as converged.
+
+        Parameters
+        ----------
+        tol
+            The accuracy that is asked for; 0: it never does.
+
+        Returns
+        -------
+        bool
+            False also if the method has failed.
+        """
         return not self.failure and tol > 0 and (bool(self.finished) or self.accuracy <= tol)
 
     def stall(self, advice: str) -> None:
-        """Mark the state as at rest, but not at a solution."""
+        """Mark the state as at rest, but not at a solution.
+
+        Parameters
+        ----------
+        advice
+            What to do about it, for the message of the result.
+        """
         self.failure, self.finished, self.advice = "stalled", "", advice
 
 
@@ -110,7 +143,14 @@ class StagedState(State):
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """The solution that belongs to the last state."""
+    """The solution that belongs to the last state.
+
+    Examples
+    --------
+    >>> L = LowRank([[1.0], [2.0]], [[3.0, 4.0]])
+    >>> Outcome(L=L, flagged=np.array([2]), S=np.array([10.0]), objective=0.5).L.rank
+    1
+    """
 
     L: LowRank
     flagged: PerEntry  # positions of the outliers on Ω
@@ -133,7 +173,28 @@ class _Required:
 
 @dataclass(kw_only=True)
 class Solver(ABC):
-    """A method is its parameters: keyword-only, unchanged by solving, understood by scikit-learn's ``clone``."""
+    """A method is its parameters: keyword-only, unchanged by solving, understood by scikit-learn's ``clone``.
+
+    Examples
+    --------
+    >>> import lowsparse as ls
+    >>> class Truncated(Solver):
+    ...     "The singular vectors of the data, with zeros for what is missing: no method to use."
+    ...     name = "truncated"
+    ...     def init(self, problem):
+    ...         return State()
+    ...     def advance(self, problem, state):
+    ...         return State(iteration=state.iteration + 1, finished="there is nothing to iterate")
+    ...     def lowrank(self, problem, state):
+    ...         U, s, Vt = np.linalg.svd(problem.in_memory.to_dense(fill=0.0), full_matrices=False)
+    ...         return LowRank(U[:, : problem.rank], (s[:, None] * Vt)[: problem.rank])
+    ...     def finish(self, problem, state):
+    ...         L = self.lowrank(problem, state)
+    ...         return Outcome(L=L, flagged=np.arange(0), S=np.zeros(0), objective=0.0)
+    >>> r = ls.solve([[1.0, 2.0], [2.0, 4.0]], rank=1, method=Truncated())
+    >>> r.message, r.L.to_dense().round(9).tolist()
+    ('there is nothing to iterate', [[1.0, 2.0], [2.0, 4.0]])
+    """
 
     name: ClassVar[str]
     papers: ClassVar[tuple[str, ...]] = ()  # that it is from
@@ -147,19 +208,76 @@ class Solver(ABC):
     if_slow: ClassVar[str] = ""  # what else helps when it runs out of iterations
 
     def check_rank(self, shape: tuple[int, int], rank: object) -> int:
-        """Return the rank as a whole number; raise if it cannot be that of L, which has this shape."""
+        """The rank as a whole number, if L can have it.
+
+        Parameters
+        ----------
+        shape
+            Of L.
+        rank
+            What was given as a rank.
+
+        Returns
+        -------
+        int
+            The rank.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it is no integer, or L cannot have it.
+        """
         return check_rank(rank, shape)
 
     def with_chosen_rank(self) -> Self | None:
-        """This method set to choose the rank, up to the one given; None if the default method has to choose for it."""
+        """This method set to choose the rank, up to the one given.
+
+        Returns
+        -------
+        Solver or None
+            None if the default method has to choose for it.
+        """
         return None
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name."""
+        """The parameters by name, as scikit-learn asks for them.
+
+        Parameters
+        ----------
+        deep
+            Not used: no parameter has parameters of its own.
+
+        Returns
+        -------
+        dict
+            Names and values.
+
+        Examples
+        --------
+        >>> from lowsparse.solvers import ManPG
+        >>> ManPG(gamma=0.5).get_params()["gamma"]
+        0.5
+        """
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def set_params(self, **params: Any) -> Self:
-        """Change parameters; unknown names raise."""
+        """Change parameters.
+
+        Parameters
+        ----------
+        params
+            New values by name.
+
+        Returns
+        -------
+        Solver
+            Itself.
+
+        Raises
+        ------
+        ValueError
+            If there is no parameter of a name.
+        """
         for name, value in params.items():
             if name not in self.get_params():
                 raise ValueError(f"{type(self).__name__} has no parameter {name!r}; it has {list(self.get_params())}")
@@ -167,8 +285,15 @@ class Solver(ABC):
         return self
 
     def check_parameters(self) -> None:
-        """Raise a ValueError unless every parameter has a value of its kind and within its range.
+        """Check that every parameter has a value of its kind and within its range.
 
+        Raises
+        ------
+        ValueError
+            If one has not.
+
+        Examples
+        --------
         >>> from lowsparse.solvers import AManPGC
         >>> AManPGC(stage_iter="many").check_parameters()
         Traceback (most recent call last):
@@ -181,23 +306,75 @@ class Solver(ABC):
             require(parameter.allows(value), name, value, parameter.allowed)
 
     def check(self, problem: Problem) -> None:  # noqa: B027  # most methods have nothing to add
-        """Raise before the first iteration if the parameters do not fit each other or the data."""
+        """Raise before the first iteration if the parameters do not fit each other or the data.
+
+        Parameters
+        ----------
+        problem
+            The data, the rank, and what was asked for.
+        """
 
     @abstractmethod
     def init(self, problem: Problem) -> State:
-        """Return the state before the first iteration."""
+        """The state before the first iteration.
+
+        Parameters
+        ----------
+        problem
+            The data, the rank, and what was asked for.
+
+        Returns
+        -------
+        State
+            All that the first iteration depends on.
+        """
 
     @abstractmethod
     def advance(self, problem: Problem, state: Any) -> State:
-        """Run one iteration. The state passed in must not be used afterwards: its memory is reused."""
+        """Run one iteration.
+
+        Parameters
+        ----------
+        problem
+            As for `init`.
+        state
+            It must not be used afterwards: its memory is reused.
+
+        Returns
+        -------
+        State
+            The next one.
+        """
 
     @abstractmethod
     def lowrank(self, problem: Problem, state: Any) -> LowRank:
-        """Return the low-rank matrix of a state, for callbacks."""
+        """The low-rank matrix of a state, for callbacks.
+
+        Parameters
+        ----------
+        problem, state
+            As for `advance`; the state stays usable.
+
+        Returns
+        -------
+        LowRank
+            L at this point.
+        """
 
     @abstractmethod
     def finish(self, problem: Problem, state: Any) -> Outcome:
-        """Return the solution that belongs to the last state."""
+        """The solution that belongs to the last state.
+
+        Parameters
+        ----------
+        problem, state
+            As for `advance`.
+
+        Returns
+        -------
+        Outcome
+            L, the outliers, and how good they are by the method's own measures.
+        """
 
 
 def count_stages(first: float, last: float, factor: float) -> int:

@@ -99,7 +99,20 @@ class ProximalGradient(Solver):
     backtracking: bool = parameter(True, "shorten a step in U after which the objective would rise")
 
     def begin(self, problem: Problem, gamma: float) -> ProximalState:
-        """(U⁰, S⁰) with the threshold γ; S⁰ is 0 but where an entry exceeds all that an inlier could be."""
+        """(U⁰, S⁰); S⁰ is 0 but where an entry exceeds all that an inlier could be.
+
+        Parameters
+        ----------
+        problem
+            As for `init`.
+        gamma
+            The threshold γ.
+
+        Returns
+        -------
+        ProximalState
+            Before the first iteration.
+        """
         x = problem.M.values
         S = np.zeros_like(x) if np.isinf(problem.clip) else x - np.clip(x, -problem.clip, problem.clip)
         l1 = float(np.sum(np.abs(S), dtype=np.float64))  # before there is a second one
@@ -107,7 +120,24 @@ class ProximalGradient(Solver):
         return ProximalState(U=problem.start(), S=S, spare=spare, l1=l1, gamma=gamma)
 
     def sweep(self, problem: Problem, state: ProximalState, U: Float, rule: Rule, inverse: Float) -> SweepResult:
-        """One pass over the data at (U, S); with V compared to the last, as seen from U."""
+        """One pass over the data at (U, S).
+
+        Parameters
+        ----------
+        problem, state
+            As for `advance`; S and the last V are those of the state.
+        U
+            The columns of L are sought in its span.
+        rule
+            Whether S is to be updated, and how.
+        inverse
+            With it V is compared to the last, as seen from U; empty: it is not.
+
+        Returns
+        -------
+        SweepResult
+            V, the gradient, the objective and sums.
+        """
         previous = Previous(state.V_last, inverse.T) if inverse.size else None
         options = Proximal(rule, gamma=state.gamma, t_S=self.t_S, lambda2=self.lam**2)
         return problem.sweep.sweep(U, state.S, state.spare, options, previous)
@@ -116,6 +146,18 @@ class ProximalGradient(Solver):
         """Sweep at state.U, or after a shorter step if the objective has risen.
 
         The sweep evaluates F(U, S) too, so an accepted step costs nothing extra.
+
+        Parameters
+        ----------
+        problem, state
+            As for `advance`.
+        rule
+            Whether S is to be updated, and how.
+
+        Returns
+        -------
+        Accepted
+            U, its sweep and the step, or why there is none.
         """
         U, t, inverse, shortened = state.U, state.t, state.inverse, 0
         smooth, l1 = state.reference
@@ -137,7 +179,20 @@ class ProximalGradient(Solver):
             U, inverse = retract(state.U_from, state.D, _scaled(state.DtD, t), step=-t)
 
     def nominal(self, problem: Problem, VVt: Float) -> tuple[float, Float | None]:
-        """The nominal step, and what the gradient is preconditioned with, if it is."""
+        """The nominal step, and what the gradient is preconditioned with.
+
+        Parameters
+        ----------
+        problem
+            As for `advance`.
+        VVt
+            V Vᵀ.
+
+        Returns
+        -------
+        step, P
+            P is None without preconditioning.
+        """
         largest = float(dsyev(VVt, compute_v=0)[0][-1])  # ‖V‖₂²
         p = problem.M.density
         c = self.step or (1.1 if self.alternating else 0.7)
@@ -147,7 +202,20 @@ class ProximalGradient(Solver):
         return self.t_U or c / p, P.astype(np.float64, copy=False)
 
     def direction(self, swept: SweepResult, P: Float | None) -> Direction:
-        """Where U goes."""
+        """Where U goes.
+
+        Parameters
+        ----------
+        swept
+            The sweep at U.
+        P
+            What the gradient is preconditioned with, or None.
+
+        Returns
+        -------
+        Direction
+            The ascent, and what its length is compared with.
+        """
         GtG = swept.GtG
         grad = math.sqrt(GtG.trace())
         if P is None:
@@ -155,7 +223,18 @@ class ProximalGradient(Solver):
         return Direction(matmul_small(swept.G, P), P @ GtG @ P, grad, float(np.vdot(GtG, P)))
 
     def iterate(self, problem: Problem, state: ProximalState) -> ProximalState:
-        """One iteration of Algorithm 1 or 2 with the state's γ."""
+        """One iteration of Algorithm 1 or 2 with the state's γ.
+
+        Parameters
+        ----------
+        problem, state
+            As for `advance`.
+
+        Returns
+        -------
+        ProximalState
+            The next one.
+        """
         U, swept, t_taken, inverse, shortened, failure = self.accepted(
             problem, state, Rule.AMANPG if self.alternating else Rule.MANPG
         )
@@ -336,7 +415,18 @@ class ManPGC(ProximalGradient):
     noise_stop: bool = parameter(True, "end at the noise level of the inliers")
 
     def schedule(self, problem: Problem) -> tuple[float, int]:
-        """γ₀ and the number of stages."""
+        """The thresholds of the stages.
+
+        Parameters
+        ----------
+        problem
+            As for `init`.
+
+        Returns
+        -------
+        gamma0, stages
+            The first γ, and the number of stages.
+        """
         gamma0 = min(10 * problem.scale, problem.largest, problem.clip) if self.gamma0 is None else self.gamma0
         gamma0 = gamma0 or problem.scale  # data that are all zero
         if self.stages is not None:

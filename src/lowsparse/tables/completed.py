@@ -43,7 +43,18 @@ class Completed:
         self.known = table.M.row_counts > 0, table.M.column_counts > 0
 
     def rows(self, part: slice) -> Array:
-        """Whole rows."""
+        """Whole rows.
+
+        Parameters
+        ----------
+        part
+            Which.
+
+        Returns
+        -------
+        array
+            NaN where nothing is known.
+        """
         indptr, columns, values = self._observed_by_row
         first, last, _ = part.indices(self.fit.shape[0])
         X = np.asarray(self.fit.rows(part), self.table.M.dtype)
@@ -62,7 +73,18 @@ class Completed:
         return offsets(staying)[by_row.indptr], by_row.rows[staying], by_row.values[staying]
 
     def records(self, part: slice) -> Array:
-        """The values of records, in their order."""
+        """The values of records, of a table that was given as such.
+
+        Parameters
+        ----------
+        part
+            Which, in the order in which they were given.
+
+        Returns
+        -------
+        array
+            NaN where nothing is known.
+        """
         assert self.table.positions is not None
         values = np.array(self._observed_records[part])
         holes = np.flatnonzero(np.isnan(values))
@@ -86,7 +108,18 @@ class Completed:
         return values
 
     def left_empty(self, *, every: bool = False) -> int:
-        """How many cells stay empty, or how many of the records; with `every`, of all pairs of labels."""
+        """How many cells, or how many of the records, stay empty.
+
+        Parameters
+        ----------
+        every
+            Count all pairs of labels, not only those that are records.
+
+        Returns
+        -------
+        int
+            Those in rows or columns without any observed value.
+        """
         positions = self.table.positions
         if positions is not None and not every:
             return int(np.count_nonzero(~(self.known[0][positions[0]] & self.known[1][positions[1]])))

@@ -88,7 +88,16 @@ class TooFewError(ValueError):
 
 @dataclass(frozen=True)
 class Background:
-    """The background of a video: b and the noise of every pixel."""
+    """The background of a video: b and the noise of every pixel. `learn` makes one.
+
+    Examples
+    --------
+    >>> from lowsparse.datasets import moving_blocks
+    >>> clip = moving_blocks(60, 40, 48, random_state=2)
+    >>> found = learn([Frame(Picture(one), t, t, t / 25) for t, one in enumerate(clip.frames)], observe=0.5)
+    >>> found.rank, found.still.luma.shape, found.coefficients.shape
+    (1, (40, 48), (60, 1))
+    """
 
     luma: Single  # (r, H, W)
     chroma: Single | None  # (r, 2, h, w), around grey
@@ -116,15 +125,48 @@ class Background:
         return self.picture(self.usual)
 
     def picture(self, v: Float) -> Picture:
-        """The background with these coefficients."""
+        """The background with these coefficients.
+
+        Parameters
+        ----------
+        v
+            r numbers, a row of those of `coefficients_of`.
+
+        Returns
+        -------
+        Picture
+            Luma, and chroma if the video is in colour.
+        """
         return Picture(_rounded(v, self.luma), None if self.chroma is None else _rounded(v, self.chroma, NEUTRAL))
 
     def align(self, frame: Frame) -> Aligned:
-        """A frame and its picture as the camera would have taken it had it not moved."""
+        """A frame and its picture as the camera would have taken it had it not moved.
+
+        Parameters
+        ----------
+        frame
+            A frame of the scene.
+
+        Returns
+        -------
+        Aligned
+            The frame, its picture, and how far the camera had moved.
+        """
         return Aligned.of(frame, self.registration)
 
     def coefficients_of(self, pictures: list[Picture]) -> tuple[Float, Float]:
-        """v of each picture (n x r), and the share of the probed pixels that agree with it."""
+        """How the background looks in these pictures, from a sample of their pixels.
+
+        Parameters
+        ----------
+        pictures
+            As `align` gives them.
+
+        Returns
+        -------
+        v, explained
+            The coefficients of each picture (n x r), and the share of the probed pixels that agree with them.
+        """
         pixels, regression, to_v, usual = self._probe
         X = np.stack([picture.luma.ravel()[pixels] for picture in pictures], axis=1).astype(np.float32)
         M, backend = ObservedMatrix.from_dense(X), host_backend(self.result.backend)
@@ -155,7 +197,13 @@ class Background:
         return pixels, regression, np.linalg.pinv(R), usual
 
     def spread(self) -> tuple[Single, Single | None]:
-        """√(s_i²/4 + 4 s² + f_i²) of luma, and the same of chroma: the unit of a difference."""
+        """The unit of a difference from the background, for each pixel.
+
+        Returns
+        -------
+        luma, chroma
+            √(s_i²/4 + 4 s² + f_i²) of each; None for chroma without colour.
+        """
 
         def spread(noise: Single, level: float, invisible: Single | np.float32) -> Single:
             return np.sqrt(noise**2 / 4 + np.float32(4 * level**2) + invisible**2)
@@ -174,9 +222,21 @@ class Background:
         *,
         of_blocks: bool = False,
     ) -> Single:
-        """Distance of each pixel from the background in units of `spread`: the larger one of luma and chroma.
+        """The distance of each pixel from the background in units of `spread`: the larger one of luma and chroma.
 
-        With `of_blocks`, the largest in each block of 2 x 2 pixels.
+        Parameters
+        ----------
+        picture, background
+            What is compared.
+        unit
+            What `spread` gives, if it is at hand.
+        of_blocks
+            Only the largest in each block of 2 x 2 pixels.
+
+        Returns
+        -------
+        array of float32
+            One for each pixel, or for each block.
         """
         luma, chroma = self.spread() if unit is None else unit
         far = _far(picture.luma, background.luma, luma)
@@ -196,8 +256,22 @@ class Background:
     ) -> Iterator[Separated]:
         """Separate frames.
 
-        A pixel is in front beyond `threshold`, if most within the radius `clean` are as well. If the camera shakes,
-        background and mask are where the frame has them; with `stabilise` they stay, and the frame is moved.
+        Parameters
+        ----------
+        frames
+            In any order.
+        threshold
+            A pixel is in front beyond this distance,
+        clean
+            if most within this radius are as well.
+        stabilise
+            If the camera shakes, background and mask are where the frame has them; with `stabilise` they stay, and the
+            frame is moved.
+
+        Yields
+        ------
+        Separated
+            One for each frame.
         """
         separator = self.separator(threshold, clean, stabilise)
         remaining = iter(frames)
@@ -208,7 +282,18 @@ class Background:
     def separator(
         self, threshold: float = THRESHOLD, clean: int = 1, stabilise: bool = False
     ) -> Callable[[Aligned, Float, float], Separated]:
-        """A function that separates a frame, given its v and the share of its pixels that are explained."""
+        """A function that separates a frame.
+
+        Parameters
+        ----------
+        threshold, clean, stabilise
+            As for `separate`.
+
+        Returns
+        -------
+        function
+            Of an aligned frame, its coefficients, and the share of its pixels that are explained.
+        """
         check_separation(threshold, clean)
         unit = self.spread()
         low, high = self._bounds(threshold, unit=unit), self._bounds(threshold, self.flicker, unit=unit)
@@ -225,7 +310,22 @@ class Background:
     def compare(
         self, picture: Picture, v: Float, low: Bounds, high: Bounds, radius: int = 1
     ) -> tuple[Picture, NDArray[np.bool_]]:
-        """The background with these coefficients, and the mask of what is in front of it (see `foreground_mask`)."""
+        """The background with these coefficients, and what is in front of it.
+
+        Parameters
+        ----------
+        picture
+            As `align` gives it.
+        v
+            Its coefficients.
+        low, high, radius
+            As for `foreground_mask`.
+
+        Returns
+        -------
+        background, mask
+            A picture, and True where something is in front.
+        """
         if not radius or not compiled.is_available():
             background = self.picture(v)
             return background, foreground_mask(picture, background, low, high, radius)
@@ -246,7 +346,18 @@ class Background:
         return Bounds(bounds, levels(np.floor((far if chroma.shape[1:] == far.shape else of_pixels) * chroma)))
 
     def without_ghosts(self, pictures: list[Picture]) -> Background:
-        """This background, without things that have left in enough of these pictures (see `ghosts`)."""
+        """This background, without things that have left in enough of these pictures (see `ghosts`).
+
+        Parameters
+        ----------
+        pictures
+            As `align` gives them.
+
+        Returns
+        -------
+        Background
+            Itself, if there are none.
+        """
         bounds, v = self._bounds(THRESHOLD), self.coefficients_of(pictures)[0]
         brightness = np.maximum(v @ self.brightness, NO_LIGHT).astype(np.float32)
         sightings = Sightings(self.noise.shape)
@@ -283,7 +394,22 @@ class Background:
         return replace(found, chroma=chroma, chroma_noise=noise)
 
     def is_lit_otherwise(self, picture: Picture, v: Float, threshold: float = THRESHOLD) -> bool:
-        """Whether a large part of a picture differs from the background with this v, and has its texture."""
+        """Whether a large part of a picture differs from the background, and has its texture.
+
+        Parameters
+        ----------
+        picture
+            As `align` gives it.
+        v
+            Its coefficients.
+        threshold
+            The distance from which a pixel differs.
+
+        Returns
+        -------
+        bool
+            True if the light has changed.
+        """
         background = self.picture(v)
         changed = majority(self.distance(picture, background) > threshold, 1)
         if changed.mean() < LIT:
@@ -292,12 +418,36 @@ class Background:
         return bool(split_changes(changed, one, other)[0].mean() >= LIT)
 
     def explains_less_of(self, pictures: list[Picture]) -> bool:
-        """Whether some of these pictures are explained much less than others, as if lights were switched."""
+        """Whether some of these pictures are explained much less than others, as if lights were switched.
+
+        Parameters
+        ----------
+        pictures
+            As `align` gives them.
+
+        Returns
+        -------
+        bool
+            True if they are many enough.
+        """
         explained = self.coefficients_of(pictures)[1]
         return bool(np.mean(explained < SWITCHED * np.quantile(explained, 0.9)) >= OFTEN)
 
     def with_flicker(self, pictures: list[Picture], *, again: bool = False) -> Background:
-        """This background, with the flicker of these pictures; `again`: of what is seen twice."""
+        """This background, with the flicker of these pictures.
+
+        Parameters
+        ----------
+        pictures
+            As `align` gives them.
+        again
+            Only of what is seen twice.
+
+        Returns
+        -------
+        Background
+            A new one.
+        """
         largest, second, unit = np.zeros_like(self.flicker), np.zeros_like(self.flicker), self.spread()
         coarse = self.noise.size > FINE
         for picture, v in zip(pictures, self.coefficients_of(pictures)[0], strict=True):

@@ -36,7 +36,18 @@ TRACKS = ("tracks.csv", "tracks.json")
 
 @dataclass(frozen=True)
 class Separation:
-    """What was found in a video, frame by frame, and where it was written."""
+    """What was found in a video, frame by frame, and where it was written; `separate_video` gives it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from lowsparse.datasets import moving_blocks
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(Path(folder, "clip.npy"), moving_blocks(40, 48, 64, random_state=3).frames)
+    ...     done = separate_video(Path(folder, "clip.npy"), Path(folder, "out"))
+    >>> done.shape, done.colour, done.shares.shape, bool(done.shares.max() < 0.5)
+    ((48, 64), False, (40,), True)
+    """
 
     files: list[Path]
     shape: tuple[int, int]  # height, width

@@ -72,10 +72,26 @@ class BackgroundSubtractor:
         self._latest: Picture | None = None  # the background of the latest frame
 
     def apply(self, image: ArrayLike, fgmask: Grey | None = None, learningRate: float = -1) -> Grey:
-        """The mask of the next frame: 255 where something is in front, 0 elsewhere.
+        """The mask of the next frame.
 
-        The frame is (H, W), or (H, W, 3) in colour, of uint8. The mask is written to `fgmask` if that is given. With
-        ``learningRate=0`` nothing is learnt from this frame; otherwise the background adapts by itself.
+        Parameters
+        ----------
+        image
+            The frame: (H, W), or (H, W, 3) in colour, of uint8.
+        fgmask
+            An array that the mask is written to, if it is given.
+        learningRate
+            0: nothing is learnt from this frame; otherwise the background adapts by itself.
+
+        Returns
+        -------
+        array of uint8
+            255 where something is in front, 0 elsewhere.
+
+        Raises
+        ------
+        ValueError
+            If the frame is not one, has another shape than those before, or `learningRate` is above 0.
         """
         if not (learningRate == 0 or learningRate < 0):
             raise ValueError(f"learningRate must be -1 (the background adapts) or 0 (it stays), not {learningRate!r}")
@@ -90,7 +106,18 @@ class BackgroundSubtractor:
         return fgmask
 
     def getBackgroundImage(self) -> Grey:  # noqa: N802
-        """The background of the latest frame, as frames are given: (H, W), or (H, W, 3) in colour."""
+        """The background of the latest frame.
+
+        Returns
+        -------
+        array of uint8
+            As frames are given: (H, W), or (H, W, 3) in colour.
+
+        Raises
+        ------
+        RuntimeError
+            If there was no frame yet.
+        """
         if self._latest is None or self._shape is None:
             raise RuntimeError("no frame has been seen yet: apply the subtractor to one")
         if len(self._shape) == 2:

@@ -77,6 +77,17 @@ class Follower:
         Seconds after which something that stays in front begins to become background; infinity: never.
     random_state
         Seed of the sample.
+
+    Examples
+    --------
+    >>> from lowsparse.datasets import moving_blocks
+    >>> from lowsparse.entries.pictures import Picture
+    >>> follower, done = Follower(), []
+    >>> for t, one in enumerate(moving_blocks(60, 40, 48, random_state=2).frames):
+    ...     done += follower.take(Frame(Picture(one), t, t, t / 25))
+    >>> done += follower.finish()
+    >>> [one.frame.number for one in done] == list(range(60)), follower.waiting
+    (True, 0)
     """
 
     def __init__(
@@ -105,7 +116,13 @@ class Follower:
 
     @property
     def background(self) -> Background:
-        """The background of the latest frame that was separated."""
+        """The background of the latest frame that was separated.
+
+        Raises
+        ------
+        RuntimeError
+            If none has been.
+        """
         if self._background is None:
             raise RuntimeError("no background is known yet: take more frames, or finish")
         return self._background
@@ -130,7 +147,18 @@ class Follower:
             self._hold_back(self.camera.align(frame))
 
     def take(self, frame: Frame) -> Iterator[Separated]:
-        """Take the next frame; returns those that can be separated now."""
+        """Take the next frame.
+
+        Parameters
+        ----------
+        frame
+            The one after that of the last call.
+
+        Yields
+        ------
+        Separated
+            The frames that can be separated now.
+        """
         if not self._v:
             yield from self._await_scene(frame)
             return
@@ -186,7 +214,13 @@ class Follower:
         return True
 
     def finish(self) -> Iterator[Separated]:
-        """The frames that are still held back."""
+        """Separate the frames that are still held back.
+
+        Yields
+        ------
+        Separated
+            One after the other.
+        """
         if not self._v and (self._background is None or len(self._first) >= max(MIN_SAMPLES, 2 * self.rank)):
             yield from self._learn_scene()  # raises if they are too few
         for one in (*self._first, *self._unexplained):
@@ -199,11 +233,28 @@ class Follower:
         return len(self._first) + len(self._unexplained)
 
     def frames_waiting(self) -> Iterator[Frame]:
-        """The frames that are held back."""
+        """The frames that are held back.
+
+        Yields
+        ------
+        Frame
+            In order.
+        """
         return (one.frame for part in (self._first, self._unexplained) for one in part)
 
     def follow(self, frames: Iterable[Frame]) -> Iterator[Separated]:
-        """Take all of these frames, and finish."""
+        """Take all of these frames, and finish.
+
+        Parameters
+        ----------
+        frames
+            In order.
+
+        Yields
+        ------
+        Separated
+            One for each frame.
+        """
         for frame in frames:
             yield from self.take(frame)
         yield from self.finish()

@@ -114,9 +114,17 @@ class Table:
         names
             Of the three columns, for error messages and for writing.
 
-        Notes
-        -----
-        A pair of labels that occurs twice is an error: aggregate first.
+        Returns
+        -------
+        Table
+            The table.
+
+        Raises
+        ------
+        ValueError
+            If the three differ in length, are empty, or a pair of labels occurs twice: aggregate first.
+        TypeError
+            If the values are no numbers.
 
         Examples
         --------
@@ -148,7 +156,29 @@ class Table:
         layout: Layout,
         locate: Callable[[int], str] = locate_record,
     ) -> Self:
-        """The table of records whose labels are given as codes and the labels that they point to."""
+        """The table of records whose labels are given as codes and the labels that they point to.
+
+        Parameters
+        ----------
+        rows, columns
+            For each record the number of its label, and the labels.
+        values
+            Numbers, NaN where they are missing.
+        layout
+            How the table was given.
+        locate
+            Says where a record is, given its number, for messages.
+
+        Returns
+        -------
+        Table
+            The table.
+
+        Raises
+        ------
+        ValueError
+            If a value is infinite, all are missing, or a pair of labels occurs twice.
+        """
         (i, row_labels), (j, column_labels) = rows, columns
 
         def record(k: int) -> str:

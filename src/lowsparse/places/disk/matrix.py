@@ -144,6 +144,11 @@ class StoredMatrix(SequentialPieces):
         on_progress
             Called with the name of the step, how much of it is done, and of how much.
 
+        Returns
+        -------
+        StoredMatrix
+            What is on disk, ready for `solve`.
+
         Examples
         --------
         >>> import tempfile
@@ -158,7 +163,20 @@ class StoredMatrix(SequentialPieces):
         return cls(folder, memory=memory)
 
     def within(self, memory: int, pieces: int | None = None) -> StoredMatrix:
-        """The same matrix with another limit of memory; `pieces` is the part of it that pieces may take."""
+        """The same matrix with another limit of memory.
+
+        Parameters
+        ----------
+        memory
+            Bytes.
+        pieces
+            The part of it that pieces may take; all of it if not given.
+
+        Returns
+        -------
+        StoredMatrix
+            Of the same files.
+        """
         if self.own_values is not None:
             return self._on_disk.within(memory, pieces)
         return self._open_side(self.name, memory, memory if pieces is None else pieces)
@@ -239,7 +257,20 @@ class StoredMatrix(SequentialPieces):
         return self.written_with(self, as_entries(values))
 
     def written_with(self, M: MatrixInPieces, values: Entries) -> StoredMatrix:
-        """The positions of M, which has those of this matrix, with these values, in a temporary folder in this one."""
+        """The positions of M with other values, in a temporary folder in the one of this matrix.
+
+        Parameters
+        ----------
+        M
+            A matrix with the positions of this one.
+        values
+            One for each entry.
+
+        Returns
+        -------
+        StoredMatrix
+            Its folder is removed with its last user.
+        """
         folder = TemporaryFolder(".values-", self.folder, within=self.owner)
         try:
             with write_side(folder.path / "columns", M.shape[0], M.dtype) as writer:
@@ -268,7 +299,18 @@ class StoredMatrix(SequentialPieces):
         return self.within(self.memory, max(left, self.memory // 4))
 
     def with_mapped_coefficients(self, L: LowRank) -> LowRank:
-        """L, with V mapped from disk if it is large."""
+        """Factors whose V is mapped from disk if it is large.
+
+        Parameters
+        ----------
+        L
+            A low-rank matrix of the shape of this one.
+
+        Returns
+        -------
+        LowRank
+            The same numbers.
+        """
         if is_mapped(L.V):
             return L
         V = allocate(self.folder, L.V.T.shape, L.V.dtype, self.memory)

@@ -224,11 +224,37 @@ class SequentialPieces(MatrixInPieces, ABC):
         return np.empty(shape, dtype)
 
     def map_pieces(self, function: Callable[..., Any], *formulas: Formula, writes: Written = ()) -> list[Any]:
-        """``function(piece, *arrays)`` of every piece, in order."""
+        """``function(piece, *arrays)`` of every piece.
+
+        Parameters
+        ----------
+        function
+            Called with a loaded piece and the arrays of its entries.
+        formulas
+            Evaluated on each piece; their numbers are the arrays.
+        writes
+            The names of stored numbers that the function writes.
+
+        Returns
+        -------
+        list
+            What the function gives, in the order of the pieces.
+        """
         return list(self.iterate_pieces(function, *formulas, writes=writes))
 
     def iterate_pieces(self, function: Callable[..., Any], *formulas: Formula, writes: Written = ()) -> Iterator[Any]:
-        """As `map_pieces`, one piece at a time."""
+        """As `map_pieces`, one piece at a time.
+
+        Parameters
+        ----------
+        function, formulas, writes
+            As for `map_pieces`.
+
+        Yields
+        ------
+        object
+            What the function gives for the piece.
+        """
         written = frozenset(held.name for held in writes)
         for piece in self._load_pieces():
             piece.writes = written
@@ -239,7 +265,20 @@ class SequentialPieces(MatrixInPieces, ABC):
     def reduce_pieces(
         self, merging: str, function: Callable[..., tuple[Any, ...]], *formulas: Formula, writes: Written = ()
     ) -> tuple[Any, ...]:
-        """The tuples that a function gives for every piece, merged as `merging` says."""
+        """The tuples that a function gives for every piece, merged.
+
+        Parameters
+        ----------
+        merging
+            For each item of the tuples, "+" (they are added) or "|" (they are concatenated).
+        function, formulas, writes
+            As for `map_pieces`.
+
+        Returns
+        -------
+        tuple
+            The merged items.
+        """
         adding = [letter == "+" for letter in merging]
         joined: list[Any] = [None] * len(merging)
 
@@ -256,7 +295,13 @@ class SequentialPieces(MatrixInPieces, ABC):
         return tuple(next(sums) if add else part for add, part in zip(adding, joined, strict=True))
 
     def piece_starts(self) -> NDArray[np.int64]:
-        """The indices of the first entries of the pieces, and nnz."""
+        """Where the pieces start.
+
+        Returns
+        -------
+        array of int
+            The indices of their first entries, and nnz.
+        """
         return np.array([*(piece.entries.start for piece in self.pieces), self.nnz])
 
     @cached_property
@@ -279,7 +324,18 @@ class SequentialPieces(MatrixInPieces, ABC):
         return self.hold_parts(numbers.formula.restrict(piece.columns).evaluate(piece) for piece in self._load_pieces())
 
     def hold_parts(self, parts: Iterable[NDArray[Any]]) -> Entries:
-        """Store numbers that come piece by piece, as `hold` does."""
+        """Store numbers that come piece by piece, as `hold` does.
+
+        Parameters
+        ----------
+        parts
+            An array for each piece, in order.
+
+        Returns
+        -------
+        Entries
+            One number for each entry.
+        """
         held = HeldNumbers(secrets.token_hex(8))
         for number, part in enumerate(parts):
             if not number:
