@@ -29,6 +29,12 @@ pytestmark = pytest.mark.slow
 MODULES = ("lowsparse", "estimators", "solvers", "plots", "datasets", "tables", "video")
 LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
 
+# Whether all code, which may scroll, can be reached by keyboard once the theme has seen the new width.
+REACHED = """
+const reached = () => [...document.querySelectorAll("pre code")].every((part) => part.tabIndex === 0);
+setTimeout(() => arguments[0](reached()), 300);
+"""
+
 
 class Page(HTMLParser):
     """The ids, links, loaded files and pictures without a text of a page."""
@@ -163,3 +169,6 @@ def test_a_phone_shows_pages_without_scrolling_sideways(browser, address, page):
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
     browser.get(f"{address}/{page}.html")
     assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
+    for turned in ({"width": 844, "height": 390}, {}):
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone | turned)
+        assert browser.execute_async_script(REACHED)
