@@ -13,6 +13,8 @@ from pathlib import Path
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # workers side by side: threads of BLAS would wait for each other's processors
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import hypothesis
 import numpy as np
@@ -281,9 +283,8 @@ def read_picture(path):
 
 
 def interruptible(command, cwd):
-    """Start a process that Ctrl-C can stop: what a shell runs in the background inherits that it is ignored."""
-    pipe, heard = subprocess.PIPE, lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
-    return subprocess.Popen(command, cwd=cwd, stdout=pipe, stderr=pipe, text=True, preexec_fn=heard)
+    """Start a process that Ctrl-C can stop, as this one does not ignore it."""
+    return subprocess.Popen(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def python(code, *, timeout=60, check=True, **environment):
