@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -51,4 +52,5 @@ def prefetch(items: Iterable[T], size: int = 4, until: threading.Event | None = 
             yield from found
     finally:
         closed.set()
-        thread.join(None if until is None else JOIN_TIMEOUT)
+        if not sys.is_finalizing():  # when the interpreter ends, the thread is stopped, and Python 3.13 waits for ever
+            thread.join(None if until is None else JOIN_TIMEOUT)
