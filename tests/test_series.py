@@ -17,7 +17,7 @@ import lowsparse as ls  # noqa: E402
 from lowsparse.series import bridging, files, groups, judging, normal  # noqa: E402
 from lowsparse.series.bridging import Bridge, Gaps  # noqa: E402
 from lowsparse.series.correlation import column_spreads  # noqa: E402
-from lowsparse.series.folding import Folding, Lines  # noqa: E402
+from lowsparse.series.folding import Folding, Lines, Shape  # noqa: E402
 from lowsparse.series.keeping import keep_aside  # noqa: E402
 from lowsparse.series.mixing import Mixture  # noqa: E402
 from lowsparse.series.normal import Normal  # noqa: E402
@@ -461,18 +461,47 @@ def test_the_compiled_core_conditions_and_bridges_as_numpy_does():
 
 
 def test_what_several_series_saw_is_no_error():
-    """A shift of one series is an error, the same shift of three that go together is an event."""
+    """A shift of one series is an error, the same shift of three is an event; not if they never were so far off."""
     rng = np.random.default_rng(12)
     shared = np.repeat(np.cumsum(rng.standard_normal((1200, 3)), axis=0) / 10, 3, axis=1)
     Z = shared + 0.1 * rng.standard_normal(shared.shape)
     Z[300:320, 0] += 1.2
     Z[700:720, 3:6] += 1.2
     closer = Normal.fit(Z, 0.03)
+    Z[900:905, 6:9] = -50.0
     bad = np.zeros(Z.shape, bool)
-    bad[300:320, 0] = bad[700:720, 3:6] = True
-    seen = judging.Judge((), closer, 1.0).seen_by_others(Z, bad)
+    bad[300:320, 0] = bad[700:720, 3:6] = bad[900:905, 6:9] = True
+    seen = judging.Judge((Shape.fit(Z, ()),), closer, 1.0)._seen_by_others(Z, bad, 0)
     assert not seen[:, 0].any()
     assert seen[700:720, 3:6].all()
+    assert not seen[:, 6:9].any()
+
+
+def test_peaks_that_the_others_make_plausible_are_no_errors():
+    """Others that are unusual in the same direction tell of an event, even if one series rises far above them."""
+    rng = np.random.default_rng(14)
+    Z = np.repeat(np.cumsum(rng.standard_normal((1200, 1)), axis=0) / 30, 6, axis=1) + 0.1 * rng.standard_normal(
+        (1200, 6)
+    )
+    closer = Normal.fit(Z, 0.03)
+    Z[100:110, 0] = Z[100:110, 0] - 3.0  # by itself
+    Z[600:610] += 4.0
+    Z[600:610, 0] += 4.0  # above what the others say
+    Z[1100, 0] = 12.0  # the series has been there in another event
+    bad = np.zeros(Z.shape, bool)
+    bad[100:110, 0] = bad[600:610, 0] = True
+    seen = judging.Judge((Shape.fit(Z, ()),), closer, 1.0)._seen_by_others(Z, bad, 0)
+    assert seen[600:610, 0].all()
+    assert not seen[100:110, 0].any()
+
+
+def test_numbers_are_stuck_across_gaps():
+    """Missing readings do not divide a run of one number."""
+    x = np.arange(60.0)
+    x[20:30] = 20.0
+    x[22:29:2] = np.nan
+    stuck = judging.stuck_runs(x[:, None])[:, 0]
+    assert np.array_equal(np.flatnonzero(stuck & ~np.isnan(x)), [20, 21, 23, 25, 27, 29])
 
 
 def test_groups_of_series_are_the_same_with_any_number_of_threads(monkeypatch):

@@ -55,14 +55,12 @@ class Anomalies:
         }
 
 
-def find_anomalies(model: SeriesModel, X: Float, filled: Filled, first: int = 0) -> tuple[Anomalies, Bool]:
+def find_anomalies(model: SeriesModel, X: Float, filled: Filled) -> tuple[Anomalies, Bool]:
     """The anomalies of X, given how it was filled, and the mask of their readings.
 
     A run of bad readings is listed if it is stuck, or if its distance from the expected values is larger than most
-    errors of the model: SURE of those kept aside; not if other series saw the same.
+    errors of the model: SURE of those kept aside.
     """
-    event = model.judge.seen_by_others(model.scaled(X), filled.bad, first)
-    filled = Filled(filled.values, filled.bad & ~event, filled.classes)
     stuck = stuck_runs(X) & filled.bad
     shares = _shares(model, X, filled)
     found = [_join(filled.bad & ~stuck, X), _join(stuck, X)]

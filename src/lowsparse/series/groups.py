@@ -77,7 +77,7 @@ class SeriesModels:
     def fill(self, X: Float, first: int = 0) -> tuple[Filled, Anomalies]:
         """X filled, which begins `first` moments after the data that were fitted, and its anomalies."""
         found = [
-            _with_anomalies(model, X[:, group], model.fill(X[:, group], first), first)
+            _with_anomalies(model, X[:, group], model.fill(X[:, group], first))
             for group, model in zip(self.groups, self.models, strict=True)
         ]
         return _joined(self.groups, found, X.shape)
@@ -140,8 +140,8 @@ def _scaled(X: NDArray[np.floating]) -> Float:
     return np.asarray(apart / column_scales(apart))
 
 
-def _with_anomalies(model: SeriesModel, X: Float, filled: Filled, first: int = 0) -> tuple[Filled, Anomalies]:
-    listed, bad = find_anomalies(model, X, filled, first)
+def _with_anomalies(model: SeriesModel, X: Float, filled: Filled) -> tuple[Filled, Anomalies]:
+    listed, bad = find_anomalies(model, X, filled)
     return Filled(filled.values, bad, filled.classes), listed
 
 

@@ -29,7 +29,8 @@ LEAST = 0.02  # spread of the residual, in units of the series: what is closer i
 TAIL = 0.85  # of the residuals of a series, by which their spread is known: so many are not in a bad run
 LONG, NEARER = 12, 0.5  # readings of a long run, and how far it must be relative to FAR
 STAYS = 0.2  # share of the readings of a series that are no bad run
-SHARED, EVENT = 0.5, 20.0  # residual by all readings relative to that by good ones, and its spreads, in an event
+SHARED = 0.5  # residual by all readings, relative to that by good ones, in an event
+UNUSUAL = 2.0  # spreads of what the others say about the usual shape, in an event
 STUCK = 4  # equal readings in a row, at least
 STUCK_FAR = 2.5  # spreads of the residual, on average, at which they are bad however often the series repeats numbers
 CHANCE = 1e-3  # expected number of stuck runs by chance in a series
@@ -134,19 +135,27 @@ class Judge:
         return self._closer(Z, good, first)
 
     def _closer(self, Z: Float, good: Bool, first: int = 0) -> Bool:
-        expected = self.closer.expect(np.where(good, Z, np.nan), first)
-        return ~bad_runs(Z, expected, self.caution) & ~np.isnan(Z)
+        read = ~np.isnan(Z)
+        bad = bad_runs(Z, self.closer.expect(np.where(good, Z, np.nan), first), self.caution) & read
+        return np.asarray(read & (~bad | self._seen_by_others(Z, bad, first)))
 
-    def seen_by_others(self, Z: Float, bad: Bool, first: int = 0) -> Bool:
-        """Bad readings in runs that the other series explain if their bad readings are taken as good.
+    def _seen_by_others(self, Z: Float, bad: Bool, first: int) -> Bool:
+        """Bad readings in runs that the other series saw too: events, as an error is of one series.
 
-        Errors are of one series each; what several series saw is an event, unless it is very far from what is expected.
+        Others explain an event if their bad readings are taken as good, or the good ones are unusual in the same
+        direction. It stays within what the good readings of the series have shown.
         """
-        E = Z - self.closer.expect(np.where(bad, np.nan, Z), first)
+        given = np.where(bad, np.nan, Z)
+        expected = self.closer.expect(given, first)
         runs = Runs.of(bad & ~stuck_runs(Z))
-        apart, rest = runs.medians(np.abs(E)), runs.medians(np.abs(Z - self.closer.expect(Z, first)))
-        largest = EVENT * np.maximum(column_spreads(E, TAIL), LEAST)[runs.series]
-        return runs.take((rest < SHARED * apart) & (apart < largest)).mask((Z.shape[0], Z.shape[1]))
+        E, departs = Z - expected, expected - self.robust[-1].expect(Z, first)
+        rest = runs.medians(np.abs(Z - self.closer.expect(Z, first)))
+        far = UNUSUAL * np.maximum(column_spreads(departs, TAIL), LEAST)[runs.series]
+        explained = rest < SHARED * runs.medians(np.abs(E))
+        unusual = np.sign(runs.medians(E)) * runs.medians(departs) > far
+        z = runs.medians(Z)
+        within = (np.fmin.reduce(given)[runs.series] <= z) & (z <= np.fmax.reduce(given)[runs.series])
+        return runs.take(within & (explained | unusual)).mask((Z.shape[0], Z.shape[1]))
 
 
 def closest(expectations: tuple[Expectation, ...], Z: Float, first: int = 0) -> Float:
@@ -216,34 +225,42 @@ def stuck_runs(Z: Float) -> Bool:
     >>> np.flatnonzero(stuck_runs(x[:, None])).tolist()
     [10, 11, 12, 13, 14, 15]
     """
-    runs = _repeats(Z)
+    runs, lengths = _repeats(Z)
     if not len(runs):
         return np.zeros(Z.shape, bool)
     readings = np.sum(~np.isnan(Z), axis=0)
     # how often a number is repeated, of the starts of runs: long runs do not count for more
     begins = np.bincount(runs.series, minlength=Z.shape[1])
     repeated = (begins + 1.0) / (readings + 2.0)
-    again = np.bincount(runs.series, np.minimum(runs.lengths - 1, 1), minlength=Z.shape[1])
+    again = np.bincount(runs.series, np.minimum(lengths - 1, 1), minlength=Z.shape[1])
     share = np.maximum(repeated, (again + 1.0) / (begins + 2.0) * (begins >= STUCK))
-    expected = readings[runs.series] * share[runs.series] ** runs.lengths
-    stuck = runs.take((runs.lengths + 1 >= STUCK) & (expected < CHANCE))
+    expected = readings[runs.series] * share[runs.series] ** lengths
+    stuck = runs.take((lengths + 1 >= STUCK) & (expected < CHANCE))
     return Runs(stuck.series, stuck.begin - 1, stuck.end).mask((Z.shape[0], Z.shape[1]))
 
 
 def _stuck_and_far(Z: Float, E: Float, caution: float) -> Bool:
     """Readings in runs of one number whose residuals E are far from 0 on average."""
-    runs = _repeats(Z)
-    runs = runs.take(runs.lengths + 1 >= STUCK)
+    runs, lengths = _repeats(Z)
+    runs = runs.take(lengths + 1 >= STUCK)
     runs = Runs(runs.series, runs.begin - 1, runs.end)
-    apart = np.nan_to_num(np.abs(E) / np.maximum(column_spreads(E, TAIL), LEAST))
-    far = [
-        np.mean(apart[a:b, j]) > caution * STUCK_FAR for j, a, b in zip(runs.series, runs.begin, runs.end, strict=True)
-    ]
-    return runs.take(np.array(far, bool)).mask((Z.shape[0], Z.shape[1]))
+    apart = np.abs(E) / np.maximum(column_spreads(E, TAIL), LEAST)
+    far = runs.sums(np.nan_to_num(apart)) > caution * STUCK_FAR * runs.sums(~np.isnan(apart))
+    return runs.take(far).mask((Z.shape[0], Z.shape[1]))
 
 
-def _repeats(Z: Float) -> Runs:
-    """Runs of moments at which a series has the number of the moment before."""
+def _repeats(Z: Float) -> tuple[Runs, Index]:
+    """Runs of moments at which a series has the number of the reading before, and how many of them were read.
+
+    >>> runs, readings = _repeats(np.array([[1.0], [1.0], [np.nan], [1.0], [2.0]]))
+    >>> runs.begin.tolist(), runs.end.tolist(), readings.tolist()
+    ([1], [4], [2])
+    """
+    read = ~np.isnan(Z)
+    last = np.maximum.accumulate(np.where(read, np.arange(len(Z))[:, None], 0), axis=0)
+    numbers = np.take_along_axis(Z, last, axis=0)
     same = np.zeros(Z.shape, bool)
-    same[1:] = Z[1:] == Z[:-1]
-    return Runs.of(same)
+    same[1:] = numbers[1:] == numbers[:-1]
+    runs = Runs.of(same)
+    readings = runs.sums(same & read).astype(np.intp)
+    return runs.take(readings > 0), readings[readings > 0]

@@ -50,6 +50,7 @@ CAUTIONS = (1.0, 2.0, 4.0)  # in judging readings: the one is taken with which w
 # Entries of the stretch of time of a large table in which it is chosen, and its least moments.
 STRETCH, SHORTEST = 150_000, 1000
 LARGEST = 30.0  # error, in usual ones of the series, that counts in this choice: a reading kept aside may be bad
+DOUBTFUL = 0.5  # weight in it of an error on a reading that is bad for some degrees of caution
 ENOUGH, FOLDS = 15_000, 3  # readings kept aside are enough for the weights; times that some are, at most
 STRETCHES, SPLITS = 18, 3  # of time; every third one is predicted with the weights of the others
 
@@ -208,31 +209,34 @@ def _choose_judge(Z: Float, periods: tuple[int, ...], aside: Bool, rng: np.rando
     """The caution with which what was kept aside is predicted best, in a stretch of time, and the good readings of all.
 
     Errors are of the readings that the most cautious judge calls good: the same ones for all, and without gross errors.
+    One that another judge calls bad counts half: it may be an error, by which the neighbours that share it gain.
     """
     rest = np.where(aside, np.nan, Z)
     moments = LowRankMoments.fit(rest, rng) if Z.size <= SMALL else GoodCells.fit(rest)
     robust = (moments, Shape.fit(rest, periods))
     expected = closest(robust, Z)
     length = len(Z) if Z.size <= SMALL else min(len(Z), max(STRETCH // Z.shape[1], SHORTEST))
-    first = (len(Z) - length) // 2
+    longest = max(periods, default=1)
+    first = (len(Z) - length) // 2 // longest * longest  # at the phase of the first moment
     own = slice(first, first + length)
     judged: list[tuple[Judge, Bool]] = []
     for caution in CAUTIONS:
         start = judged[-1][0].closer if judged else None
         judged.append(Judge.fit(Z[own], expected[own], robust, aside[own], caution, start))
     scored = aside[own] & judged[-1][1]
-    errors = np.stack([_errors(judge, Z[own], good & ~aside[own], scored, periods, first) for judge, good in judged])
+    errors = np.stack([_errors(judge, Z[own], good & ~aside[own], scored, periods) for judge, good in judged])
     series = np.nonzero(scored)[1]
     sizes = usual_sizes(errors.min(axis=0), series, Z.shape[1])[series]
-    judge, good = judged[int(np.argmin(np.minimum(errors / sizes, LARGEST).sum(axis=1)))]
+    weights = np.where(np.all([good[scored] for _, good in judged], axis=0), 1.0, DOUBTFUL)
+    judge, good = judged[int(np.argmin(np.minimum(errors / sizes, LARGEST) @ weights))]
     return (judge, good) if length == len(Z) else Judge.fit(Z, expected, robust, aside, judge.caution, judge.closer)
 
 
-def _errors(judge: Judge, Z: Float, seen: Bool, wanted: Bool, periods: tuple[int, ...], first: int) -> Float:
-    """Magnitudes of the errors of the wanted readings, as those seen predict them; Z begins at moment `first`."""
+def _errors(judge: Judge, Z: Float, seen: Bool, wanted: Bool, periods: tuple[int, ...]) -> Float:
+    """Magnitudes of the errors of the wanted readings, as those seen predict them."""
     given = np.where(seen, Z, np.nan)
     L = judge.closer.expect(given)
-    L = np.where(np.isnan(L), judge.robust[-1].expect(given, first), L)
+    L = np.where(np.isnan(L), judge.robust[-1].expect(given), L)
     bridged = Bridge.fit(given - L, periods).predict(given - L, Gaps.of(seen, wanted, periods))
     return np.abs((Z - L)[wanted] - bridged)
 

@@ -55,6 +55,20 @@ class Runs:
         np.add.at(steps, (self.end, self.series), -1)
         return np.asarray(np.cumsum(steps[:-1], axis=0) > 0)
 
+    def sums(self, X: Float | Bool) -> Float:
+        """The sum of X over each run.
+
+        >>> Runs(np.array([0]), np.array([1]), np.array([3])).sums(np.array([[5.0], [1.0], [2.0], [4.0]]))
+        array([3.])
+        """
+        return np.bincount(*self._numbers(X), minlength=len(self))
+
+    def _numbers(self, X: NDArray[Any]) -> tuple[Index, NDArray[Any]]:
+        """The run and the number of X at each moment of the runs."""
+        run = np.repeat(np.arange(len(self)), self.lengths)
+        moment = np.arange(len(run)) - np.repeat(np.cumsum(self.lengths) - self.end, self.lengths)
+        return run, X[moment, self.series[run]]
+
     def medians(self, X: Float) -> Float:
         """The median of X over each run, NaN left out; NaN for a run without a number.
 
@@ -62,8 +76,7 @@ class Runs:
         >>> Runs(np.array([0, 0]), np.array([0, 3]), np.array([3, 4])).medians(X)
         array([ 2., nan])
         """
-        run = np.repeat(np.arange(len(self)), self.lengths)
-        x = X[np.arange(len(run)) - np.repeat(np.cumsum(self.lengths) - self.end, self.lengths), self.series[run]]
+        run, x = self._numbers(X)
         run, x = run[~np.isnan(x)], x[~np.isnan(x)]
         x = x[np.lexsort((x, run))]
         count = np.bincount(run, minlength=len(self))
