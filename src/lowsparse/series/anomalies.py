@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..sweeps import Float
-from .judging import CHANCE, stuck_runs
+from .judging import CHANCE, LONG, NEARER, stuck_runs
 from .model import Filled, SeriesModel
 from .runs import Bool, Index, Runs
 
 SURE = 0.9  # share of the errors kept aside that a reading's distance must exceed
+FAR = 8.0  # usual errors of the model for the series; a long run may be nearer
 SPIKE = 2  # moments of a spike, at most
 UNIT = 0.1  # distance of the decimal logarithm of a ratio from a whole number
 
@@ -59,17 +60,18 @@ def find_anomalies(model: SeriesModel, X: Float, filled: Filled) -> tuple[Anomal
     """The anomalies of X, given how it was filled, and the mask of their readings.
 
     A run of bad readings is listed if it is stuck, or if its distance from the expected values is larger than most
-    errors of the model: SURE of those kept aside.
+    errors of the model, SURE of those kept aside, and many times the usual one of the series.
     """
     stuck = stuck_runs(X) & filled.bad
-    shares = _shares(model, X, filled)
+    distances, shares = _distances(model, X, filled)
     found = [_join(filled.bad & ~stuck, X), _join(stuck, X)]
     runs = Runs(*(np.concatenate([getattr(part, name) for part in found]) for name in ("series", "begin", "end")))
     is_stuck = np.repeat([False, True], [len(part) for part in found])
     observed, expected = runs.medians(np.where(filled.bad, X, np.nan)), runs.medians(filled.values)
     sure = np.where(is_stuck, np.maximum(runs.medians(shares), 1 - CHANCE), runs.medians(shares))
     kinds = _kinds(model, X, filled, runs, is_stuck)
-    kept = np.flatnonzero((sure >= SURE) & ~np.isnan(observed))
+    far = runs.medians(distances) >= FAR * np.where(runs.lengths < LONG, 1.0, NEARER)
+    kept = np.flatnonzero((sure >= SURE) & (far | is_stuck) & ~np.isnan(observed))
     kept = kept[np.lexsort((runs.begin[kept], runs.series[kept]))]
     chosen = runs.take(kept)
     listed = Anomalies(
@@ -89,12 +91,14 @@ def _join(bad: Bool, X: Float) -> Runs:
     return Runs(runs.series, np.array(begin, np.intp), np.array(end, np.intp))
 
 
-def _shares(model: SeriesModel, X: Float, filled: Filled) -> Float:
-    shares = np.full(X.shape, np.nan)
+def _distances(model: SeriesModel, X: Float, filled: Filled) -> tuple[Float, Float]:
+    """Of bad readings from what is expected: in usual errors of the series, and the share of those kept aside below."""
+    distances, shares = np.full(X.shape, np.nan), np.full(X.shape, np.nan)
     t, j = np.nonzero(filled.bad)
     errors = (X[t, j] - filled.values[t, j]) / np.where(model.scale > 0, model.scale, 1.0)[j]
+    distances[t, j] = np.abs(errors) / model.calibration.sizes[j]
     shares[t, j] = model.calibration.share_smaller(errors, j, filled.classes[t, j].astype(np.intp))
-    return shares
+    return distances, shares
 
 
 def _kinds(model: SeriesModel, X: Float, filled: Filled, runs: Runs, stuck: Bool) -> NDArray[np.str_]:

@@ -150,7 +150,7 @@ class Judge:
         runs = Runs.of(bad & ~stuck_runs(Z))
         E, departs = Z - expected, expected - self.robust[-1].expect(Z, first)
         rest = runs.medians(np.abs(Z - self.closer.expect(Z, first)))
-        far = UNUSUAL * np.maximum(column_spreads(departs, TAIL), LEAST)[runs.series]
+        far = UNUSUAL * _usual_spreads(departs)[runs.series]
         explained = rest < SHARED * runs.medians(np.abs(E))
         unusual = np.sign(runs.medians(E)) * runs.medians(departs) > far
         z = runs.medians(Z)
@@ -176,11 +176,16 @@ def bad_runs(Z: Float, expected: Float, caution: float = 1.0) -> Bool:
     """
     E = Z - expected
     varies = (np.nan_to_num(Z) != 0).any(axis=0)
-    bad = jumping_runs(E, caution) | stuck_runs(Z) | _stuck_and_far(Z, E, caution)
+    spreads = _usual_spreads(E)
+    bad = jumping_runs(E, caution, spreads) | stuck_runs(Z) | _stuck_and_far(Z, np.abs(E) / spreads, caution)
     return np.asarray(bad & varies)
 
 
-def jumping_runs(E: Float, caution: float = 1.0) -> Bool:
+def _usual_spreads(E: Float) -> Float:
+    return np.maximum(column_spreads(E, TAIL), LEAST)
+
+
+def jumping_runs(E: Float, caution: float = 1.0, spreads: Float | None = None) -> Bool:
     """Readings in runs of residuals that are far from 0, and begin and end with a jump; NaN is missing.
 
     >>> E = np.tile([0.1, -0.1, 0.2, -0.2], 10)
@@ -189,8 +194,7 @@ def jumping_runs(E: Float, caution: float = 1.0) -> Bool:
     [30, 31, 32]
     """
     bad = np.zeros(E.shape, bool)
-    scales = np.maximum(column_spreads(E, TAIL), LEAST)
-    for j, scale in enumerate(scales):
+    for j, scale in enumerate(_usual_spreads(E) if spreads is None else spreads):
         readings = np.flatnonzero(~np.isnan(E[:, j]))
         if len(readings) < STUCK:
             continue
@@ -239,12 +243,11 @@ def stuck_runs(Z: Float) -> Bool:
     return Runs(stuck.series, stuck.begin - 1, stuck.end).mask((Z.shape[0], Z.shape[1]))
 
 
-def _stuck_and_far(Z: Float, E: Float, caution: float) -> Bool:
-    """Readings in runs of one number whose residuals E are far from 0 on average."""
+def _stuck_and_far(Z: Float, apart: Float, caution: float) -> Bool:
+    """Readings in runs of one number that are far from what is expected on average, in spreads of the residual."""
     runs, lengths = _repeats(Z)
     runs = runs.take(lengths + 1 >= STUCK)
     runs = Runs(runs.series, runs.begin - 1, runs.end)
-    apart = np.abs(E) / np.maximum(column_spreads(E, TAIL), LEAST)
     far = runs.sums(np.nan_to_num(apart)) > caution * STUCK_FAR * runs.sums(~np.isnan(apart))
     return runs.take(far).mask((Z.shape[0], Z.shape[1]))
 

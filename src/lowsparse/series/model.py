@@ -209,7 +209,7 @@ def _choose_judge(Z: Float, periods: tuple[int, ...], aside: Bool, rng: np.rando
     """The caution with which what was kept aside is predicted best, in a stretch of time, and the good readings of all.
 
     Errors are of the readings that the most cautious judge calls good: the same ones for all, and without gross errors.
-    One that another judge calls bad counts half: it may be an error, by which the neighbours that share it gain.
+    One that another judge calls bad counts half: it may be an error, of which its neighbours are a part.
     """
     rest = np.where(aside, np.nan, Z)
     moments = LowRankMoments.fit(rest, rng) if Z.size <= SMALL else GoodCells.fit(rest)

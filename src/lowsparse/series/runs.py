@@ -61,7 +61,8 @@ class Runs:
         >>> Runs(np.array([0]), np.array([1]), np.array([3])).sums(np.array([[5.0], [1.0], [2.0], [4.0]]))
         array([3.])
         """
-        return np.bincount(*self._numbers(X), minlength=len(self))
+        run, x = self._numbers(X)
+        return np.asarray(np.bincount(run, x.astype(np.float64), len(self)))
 
     def _numbers(self, X: NDArray[Any]) -> tuple[Index, NDArray[Any]]:
         """The run and the number of X at each moment of the runs."""
