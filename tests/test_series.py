@@ -3,6 +3,7 @@
 import pickle
 import tracemalloc
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,12 +15,15 @@ pl = pytest.importorskip("polars")
 from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
 import lowsparse as ls  # noqa: E402
+from lowsparse.robust.calibration import Calibration  # noqa: E402
 from lowsparse.series import bridging, files, groups, judging, normal  # noqa: E402
+from lowsparse.series.anomalies import find_anomalies  # noqa: E402
 from lowsparse.series.bridging import Bridge, Gaps  # noqa: E402
 from lowsparse.series.correlation import column_spreads  # noqa: E402
 from lowsparse.series.folding import Folding, Lines, Shape  # noqa: E402
 from lowsparse.series.keeping import keep_aside  # noqa: E402
 from lowsparse.series.mixing import Mixture  # noqa: E402
+from lowsparse.series.model import Filled  # noqa: E402
 from lowsparse.series.normal import Normal  # noqa: E402
 from lowsparse.series.periods import find_periods  # noqa: E402
 from lowsparse.series.runs import Runs, distance_to_reading  # noqa: E402
@@ -493,6 +497,22 @@ def test_peaks_that_the_others_make_plausible_are_no_errors():
     seen = judging.Judge((Shape.fit(Z, ()),), closer, 1.0)._seen_by_others(Z, bad, 0)
     assert seen[600:610, 0].all()
     assert not seen[100:110, 0].any()
+
+
+def test_a_run_is_listed_if_it_is_far_from_what_the_model_expects():
+    """Eight usual errors of the series, or half of that if the run is long."""
+    _, X = demand(days=8)
+    errors, of = np.random.default_rng(15).standard_normal(4000), np.arange(4000) % SERIES
+    calibration = Calibration.fit(errors, of, 0 * of, SERIES)
+    model = SimpleNamespace(scale=np.ones(SERIES), calibration=calibration)
+    values, classes = X.copy(), np.full(X.shape, -1, np.int8)
+    usual = calibration.sizes
+    for begin, end, j, distance in [(40, 44, 1, 6.0), (80, 84, 2, 20.0), (120, 132, 3, 6.0)]:
+        values[begin:end, j] += distance * usual[j]
+        classes[begin:end, j] = 0
+    listed, mask = find_anomalies(model, X, Filled(values, classes == 0, classes))
+    assert list(zip(listed.series, listed.begin, listed.end, strict=True)) == [(2, 80, 83), (3, 120, 131)]
+    assert mask.sum() == 16
 
 
 def test_numbers_are_stuck_across_gaps():
