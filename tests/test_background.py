@@ -132,6 +132,22 @@ def test_the_samples_of_a_new_scene_are_spread_over_all_of_it():
     assert set(np.diff(first)) == {10}  # later on the latest ones are kept
 
 
+def test_samples_that_are_covered_are_replaced_by_others_of_the_block_and_keep_their_frames():
+    sampler = PixelSampler(0.5, random_state=3)
+    for t in range(20):
+        sampler.add(Picture(np.full((4, 6), 10 * t, np.uint8)))
+    samples = sampler.samples()
+    before = samples.frames(slice(None))
+    samples.uncover(lambda frames: (frames >= 6) & (frames < 12) & (np.arange(6) < 4) | (np.arange(6) == 5))
+    after = samples.frames(slice(None))
+    assert np.array_equal(samples.values(slice(None)), np.broadcast_to(10 * after, (4, 6, 10)))
+    hidden = (before >= 6) & (before < 12) & (np.arange(6) < 4)[:, None]
+    assert np.array_equal(after[~hidden], before[~hidden])
+    assert not np.any((after[:4] >= 6) & (after[:4] < 12))
+    assert all(len(set(after[k][hidden[k]].tolist())) == 3 for k in range(4))  # not three times the same
+    assert samples.oldest == after.min()
+
+
 def test_samples_of_a_ghost_are_corrected_and_those_of_what_is_behind_it_stay():
     sampler = PixelSampler(1.0, random_state=1)
     for level in (200, 203, 90, 80):
@@ -624,6 +640,20 @@ def test_a_stream_gives_every_frame_once_in_order_and_separates_it():
     assert [one.frame.number for one in out] == list(range(260))
     assert follower.scenes == [0]
     assert metrics.f1(np.stack([one.mask for one in out]), moving) > 0.95
+
+
+@pytest.mark.slow
+def test_who_is_slow_in_the_first_frames_of_a_stream_does_not_become_background(monkeypatch):
+    """On a restless ground, b is in the middle of all that is seen: also of somebody who covers it for a while."""
+    rng = np.random.default_rng(5)
+    frames = 110 + 12 * ndimage.gaussian_filter(rng.standard_normal((100, 64, 96)), (0.5, 1, 2)) / 0.2
+    moving = np.zeros(frames.shape, bool)
+    for t in range(100):
+        moving[t, 16:48, t // 2 + 10 : t // 2 + 30] = True
+    frames = np.where(moving, 165 + 3 * rng.standard_normal(frames.shape), frames)
+    found = f1_of(followed(frames)[1], moving)
+    monkeypatch.setattr("lowsparse.video.tracking.LOOKS", 0)
+    assert found > max(0.9, f1_of(followed(frames)[1], moving) + 0.02)
 
 
 def test_a_stream_follows_a_cut():

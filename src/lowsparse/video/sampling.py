@@ -134,6 +134,34 @@ class PixelSamples:
             x = one.values[:, blocks]
             one.values[:, blocks] = np.where(_far(x, old) < _far(x, new), new, x)
 
+    @property
+    def oldest(self) -> int:
+        """The first frame from which there is a sample."""
+        return min(one.first + int(one.offset.min()) for one in self.intervals)
+
+    def uncover(self, covered: Callable[[NDArray[np.int64]], NDArray[np.bool_]]) -> None:
+        """Replace the samples of blocks that are covered by others of the same blocks, which are spread over the time.
+
+        `covered` is given a frame for each block, in which it was sampled, and says which of them are covered there.
+        Blocks that are never seen stay as they are.
+        """
+        frames = [one.offset.astype(np.int64) + one.first for one in self.intervals]
+        hidden = np.stack([covered(one) for one in frames])
+        blocks = np.flatnonzero(hidden.any(axis=0) & ~hidden.all(axis=0))
+        hidden, many = hidden[:, blocks], len(self)
+        gaps = hidden.sum(axis=0)
+        order = np.argsort(hidden, axis=0, kind="stable")  # those that are seen first, in the order of time
+        which = (np.cumsum(hidden, axis=0) - 0.5) / np.maximum(gaps, 1) * (many - gaps)  # of those
+        spread = np.take_along_axis(order, np.where(hidden, which, 0).astype(np.intp), axis=0)
+        source = np.where(hidden, spread, np.arange(many)[:, None])
+        seen = np.stack([one.values[:, blocks] for one in self.intervals])
+        when = np.stack([one[blocks] for one in frames])
+        kind = np.int16 if frames[-1].max() < 1 << 15 else np.int64
+        for one, chosen in zip(self.intervals, source, strict=True):
+            one.values[:, blocks] = np.take_along_axis(seen, chosen[None, None], axis=0)[0]
+            one.offset = one.offset.astype(kind)
+            one.offset[blocks] = np.take_along_axis(when, chosen[None], axis=0)[0] - one.first
+
 
 def _mapped_zeros(values: int, blocks: int) -> Grey:
     """Zeros in memory of their own, which goes back to the system when they are dropped, not to the heap."""

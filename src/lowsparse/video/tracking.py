@@ -1,6 +1,7 @@
 """The background of an endless video: it adapts to the scene, in bounded memory, and every frame is read once.
 
-The first frames are held back until a background can be learnt from them. From then on frames are separated as they
+The first frames are held back until a background can be learnt from them, and learnt again from what is not in front:
+in a short time somebody may cover a pixel for a large part of it. From then on frames are separated as they
 come, and sampled; from 30 samples of each pixel, spread over the latest 300 frames, the background is learnt again
 every 50 frames, and more often when the scene is new, while the next five pass. What has been in front for a second is
 not sampled: the background takes its place, until it has been there for `absorb` seconds; from then on half of the
@@ -15,11 +16,13 @@ first of them on. Otherwise they are separated as they are, with much in front.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import ndimage
 
 from ..entries.frames import Frame
 from ..entries.pictures import Picture
@@ -51,6 +54,8 @@ LATEST = 30  # samples of each pixel that are kept
 FIRST = 100  # frames from which a new scene is learnt,
 FIRST_SHARE = 0.5  # and the share of their pixels that is sampled
 PART, REFRESH = 5, 50  # the background is learnt again after a fifth of the scene so far, or so many frames
+LOOKS = 2  # times that it is learnt again without what was found to be in front
+SPELL = 2.5  # witnesses in a row, in the mean, in which a block is in front if something covers it
 LAG = 5  # frames that pass while it is learnt
 PERIODS = 6  # for which the flicker is remembered
 WITNESS_EVERY = 6  # one of so many frames shows how far pixels flicker
@@ -266,9 +271,14 @@ class Follower:
     def _learn_scene(self) -> Iterator[Separated]:
         """Learn the background from the first frames of a scene, and separate them."""
         first, self._first = self._first, Shelf()
-        found = fit_background(self._sampler, self.rank, self.backend)
-        some = [first[k].picture for k in range(0, len(first), -(-len(first) // WITNESSES))]
-        self._use(_complete(found, some, self._sampler.samples()))
+        found, samples = fit_background(self._sampler, self.rank, self.backend), self._sampler.samples(at_end=True)
+        stride = -(-len(first) // WITNESSES)
+        some = [first[k].picture for k in range(0, len(first), stride)]
+        found = _complete(found, some, samples)
+        for _ in range(LOOKS):
+            samples.uncover(_in_front_of(found, some, stride))
+            found = _complete(_fit_again(found, samples, found.coefficients), some, samples)
+        self._use(found)
         del found, some  # the frames below are dropped one by one
         self._flicker.append(self.background.flicker)
         self.scenes.append(first[0].frame.number)
@@ -333,28 +343,50 @@ class Follower:
         self._ready = self._due + LAG
         self._due += min(self._due // PART, REFRESH)
         current, samples = self.background, self._sampler.samples()
-        oldest = samples.intervals[0].first
+        oldest = samples.oldest
         del self._v[: oldest - self._oldest]
         self._oldest = oldest
         recent = PixelSamples(samples.layout, [replace(one, first=one.first - oldest) for one in samples.intervals])
-        level = noise_level(current.noise, current.chroma_noise)
-        v, witnesses, self._witnesses = np.asarray(self._v, np.float32), self._witnesses, []
+        v, entries = np.asarray(self._v), self._sampler.entries
+        witnesses, self._witnesses = self._witnesses, []
 
         def learn_again() -> Background:
-            found = fit_pixels(recent, v, level, current.result, self._sampler.entries)
-            if current.rank > 1:
-                brightness = (v @ current.brightness[:, None]).astype(np.float32)
-                plain, between = (
-                    fit_pixels(recent, brightness, level, current.result, self._sampler.entries, widths=widths)
-                    for widths in (WIDTHS, BETWEEN)
-                )
-                found = without_things(replace(found, brightness=current.brightness), plain, between)
-            complete = _complete(found, witnesses, recent)
-            del found
+            complete = _complete(_fit_again(replace(current, entries=entries), recent, v), witnesses, recent)
             release_memory()
             return complete
 
         self._next = self._threads.submit(learn_again)
+
+
+def _fit_again(current: Background, samples: PixelSamples, v: Float) -> Background:
+    """The background of these samples, given v of their frames (T x r) and the one that is known so far."""
+    level, given = noise_level(current.noise, current.chroma_noise), v.astype(np.float32)
+    found = fit_pixels(samples, given, level, current.result, current.entries)
+    if current.rank == 1:
+        return found
+    brightness = (v @ current.brightness[:, None]).astype(np.float32)
+    plain, between = (
+        fit_pixels(samples, brightness, level, current.result, current.entries, widths=widths)
+        for widths in (WIDTHS, BETWEEN)
+    )
+    return without_things(replace(found, brightness=current.brightness), plain, between)
+
+
+def _in_front_of(found: Background, pictures: list[Picture], stride: int) -> Callable[[NDArray[np.int64]], Mask]:
+    """Which blocks of pixels are covered in the frames that are given for them, by the nearest of these pictures.
+
+    A block is covered by what stays in front of it for some pictures in a row; leaves and waves do so more briefly.
+    """
+    separate, square = found.separator(), np.ones((3, 3), bool)
+    masks = [
+        ndimage.binary_dilation(max_of_block(separate(Aligned(Frame(one, 0, 0, 0.0), one), v, 1.0).mask), square)
+        for one, v in zip(pictures, found.coefficients_of(pictures)[0], strict=True)
+    ]
+    in_front = np.stack(masks).reshape(len(masks), -1)
+    spells = in_front[0] + np.count_nonzero(in_front[1:] & ~in_front[:-1], axis=0)
+    covered = in_front & (in_front.sum(axis=0) >= SPELL * spells)
+    blocks = np.arange(covered.shape[1])
+    return lambda frames: covered[np.minimum((frames + stride // 2) // stride, len(covered) - 1), blocks]
 
 
 def _complete(found: Background, pictures: list[Picture], samples: PixelSamples) -> Background:
