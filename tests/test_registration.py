@@ -96,18 +96,24 @@ def test_the_shaking_of_a_camera_is_undone_in_a_stream():
     assert 2 * (found & masks).sum() / (found.sum() + masks.sum()) > 0.9
 
 
-@pytest.mark.parametrize("kind", ["pan", "zoom", "cut", "still", "shaking"])
+@pytest.mark.parametrize("kind", ["pan", "slow pan", "zoom", "cut", "still", "shaking"])
 def test_a_camera_that_moves_on_is_noticed(kind):
     picture = place(120, 400, 5)
     views = {
         "pan": lambda t: window(picture, 10, 2 * t),
+        "slow pan": lambda t: window(picture, 10, t // 20),
         "zoom": lambda t: ndimage.zoom(picture[:, :160], 1 + t / 200, order=1)[:96, :128],
         "cut": lambda t: window(picture, 10, 250 if t >= 60 else 0),
         "still": lambda t: window(picture, 10, 30),
         "shaking": lambda t: window(picture, 10 + t % 3, 30 - t % 2),
     }[kind]
-    background = learn(film([views(t) for t in range(120)]), length=120)
+    frames = film([views(t) for t in range(120)])
+    background, moves = learn(frames, length=120), kind not in ("still", "shaking")
     assert (background.lost > 0.25) == (kind in ("pan", "zoom", "cut"))
+    assert background.moves == moves
+    follower = Follower()
+    assert len(list(follower.follow(frames))) == 120
+    assert (follower.background.moves or len(follower.scenes) > 1) == moves
 
 
 def test_colours_are_shifted_along():

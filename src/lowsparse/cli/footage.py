@@ -19,7 +19,7 @@ from ..report.film import Filmstrip, pillow
 from ..report.page import Run
 from ..report.player import video_report
 from ..support.format import duration, percent, pluralize
-from ..video.background import OnProgress
+from ..video.background import DRIFT, Background, OnProgress
 from ..video.film import reason_to_keep
 from ..video.foreground import Separated
 from ..video.separation import STILL, TRACKS, Separation, separate_video
@@ -69,7 +69,6 @@ SETTINGS = {  # shown in the report, if they are not the default
     "random_state": "Seed",
 }
 DEFAULTS = {"absorb": ABSORB, "start": 0, "every": 1, "shrink": 1, "stabilise": False}
-MOVES = 0.25  # share of the frames that do not show the background if the camera moves
 WIDTH = 480  # pixels of a picture in the report, at most
 
 UNITS = {"reading": "frames", "writing": "frames", "solving": "tiles"}
@@ -141,7 +140,7 @@ def process_video(job: VideoJob, output: Output) -> None:
             separate = partial(separate_video, on_progress=pictures.on_progress, watch=pictures.add)
             done = separate(job.source, folder, stream=job.stream, until=end, **job.settings)
         removed = [f"removed {', '.join(stale)}, of an earlier run"] if stale else []
-        notes = [*_notes(done, end.is_set(), job.settings), *job.notes, *removed]
+        notes = [*_notes(job, done, end.is_set()), *job.notes, *removed]
         _write_report(folder / REPORT, job, done, pictures, notes)
     output.result(_facts(job, done), text=_text(job, done, notes), brief=str(job.out / REPORT))
 
@@ -222,7 +221,11 @@ def _facts(job: VideoJob, done: Separation) -> dict[str, Any]:
         "in_front": {"median": np.median(done.shares), "most": done.shares[peak], "at": done.numbers[peak]},
         "scenes": done.scenes,
         "tracks": None if done.tracks is None else len(np.unique(done.tracks.track)),
-        "camera": {"shakes": done.background.registration is not None, "lost": done.background.lost},
+        "camera": {
+            "shakes": done.background.registration is not None,
+            "lost": done.background.lost,
+            "drift": done.background.drift,
+        },
         "scores": done.scores,
         "solve": {"method": result.method, "backend": result.backend, "status": result.status},
         "seconds": done.seconds,
@@ -277,7 +280,7 @@ def _write_report(path: Path, job: VideoJob, done: Separation, pictures: _Report
         settings=settings,
         timings={name.capitalize(): seconds for name, seconds in done.seconds.items()},
         trace=done.background.result.trace,
-        remarks=[] if done.background.lost > MOVES else reliability(done.background),
+        remarks=[] if done.background.moves else reliability(done.background),
         notes=[note[:1].upper() + note[1:] + "." for note in notes],
     )
     pictures.film.stretch(float(done.pixel_aspect))
@@ -286,23 +289,20 @@ def _write_report(path: Path, job: VideoJob, done: Separation, pictures: _Report
     video_report(path, run, pictures.film, density=done.shares, fps=fps, scores=_scores(done), cards=cards)
 
 
-def _notes(done: Separation, ended: bool, settings: Mapping[str, Any]) -> list[str]:
+def _notes(job: VideoJob, done: Separation, ended: bool) -> list[str]:
     """What the user should know of this run."""
     notes = []
-    asked = settings.get("rank")
+    asked = job.settings.get("rank")
     if asked is None and done.background.rank > 1:
         notes.append(
             f"lights are switched in a part of the picture: the rank is {done.background.rank}, to follow them"
         )
     if done.background.rank < (asked or 1):
         notes.append("only the brightness of the light changes, and things that stand still: the rank is 1")
-    if done.background.lost > MOVES:
-        notes.append(
-            f"{percent(done.background.lost)} of the frames do not show this background: the camera moves, or there "
-            "are several scenes; hold it still, choose a part with --start and --stop, or follow scenes with --stream"
-        )
+    if done.background.moves:
+        notes.append(_moving_camera(done.background, job.stream))
     elif done.background.registration is not None:
-        steady = "" if settings.get("stabilise") else "; --stabilise gives steady films"
+        steady = "" if job.settings.get("stabilise") else "; --stabilise gives steady films"
         notes.append(f"the camera shakes: frames were aligned before they were compared{steady}")
     if ended:
         notes.append(f"the stream was ended after {len(done):,} frames; the results so far were kept")
@@ -316,6 +316,20 @@ def _notes(done: Separation, ended: bool, settings: Mapping[str, Any]) -> list[s
             "frame, counted from 0 in a video file"
         )
     return notes
+
+
+def _moving_camera(background: Background, stream: bool) -> str:
+    """What is said of a video in which the camera moves, other than by shaking."""
+    what = (
+        f"{percent(background.lost)} of the frames do not show this background: the camera moves, or there are several "
+        "scenes"
+    )
+    if background.drift >= DRIFT:
+        what = (
+            f"the camera moves, by {background.drift:.0f} pixels or more, so that masks are wrong at edges and borders"
+        )
+    scenes = "" if stream else ", or follow scenes with --stream"
+    return f"{what}; hold it still, choose a part with --start and --stop{scenes}"
 
 
 def _scores(done: Separation) -> dict[str, str]:

@@ -78,6 +78,8 @@ COVERED = 0.6
 PARTLY = 0.85  # of the usual share of pixels that are explained: with less, a part of a frame may have another light,
 LIT = 0.2  # if this share of the pixels is in such a part;
 SWITCHED, OFTEN = 0.9, 0.1  # lights may be switched if that is less for such a share of the frames
+MOVES = 0.25  # share of the frames that do not show the background if the camera moves,
+DRIFT = 4.0  # or pixels by which it has wandered
 
 OnProgress = Callable[[str, int, int | None], object]  # stage, number done, total
 
@@ -113,6 +115,7 @@ class Background:
     result: Result  # of the solve from which v was learnt
     registration: Registration | None = None  # against the frame it was learnt from first, if the camera shakes
     lost: float = 0.0  # share of some frames, evenly spaced, whose edges are not those of the background
+    drift: float = 0.0  # pixels by which the camera has wandered, its shaking apart
 
     @property
     def rank(self) -> int:
@@ -417,6 +420,11 @@ class Background:
         one, other = (ndimage.uniform_filter(luma, 3) for luma in (picture.luma, background.luma))  # less noise
         return bool(split_changes(changed, one, other)[0].mean() >= LIT)
 
+    @property
+    def moves(self) -> bool:
+        """Whether the camera moves, other than by shaking, or there are several scenes: then this says little."""
+        return self.lost > MOVES or self.drift >= DRIFT
+
     def explains_less_of(self, pictures: list[Picture]) -> bool:
         """Whether some of these pictures are explained much less than others, as if lights were switched.
 
@@ -565,7 +573,8 @@ def learn(
     lost = share_lost(found.still, witnesses.kept)
     del witnesses
     release_memory()
-    return replace(found, registration=camera.registration if camera.shakes else None, lost=lost)
+    registration = camera.registration if camera.shakes else None
+    return replace(found, registration=registration, lost=lost, drift=camera.drift)
 
 
 def fit_background(sampler: PixelSampler, rank: int, backend: str, on_progress: OnProgress | None = None) -> Background:

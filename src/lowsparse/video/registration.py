@@ -33,6 +33,7 @@ BOUND = 2.0  # of a difference, in units of the median gradient of the reference
 BETTER = 0.85  # a shift has at most this part of the sum that no shift has
 STEADY, RARELY = 40, 10  # frames without a shift after which one frame in so many is looked at
 SHAKES = 0.05  # share of the frames that have a shift if the camera shakes
+WINDOW = 25  # shifts whose median says where the camera is, but for its shaking
 BLURRED = 0.25  # share of the edges of a frame that a background has if the camera has moved,
 TEXTURED = 0.2  # if this share of the parts of the frame have edges
 AGREES = 0.7  # a picture that shows the reference has at most this part of the sum that a picture without edges has
@@ -150,6 +151,9 @@ class Steadiness:
         self.registration: Registration | None = None  # None before the first frame
         self._frames = self._steady = 0  # in all, and since the last shift
         self._seen = self._moved = 0  # that were looked at, and of these with a shift
+        self._window: list[Shift] = []  # of the latest of these
+        self._least = self._most = np.zeros(2)  # median shift of a window
+        self._windows = 0
 
     @property
     def shakes(self) -> bool:
@@ -167,11 +171,24 @@ class Steadiness:
         moved = aligned.shift != (0, 0)
         self._steady = 0 if moved else self._steady + 1
         self._seen, self._moved = self._seen + 1, self._moved + moved
+        self._window.append(aligned.shift)
+        if len(self._window) == WINDOW:
+            middle = np.median(self._window, axis=0)
+            self._least = np.minimum(self._least, middle) if self._windows else middle
+            self._most = np.maximum(self._most, middle) if self._windows else middle
+            self._windows, self._window = self._windows + 1, []
         return aligned
+
+    @property
+    def drift(self) -> float:
+        """By how many pixels the camera has wandered; shaking does not count."""
+        return float(np.max(self._most - self._least))
 
 
 def share_lost(background: Picture, pictures: list[Picture]) -> float:
     """The share of the pictures whose edges are not those of the background, as if the camera had moved."""
+    if not pictures:
+        return 0.0
     noise = float(np.median([_noise(picture.luma) for picture in pictures]))
     registration = Registration.of(background, noise)
     bound = max(TEXTURED, registration.edges / BLURRED)

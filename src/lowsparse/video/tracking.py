@@ -43,7 +43,7 @@ from .background import (
 from .foreground import Mask, Separated, max_of_block
 from .ghosts import outline_ratio
 from .pixel_regression import BETWEEN, WIDTHS
-from .registration import Aligned, Steadiness, move
+from .registration import Aligned, Steadiness, move, share_lost
 from .sampling import MIN_SAMPLES, PixelSampler, PixelSamples, Single, check_fraction
 from .shelf import Shelf
 
@@ -116,6 +116,8 @@ class Follower:
         self.rng = np.random.default_rng(random_state)
         self.scenes: list[int] = []  # numbers of their first frames
         self._background: Background | None = None
+        self._known, self._lost = 0, 0.0  # frames that were judged in all scenes, and how many show no background
+        self._drift = 0.0  # pixels by which the camera has wandered in a scene
         self._threads = ThreadPoolExecutor(1)
         self._begin_scene([])
 
@@ -143,6 +145,7 @@ class Follower:
         self._time = 0.0  # of the latest frame
         self._things: Mask = np.zeros((1, 1), bool)  # blocks of what has an outline
         self._witnesses: list[Picture] = []  # some of the frames since the background was learnt again
+        self._judged = 0  # frames of the scene of which it is known whether they show the background
         self._usual = 1.0  # share of the pixels that are explained
         self._next: Future[Background] | None = None
         self._due = FIRST + FIRST // PART  # frames of the scene after which it is learnt again
@@ -278,7 +281,7 @@ class Follower:
         for _ in range(LOOKS):
             samples.uncover(_in_front_of(found, some, stride))
             found = _complete(_fit_again(found, samples, found.coefficients), some, samples)
-        self._use(found)
+        self._use(replace(found, lost=share_lost(found.still, some)))
         del found, some  # the frames below are dropped one by one
         self._flicker.append(self.background.flicker)
         self.scenes.append(first[0].frame.number)
@@ -292,7 +295,10 @@ class Follower:
     def _use(self, background: Background) -> None:
         if self._v and background.rank < len(self._v[0]):  # only the brightness is followed from now on
             self._v = [np.array([v @ self.background.brightness]) for v in self._v]
-        self._background = background
+        self._drift = max(self._drift, self.camera.drift)
+        frames, self._judged = self._sampler.frames - self._judged, self._sampler.frames
+        self._known, self._lost = self._known + frames, self._lost + background.lost * frames
+        self._background = background = replace(background, lost=self._lost / self._known, drift=self._drift)
         self._separate_one = background.separator(self.threshold, self.clean, self.stabilise)
 
     def _fit(self, frames: list[Aligned]) -> list[Fitted]:
@@ -353,7 +359,7 @@ class Follower:
         def learn_again() -> Background:
             complete = _complete(_fit_again(replace(current, entries=entries), recent, v), witnesses, recent)
             release_memory()
-            return complete
+            return replace(complete, lost=share_lost(complete.still, witnesses))
 
         self._next = self._threads.submit(learn_again)
 
