@@ -12,6 +12,7 @@ from scipy import ndimage
 
 import lowsparse as ls
 from conftest import PATH, interruptible
+from lowsparse.cli.reliability import reliability
 from lowsparse.entries.frames import Frame, Frames, NoVideoError
 from lowsparse.entries.pictures import Picture, doubled
 from lowsparse.video import metrics
@@ -1036,3 +1037,7 @@ def test_the_rank_is_2_if_half_of_the_lights_go_out_and_1_otherwise():
     found = learn(as_frames(frames), length=80)
     assert found.rank == 2
     assert max(one.share for one in found.separate(as_frames(frames))) < 0.05
+    asked = learn(as_frames(frames), length=80, rank=1)
+    assert (found.uneven, asked.uneven) == (False, True)
+    remarks = [one for one in reliability(asked) if one.good is False]
+    assert any("lights are switched" in one.text for one in remarks)

@@ -31,6 +31,9 @@ def reliability(background: Background) -> list[Remark]:
             remarks.append(Remark(f"In {share} hardly anything of the background is seen: {advice}.", False))
     if found.outlier_share > MANY:
         remarks.append(Remark("So much is in front that the background is hardly seen: give a longer video.", False))
+    if background.uneven:
+        unlike = "Some frames show much less of the background than others: lights are switched (try another --rank)"
+        remarks.append(Remark(f"{unlike}, or something large is in front; look at their masks.", False))
     if found.rank > 1 and found.coherence[0] > ALONE * frames / found.rank:
         remarks.append(Remark("One frame has a part of the background almost alone: try a lower --rank.", False))
     if found.recovered:

@@ -116,6 +116,7 @@ class Background:
     registration: Registration | None = None  # against the frame it was learnt from first, if the camera shakes
     lost: float = 0.0  # share of some frames, evenly spaced, whose edges are not those of the background
     drift: float = 0.0  # pixels by which the camera has wandered, its shaking apart
+    uneven: bool = False  # whether some of these frames are explained much less than others
 
     @property
     def rank(self) -> int:
@@ -571,10 +572,11 @@ def learn(
     found = found.without_ghosts(witnesses.kept)
     found = found.with_flicker(witnesses.kept, again=True)
     lost = share_lost(found.still, witnesses.kept)
+    uneven = found.explains_less_of(witnesses.kept)
     del witnesses
     release_memory()
     registration = camera.registration if camera.shakes else None
-    return replace(found, registration=registration, lost=lost, drift=camera.drift)
+    return replace(found, registration=registration, lost=lost, drift=camera.drift, uneven=uneven)
 
 
 def fit_background(sampler: PixelSampler, rank: int, backend: str, on_progress: OnProgress | None = None) -> Background:
