@@ -131,6 +131,13 @@ def test_a_rank_given_twice_too_large_does_no_harm(seed):
     np.testing.assert_allclose(r.L.U.T @ r.L.U, np.eye(8), atol=1e-12)
 
 
+def test_components_that_fit_errors_of_few_lines_are_dropped_together():
+    M, L, _ = problem(200, 220, 3, density=0.6, outliers=0.5, size=1.0, seed=107)
+    r = ls.solve(M, 6)
+    assert r.converged
+    assert relative(r.L, L) < 1e-6
+
+
 @pytest.mark.parametrize("seed", range(200, 206))
 def test_a_component_too_many_does_not_fit_errors(seed):
     M, L, _ = problem(60, 200, 2, 0.8, 0.2, seed=seed)
@@ -191,6 +198,16 @@ def test_a_wrong_answer_is_not_called_converged(kind, seed):
     assert not r.converged
     if r.status is Status.STALLED:
         assert "diagnose" in r.message
+
+
+@pytest.mark.slow
+def test_an_l_that_is_nothing_beside_the_noise_is_not_called_converged():
+    from benchmarks import phase
+
+    hard = phase.make(phase.Setting(rank=40, density=0.5, outliers=0.5), np.random.default_rng([5, 40]))
+    r = ls.solve(hard.M, 40)
+    assert r.status is Status.STALLED
+    assert "nothing stands out from the noise" in r.message
 
 
 def test_noise_is_no_signal():

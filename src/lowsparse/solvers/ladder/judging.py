@@ -6,6 +6,7 @@ from copy import copy
 
 import numpy as np
 
+from ...entries.protocol import PartialMatrix
 from ...linalg.arrays import host, matmul_small
 from ...linalg.grassmann import basis, leverages
 from ...linalg.scale import OUTLIER, closest_scale, robust_scale
@@ -22,6 +23,7 @@ TIGHT = 0.7  # coupling, below which the explained entries connect all rows and 
 SPARSE = 1e-4  # relative size of a component on half of the lines, below which only few lines have it
 SPARSE_NEXT = 0.02  # the same for a component of one rank more, which has errors
 N_DIRECTIONS = 40  # tried for a sparse component
+SETTLING = 15  # passes after such components were removed, at most
 AS_WELL = 0.01  # negligible difference of scores
 SPIKE = 0.6  # leverage of a row or column that has a component almost alone
 LESS = 1 / 3  # noise with one rank more relative to the noise, below which the fit lacks a component
@@ -137,9 +139,14 @@ def evidence(state: LadderState) -> float:
 def hides_components(state: LadderState) -> bool:
     """Whether L of the best attempt is no larger than the noise, and a component of it is less than noise would be."""
     M, sizes = state.views.compared_columns.M, np.linalg.svd(host(state.best.V), compute_uv=False)
-    of_noise = state.best.noise * (math.sqrt(M.shape[0]) + math.sqrt(M.shape[1])) / math.sqrt(M.density)
+    of_noise = size_of_noise(M, state.best.noise)
     weak = float(np.linalg.norm(sizes)) < WEAK * state.best.noise * math.sqrt(math.prod(M.shape))
     return weak and bool(sizes.min() < of_noise)
+
+
+def size_of_noise(M: PartialMatrix, noise: float) -> float:
+    """The largest singular value of noise at the entries of M, divided by the share that is observed."""
+    return noise * (math.sqrt(M.shape[0]) + math.sqrt(M.shape[1])) / math.sqrt(M.density)
 
 
 def is_partly_better(state: LadderState) -> bool:
@@ -223,7 +230,7 @@ def drop_spikes(state: LadderState) -> None:
 
 
 def drop_sparse(state: LadderState) -> None:
-    """Drop components that few rows or few columns have, if the rest predicts as well.
+    """Drop components that few rows or few columns have, if the rest predicts as well: all, or else one by one.
 
     In a close fit with too high a rank they fit errors.
     """
@@ -233,7 +240,29 @@ def drop_sparse(state: LadderState) -> None:
         direction, size = sparsest_direction(Q, rng, N_DIRECTIONS)
         return direction if size <= SPARSE + 5 * state.noise / state.unit else None
 
-    _drop_components(state, sparse, AS_WELL)
+    rest = copy(state)
+    while rest.rank > 1 and (found := _first_direction(rest, sparse)):
+        remove_direction(rest, *found)
+    if rest.rank == state.rank:
+        return
+    rest.c = widened(state)
+    refit_poor_lines(rest)  # those that had them
+    while rest.passes < SETTLING and not rest.is_exact():
+        run_pass(rest)
+    if score_of(rest) < score_of(state) + AS_WELL:
+        vars(state).update(vars(rest))
+    else:
+        _drop_components(state, sparse, AS_WELL)
+
+
+def widened(state: LadderState) -> float:
+    """The c with which passes go on after an exact fit, so that lines which have changed are not lost."""
+    return max(10 * state.c, 1e-3 * state.unit)
+
+
+def _first_direction(state: LadderState, find: Callable[[Float], Float | None]) -> tuple[str, Float] | None:
+    found = ((side, find(Q)) for side, Q in _orthonormal_factors(state))
+    return next(((side, direction) for side, direction in found if direction is not None), None)
 
 
 def _drop_components(state: LadderState, find: Callable[[Float], Float | None], slack: float = 0.0) -> None:

@@ -18,6 +18,8 @@ from .state import LadderState, orthonormalise, parameter_count
 REST = 0.1  # passes end when all that follow would change L by less than this share of the error due to noise,
 # or when, after MIN_PASSES, each changes L by less than UNSEEN of the noise itself, and HARDLY of L, which may be small
 UNSEEN, HARDLY, MIN_PASSES = 0.03, 0.01, 6
+NOTHING = 0.1  # size of L relative to what noise alone would have, below which it says nothing
+EMPTY = "nothing stands out from the noise, so L is almost zero: the data show no matrix of this rank; try a lower one"
 
 
 def begin(state: LadderState, determined: bool) -> None:
@@ -57,6 +59,7 @@ def end_if_converged(state: LadderState) -> None:
     if state.advice and state.passes >= 20:
         state.failure = "stalled"
     elif _is_converged(state):
+        state.advice = state.advice or (EMPTY if _is_nothing(state) else "")
         if not state.refits and judging.refit_poor_lines(state)[1]:
             state.refits, state.accuracy = 1, math.inf  # go on with the refitted lines
         elif state.advice and not _explains_all(state):
@@ -64,6 +67,11 @@ def end_if_converged(state: LadderState) -> None:
         else:
             noise = f"the noise of the inliers is {state.noise:.2g}"
             state.finished = f"L changes by {state.change:.1e} relatively; {noise}"
+
+
+def _is_nothing(state: LadderState) -> bool:
+    """Whether L is far smaller than what noise alone could make of it."""
+    return float(np.linalg.norm(state.V)) < NOTHING * judging.size_of_noise(state.problem.M, state.noise)
 
 
 def _explains_all(state: LadderState) -> bool:
