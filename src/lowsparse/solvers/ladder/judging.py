@@ -240,6 +240,8 @@ def drop_sparse(state: LadderState) -> None:
         direction, size = sparsest_direction(Q, rng, N_DIRECTIONS)
         return direction if size <= SPARSE + 5 * state.noise / state.unit else None
 
+    if not _can_spare(state):
+        return
     rest = copy(state)
     while rest.rank > 1 and (found := _first_direction(rest, sparse)):
         remove_direction(rest, *found)
@@ -260,6 +262,11 @@ def widened(state: LadderState) -> float:
     return max(10 * state.c, 1e-3 * state.unit)
 
 
+def _can_spare(state: LadderState) -> bool:
+    """Whether a component may be removed: there are more, and enough entries to tell whether it is missed."""
+    return state.rank > 1 and 2 * state.rank * sum(state.matrix.shape) <= state.matrix.nnz
+
+
 def _first_direction(state: LadderState, find: Callable[[Float], Float | None]) -> tuple[str, Float] | None:
     found = ((side, find(Q)) for side, Q in _orthonormal_factors(state))
     return next(((side, direction) for side, direction in found if direction is not None), None)
@@ -267,8 +274,7 @@ def _first_direction(state: LadderState, find: Callable[[Float], Float | None]) 
 
 def _drop_components(state: LadderState, find: Callable[[Float], Float | None], slack: float = 0.0) -> None:
     """Remove the directions that `find` gives for the orthonormal factors, while the score rises by at most `slack`."""
-    M = state.matrix
-    while state.rank > 1 and 2 * state.rank * sum(M.shape) <= M.nnz:
+    while _can_spare(state):
         found = [(side, find(Q)) for side, Q in _orthonormal_factors(state)]
         if not _drop_one(state, [(side, direction) for side, direction in found if direction is not None], slack):
             return

@@ -128,7 +128,7 @@ class LadderState(State):
             self.views = self.views.with_block_factor(self.block_factor)
 
     def is_exact(self) -> bool:
-        """Whether half of the entries are fitted to rounding, or to what `tol` asks for."""
+        """Whether half of the entries, or the closest fifth, are fitted to rounding, or to what `tol` asks for."""
         return self.noise <= max(0.2 * self.problem.tol, 1e-12) * self.unit
 
     def scale(self, e: Float) -> float:
