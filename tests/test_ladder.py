@@ -80,9 +80,9 @@ def test_fewer_columns_that_are_fitted_exactly_are_not_preferred():
 
 def test_if_the_rank_is_large_few_blocks_are_tried_or_none():
     for work, expected in ((1e8, [0, 1, 2, 3, 4, 5, 6]), (6e8, [0, 3, 6]), (1.2e9, [0]), (3e9, [])):
-        assert growing._affordable(list(range(7)), [work] * 7, work_of_pass=0) == expected
-    assert growing._affordable([0, 1], [3e9, 3e9], work_of_pass=2e9) == [0, 1]  # beside what a pass takes
-    assert growing._affordable([], [], work_of_pass=0) == []
+        assert list(range(7))[growing._affordable([work] * 7, work_of_pass=0)] == expected
+    assert [0, 1][growing._affordable([3e9, 3e9], work_of_pass=2e9)] == [0, 1]  # beside what a pass takes
+    assert [][growing._affordable([], work_of_pass=0)] == []
 
 
 @pytest.mark.parametrize("c", [255.0, 1 / 255, 1e-30])

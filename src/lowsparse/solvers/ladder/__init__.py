@@ -230,7 +230,7 @@ class Ladder(Solver):
         shares, state.improved = judging.refit_poor_lines(state)
         if 0 < state.improved < previous and state.refits < (REFITS if state.attempt else 2):
             state.refits += 1
-            state.c = judging.widened(state) if exact else 2 * state.c
+            state.c = passes.widened(state) if exact else 2 * state.c
             state.restart_count()
             return
         ignored = judging.ignored_share(state)

@@ -10,12 +10,11 @@ from ...robust.growth import SEEDS, Part, climb_blocks, grow_part, prediction_er
 from ...robust.regression import EFFICIENT, EXPLAINED, SMALLEST
 from .state import LadderState, orthonormalise, parameter_count
 
-Seed = tuple[NDArray[np.intp], NDArray[np.intp]]  # rows and columns of a block
-
 ROUNDS = 15  # of growth, after which all lines are added
 MIN_FREEDOM = 0.7  # residual degrees of freedom per entry of a part, for its noise to be an estimate
-# Work of the climbs on blocks, in entries times rank³: a second for each 10⁹; the second in passes over all entries.
-MAX_WORK = 2e9, 5.0
+# The most work of the climbs on blocks, in entries times rank³ (10⁹ take about a second on one core), or in passes over
+# all entries if that is more.
+MAX_WORK, MAX_PASSES = 2e9, 5.0
 LARGE, SLACK = 0.4, 1.5  # share of the entries above which a part bounds c, and the bound relative to its own c
 
 
@@ -43,10 +42,12 @@ def _best_block(state: LadderState, rows: NDArray[np.intp], columns: NDArray[np.
     alternation = state.grown if state.views.ties is None else state.grown // 2
     seeds = [seed_block(M, k, rng, size, near=near) for near, size in SEEDS[alternation % 2]]
     seeds = [seed for seed in seeds if min(seed[0].size, seed[1].size) > k]
-    seeds = _affordable(seeds, [take_block(M, *seed).nnz * k**3 for seed in seeds], M.nnz * k**2)
+    blocks = [take_block(M, *seed) for seed in seeds]
+    affordable = _affordable([block.nnz * k**3 for block in blocks], M.nnz * k**2)
+    seeds, blocks = seeds[affordable], blocks[affordable]
     if not seeds:
         return None
-    fits = climb_blocks([take_block(M, *seed) for seed in seeds], k, unit, rng, backend)
+    fits = climb_blocks(blocks, k, unit, rng, backend)
     transpose = M.T
     parts = [Part(*seed, fit.U, fit.V) for seed, fit in zip(seeds, fits, strict=True)]
     errors = [
@@ -60,13 +61,11 @@ def _best_block(state: LadderState, rows: NDArray[np.intp], columns: NDArray[np.
     return best
 
 
-def _affordable(seeds: list[Seed], works: list[int], work_of_pass: int) -> list[Seed]:
-    """All of them, some of each kind, or none if the rank is so large that even one takes too long."""
-    if not seeds:
-        return []
-    most = max(MAX_WORK[0], MAX_WORK[1] * work_of_pass)
-    count = int(most / max(sum(works) / len(works), 1.0))
-    return seeds[:: -(-len(seeds) // count)] if count else []
+def _affordable(works: list[int], work_of_pass: int) -> slice:
+    """Which blocks to climb on: all, some of each kind, or none if the rank is so large that one takes too long."""
+    most = max(MAX_WORK, MAX_PASSES * work_of_pass)
+    count = int(most * len(works) / max(sum(works), 1))
+    return slice(None, None, -(-len(works) // count)) if count else slice(0)
 
 
 def grow(state: LadderState) -> None:

@@ -14,7 +14,7 @@ from ...robust.joint import coupling, determination
 from ...robust.regression import EFFICIENT, EXPLAINED
 from ...sweeps import Float, min_support
 from .climbing import climb
-from .passes import BETWEEN, MIN_HELD_OUT, PATIENCE, SETTLED, run_pass
+from .passes import BETWEEN, MIN_HELD_OUT, PATIENCE, SETTLED, run_pass, widened
 from .state import LadderState, log_error, orthonormalise, parameter_count
 
 PARTLY = 0.2  # noise of a part relative to that of all, below which all could be explained far better
@@ -33,8 +33,8 @@ FARTHER = 2.0  # scale of residuals of held-out entries, relative to what is exp
 ALIKE, NOISY = (1.0, 0.2), 0.2
 SAME = 0.4  # the same relative to L itself
 MANY, GATHERED = 0.15, 4.0  # share of unexplained entries, and its variance in lines relative to chance: suspicious
-# Scale of the closest residuals relative to that of all, below which most entries may be wrong: for normal noise .97
-# if 20 % are, .94 if 30 % are. What c is multiplied by in a pass, and the passes in which the score must fall by GAIN.
+# Scale of the closest residuals relative to that of all, below which most entries may be wrong: for normal noise .96
+# if 20 % are, .91 if 30 % are. What c is multiplied by in a pass, and the passes in which the score must fall by GAIN.
 HEAVY, FALL, WAIT, GAIN = 0.95, 0.8, 6, 0.05
 CLEARER, FOUND = 0.5, 0.3  # largest noise relative to that before, and least share of held-out entries within it
 DISTINCT = 0.95  # least share of different numbers: round ones are met exactly by chance
@@ -255,11 +255,6 @@ def drop_sparse(state: LadderState) -> None:
         vars(state).update(vars(rest))
     else:
         _drop_components(state, sparse, AS_WELL)
-
-
-def widened(state: LadderState) -> float:
-    """The c with which passes go on after an exact fit, so that lines which have changed are not lost."""
-    return max(10 * state.c, 1e-3 * state.unit)
 
 
 def _can_spare(state: LadderState) -> bool:

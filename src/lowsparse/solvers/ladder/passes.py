@@ -90,6 +90,11 @@ def is_moving(state: LadderState) -> bool:
     return state.passes < 60 and (len(state.recent) <= PATIENCE or state.recent[-1] < SETTLED * max(state.recent))
 
 
+def widened(state: LadderState) -> float:
+    """The c with which passes go on after an exact fit, so that lines which have changed are not lost."""
+    return max(10 * state.c, 1e-3 * state.unit)
+
+
 def begin_joint_steps(state: LadderState) -> None:
     """Change both factors at once from here on, from a wider c."""
     state.c = max(10 * EFFICIENT * state.noise, WIDE[state.joint_runs] * state.unit)
