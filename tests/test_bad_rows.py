@@ -8,8 +8,10 @@ pytest.importorskip("sklearn")
 
 from sklearn.decomposition import PCA
 
+import fake_gpu
 from conftest import SMALL
 from lowsparse import RobustPCA, StoredMatrix
+from lowsparse.estimators import many
 from lowsparse.robust.cases import ScoreDistribution, score_cutoff
 
 
@@ -246,6 +248,25 @@ def test_many_rows_are_fitted_by_a_part_of_them_and_a_few_passes(how, tmp_path):
         np.testing.assert_allclose(pca.noise_, 0.2, rtol=0.05)
     assert pca.row_outliers_.off.shape == (20_000,)
     assert pca.result_.L.shape == X.shape
+
+
+@pytest.mark.parametrize("backend", ["cuda", pytest.param("dask", marks=pytest.mark.slow)])
+def test_many_rows_are_fitted_alike_wherever_they_are(backend, monkeypatch, request):
+    monkeypatch.setattr(many, "SOME", 200)
+    X, _, bad = spoilt(33, n=5000, d=10, k=2, rows=0.1, missing=0.1)
+    expected = RobustPCA(2).fit(X)
+    if backend == "cuda":
+        fake_gpu.install(monkeypatch)
+        pca = RobustPCA(2, backend="cuda").fit(X)
+    else:
+        chunks = pytest.importorskip("dask.array").from_array(X, chunks=(1000, 10))
+        with request.getfixturevalue("client").as_current():
+            pca = RobustPCA(2).fit(chunks)
+        assert pca.result_.backend == "dask"
+    assert "learnt from" in pca.result_.notes[0]
+    np.testing.assert_allclose(pca.components_, expected.components_, atol=1e-9)
+    assert np.array_equal(pca.row_outliers_.off, expected.row_outliers_.off)
+    assert np.mean(pca.row_outliers_.off == bad) > 0.99
 
 
 def test_many_rows_without_noise_are_fitted_exactly():

@@ -4,6 +4,8 @@ import gc
 import json
 import os
 import pickle
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -359,6 +361,22 @@ def test_a_damaged_block_is_named(noisy, tmp_path, client):
             ask(StoredMatrix(tmp_path))
     with pytest.raises(CorruptStoreError, match=where):
         ls.solve(StoredMatrix(tmp_path), 2, client=client)
+
+
+def test_one_header_is_read_at_a_time(stored, monkeypatch):
+    reading, most, load = [0], [0], np.load
+
+    def watched(*args, **options):
+        reading[0] += 1
+        most[0] = max(most[0], reading[0])
+        time.sleep(1e-3)  # other threads may go on
+        reading[0] -= 1
+        return load(*args, **options)
+
+    monkeypatch.setattr(np, "load", watched)
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda _: Side.open(stored.folder / "columns"), range(16)))
+    assert most == [1]
 
 
 def test_a_store_that_is_cut_off_or_not_complete_is_not_taken(noisy, tmp_path):

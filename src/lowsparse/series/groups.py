@@ -128,9 +128,10 @@ def _bisect(Z: Float, series: Index, most: int) -> list[Index]:
         return [series]
     own = Z[:, series]
     own = own - own.mean(axis=1, keepdims=True)  # what all have in common divides none
-    gram = own @ own.T
+    wide = own.shape[1] > own.shape[0]
+    gram = own @ own.T if wide else own.T @ own
     largest = eigh(gram, subset_by_index=[len(gram) - 1] * 2)[1][:, 0]
-    order = series[np.argsort(largest @ own, kind="stable")]
+    order = series[np.argsort(largest @ own if wide else largest, kind="stable")]
     return _bisect(Z, order[: len(order) // 2], most) + _bisect(Z, order[len(order) // 2 :], most)
 
 

@@ -23,6 +23,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from threading import Lock
 from typing import Any, BinaryIO, Self
 
 import numpy as np
@@ -215,9 +216,13 @@ def _read_manifest(path: Path) -> tuple[tuple[int, int], int, np.dtype[Any], str
         ) from error
 
 
+_one_header = Lock()  # of an .npy file is read at a time: Python before 3.11.8 may fail to read two in threads
+
+
 def _mapped(path: Path) -> NDArray[Any]:
     try:
-        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        with _one_header:
+            array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except Exception as error:  # NumPy raises anything on a damaged file
         raise CorruptStoreError(f"{path} cannot be read: {error}; {REBUILD}") from error
     mapped: mmap.mmap | None = getattr(array, "_mmap", None)
