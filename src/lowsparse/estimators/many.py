@@ -57,5 +57,7 @@ def extend(found: JudgedFit, M: PartialMatrix, backend: str, *, move: bool) -> J
         f"learnt from {len(part):,} of {len(kept):,} rows, to which other notes on the fit refer, and refined by "
         f"{passes} passes over all"
     )
-    result = replace(fit.result, notes=(note, *fit.result.notes), backend=centred.open_sweep(host_backend(backend)).name)
+    result = replace(
+        fit.result, notes=(note, *fit.result.notes), backend=centred.open_sweep(host_backend(backend)).name
+    )
     return replace(fit, result=result).with_fit(refined, centred, backend).judge(kept)

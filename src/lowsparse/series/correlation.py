@@ -5,16 +5,17 @@ from __future__ import annotations
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 
 from ..linalg.scale import CONSISTENT
 from ..sweeps import Float
+from .runs import Index
 
 TAIL = 0.9  # share of the numbers of a column whose largest one its spread follows
 CLIP = 3.0  # spreads, at which a number counts
 FEW = 2.0  # pairs of readings; an autocorrelation of fewer tends to 0
 LEAST_LAG, PERIODS = 200, 4  # lags up to this number, and this many of the longest period
+LONG = 1000  # numbers of a column, from which on a partition is faster than to sort them
 NOISE = 1e-3  # share of the variance that is independent from moment to moment, at least
 
 
@@ -24,7 +25,9 @@ def column_scales(R: Float) -> Float:
     >>> column_scales(np.array([[1.0, 0.0], [-1.0, 0.0], [np.nan, 0.0]])).round(2).tolist()
     [1.48, 1.0]
     """
-    return _scales(*_ordered(R))
+    magnitudes, count = _magnitudes(R)
+    (half,) = _of_ranks(magnitudes, _middle(count))
+    return _scales(half, magnitudes, count)
 
 
 def column_medians(R: Float) -> Float:
@@ -33,9 +36,9 @@ def column_medians(R: Float) -> Float:
     >>> column_medians(np.array([[1.0, 5.0], [3.0, np.nan], [2.0, 9.0]])).tolist()
     [2.0, 7.0]
     """
-    ordered = np.sort(R.T, axis=1)
-    count, column = ordered.shape[1] - np.isnan(ordered).sum(axis=1), np.arange(len(ordered))
-    return np.asarray((ordered[column, np.maximum(count - 1, 0) // 2] + ordered[column, count // 2 * (count > 0)]) / 2)
+    count = np.count_nonzero(~np.isnan(R), axis=0)
+    below, above = _of_ranks(np.array(R.T), _middle(count), count // 2 * (count > 0))
+    return np.asarray((below + above) / 2)
 
 
 def column_spreads(R: Float, share: float = TAIL) -> Float:
@@ -44,22 +47,40 @@ def column_spreads(R: Float, share: float = TAIL) -> Float:
     >>> column_spreads(np.arange(-100.0, 101.0)[:, None] ** 3).round(-4).tolist()
     [440000.0]
     """
-    ordered, count = _ordered(R)
-    largest = ordered[np.arange(R.shape[1]), (share * np.maximum(count - 1, 0)).astype(np.intp)]
+    magnitudes, count = _magnitudes(R)
+    half, largest = _of_ranks(magnitudes, _middle(count), (share * np.maximum(count - 1, 0)).astype(np.intp))
     tail = largest / NormalDist().inv_cdf((1 + share) / 2)
-    return np.asarray(np.fmax(_scales(ordered, count), tail))
+    return np.asarray(np.fmax(_scales(half, magnitudes, count), tail))
 
 
-def _ordered(R: Float) -> tuple[Float, NDArray[np.intp]]:
-    """The magnitudes of each column in order, as a row, NaN last; and how many are known."""
-    ordered = np.sort(np.abs(R.T), axis=1)
-    return ordered, np.asarray(ordered.shape[1] - np.isnan(ordered).sum(axis=1))
+def _magnitudes(R: Float) -> tuple[Float, Index]:
+    """The magnitudes of each column, as a row; and how many are known."""
+    magnitudes = np.abs(R.T, order="C")
+    return magnitudes, np.count_nonzero(~np.isnan(magnitudes), axis=1)
 
 
-def _scales(ordered: Float, count: NDArray[np.intp]) -> Float:
-    half = CONSISTENT * ordered[np.arange(len(ordered)), np.maximum(count - 1, 0) // 2]
+def _middle(count: Index) -> Index:
+    """The rank of the median among so many numbers, the lower one of two."""
+    return np.maximum(count - 1, 0) // 2
+
+
+def _of_ranks(lines: Float, *ranks: Index) -> list[Float]:
+    """The number of each row that has a rank, for each of the ranks, NaN last; the rows are put in another order."""
+    if lines.shape[1] < LONG:
+        lines.sort(axis=1)
+    else:
+        for line, *own in zip(lines, *ranks, strict=True):
+            first = 0
+            for rank in sorted(set(own)):
+                line[first:].partition(rank - first)
+                first = rank + 1
+    return [lines[np.arange(len(lines)), rank] for rank in ranks]
+
+
+def _scales(half: Float, magnitudes: Float, count: Index) -> Float:
+    half = CONSISTENT * half
     with np.errstate(over="ignore"):
-        mean = np.nansum(ordered, axis=1) / np.maximum(count, 1)
+        mean = np.nansum(magnitudes, axis=1) / np.maximum(count, 1)
     scale = np.where(half > 0, half, mean)
     return np.where((count > 0) & (scale > 0), scale, 1.0)
 
