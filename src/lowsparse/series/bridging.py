@@ -50,7 +50,7 @@ class Bridge:
     def predict(self, R: Float, gaps: Gaps) -> Float:
         """Predict R at the entries of gaps from their neighbours."""
         bound = CLIP * self.spreads
-        values = np.nan_to_num(np.clip(R, -bound, bound))
+        values = np.where(np.isnan(R), 0.0, np.clip(R, -bound, bound))
         systems = gaps.moments[gaps.systems], gaps.series[gaps.systems], gaps.neighbours[gaps.systems]
         compiled = native.reason_unavailable() is None and gaps.neighbours.shape[1] <= native.MOST_NEIGHBOURS
         weights = native.bridge(self.correlations, *systems, NOISE) if compiled else self._weights(*systems)

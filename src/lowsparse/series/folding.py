@@ -108,7 +108,8 @@ class Lines:
         counts = np.sum(~np.isnan(lines), axis=1)
         lines = lines[counts > 0]
         missing = np.isnan(lines)
-        X = np.where(missing, np.nan_to_num(folding.fold(guess)[counts > 0]), lines)
+        X = np.where(missing, folding.fold(guess)[counts > 0], lines)
+        X[np.isnan(X)] = 0.0
         strength = shrinkage * float(np.nanmean(np.clip(Z, -CLIP, CLIP) ** 2)) * math.sqrt(X.size)
         for _ in range(ITERATIONS):
             squares, U = _components(X)

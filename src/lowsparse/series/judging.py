@@ -175,10 +175,10 @@ def bad_runs(Z: Float, expected: Float, caution: float = 1.0) -> Bool:
     A series that is constant, 0 in units of its scale, has no bad reading.
     """
     E = Z - expected
-    varies = (np.nan_to_num(Z) != 0).any(axis=0)
-    spreads = _usual_spreads(E)
-    bad = jumping_runs(E, caution, spreads) | stuck_runs(Z) | _stuck_and_far(Z, np.abs(E) / spreads, caution)
-    return np.asarray(bad & varies)
+    varies = (np.abs(Z) > 0).any(axis=0)
+    spreads, repeats = _usual_spreads(E), _repeats(Z)
+    stuck = stuck_runs(Z, repeats) | _stuck_and_far(repeats, np.abs(E) / spreads, caution)
+    return np.asarray((jumping_runs(E, caution, spreads) | stuck) & varies)
 
 
 def _usual_spreads(E: Float) -> Float:
@@ -221,15 +221,17 @@ def _between_jumps(sign: Float, jumps: Bool, least: int) -> Index:
     return np.flatnonzero(inside)
 
 
-def stuck_runs(Z: Float) -> Bool:
+def stuck_runs(Z: Float, repeats: tuple[Runs, Index] | None = None) -> Bool:
     """Readings in runs of one number that are too long to be by chance, given how often the series repeats a number.
+
+    If they are known, the runs of `_repeats` are given.
 
     >>> x = np.arange(40.0)
     >>> x[10:16] = 10.0
     >>> np.flatnonzero(stuck_runs(x[:, None])).tolist()
     [10, 11, 12, 13, 14, 15]
     """
-    runs, lengths = _repeats(Z)
+    runs, lengths = repeats or _repeats(Z)
     if not len(runs):
         return np.zeros(Z.shape, bool)
     readings = np.sum(~np.isnan(Z), axis=0)
@@ -243,13 +245,14 @@ def stuck_runs(Z: Float) -> Bool:
     return Runs(stuck.series, stuck.begin - 1, stuck.end).mask((Z.shape[0], Z.shape[1]))
 
 
-def _stuck_and_far(Z: Float, apart: Float, caution: float) -> Bool:
+def _stuck_and_far(repeats: tuple[Runs, Index], apart: Float, caution: float) -> Bool:
     """Readings in runs of one number that are far from what is expected on average, in spreads of the residual."""
-    runs, lengths = _repeats(Z)
+    runs, lengths = repeats
     runs = runs.take(lengths + 1 >= STUCK)
     runs = Runs(runs.series, runs.begin - 1, runs.end)
-    far = runs.sums(np.nan_to_num(apart)) > caution * STUCK_FAR * runs.sums(~np.isnan(apart))
-    return runs.take(far).mask((Z.shape[0], Z.shape[1]))
+    known = ~np.isnan(apart)
+    far = runs.sums(np.where(known, apart, 0.0)) > caution * STUCK_FAR * runs.sums(known)
+    return runs.take(far).mask((apart.shape[0], apart.shape[1]))
 
 
 def _repeats(Z: Float) -> tuple[Runs, Index]:

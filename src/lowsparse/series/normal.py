@@ -163,16 +163,22 @@ def _windows(
     """
     if moments <= step:
         return mean[None], S[None]
-    means, covariances, n = [], [], len(mean)
-    for centre in range(0, moments + step - 1, step):
-        inside = slice(*np.searchsorted(at, [centre - 2 * step, centre + 2 * step + 1]))
-        near = weights[inside] * (1.0 - np.abs(at[inside] - centre) / (2.0 * step))
-        total = near.sum()
-        own = (near @ X[inside] + DRAWN_MEAN * n * mean) / (total + DRAWN_MEAN * n)
-        apart = X[inside] - own
-        covariances.append(((apart.T * near) @ apart + total * uncertain + DRAWN_S * n * S) / (total + DRAWN_S * n))
-        means.append(own)
-    return np.stack(means), np.stack(covariances)
+    n, count = len(mean), -(-moments // step)
+    # Sums of 1, x and x xᵀ over the moments between two centres, with weights as they are and rising from 0 to 1/2;
+    # beyond the first and the last of them there are two without a moment.
+    level, rise = np.zeros((2, count + 4, n + 1, n + 1))
+    for k in range(count):
+        inside = slice(*np.searchsorted(at, [k * step, (k + 1) * step]))
+        rows = np.column_stack([np.ones(inside.stop - inside.start), X[inside] - mean])
+        level[k + 2] = (rows.T * weights[inside]) @ rows
+        rise[k + 2] = (rows.T * (weights[inside] * (at[inside] - k * step) / (2.0 * step))) @ rows
+    sums = rise[:-3] + (level[1:-2] / 2 + rise[1:-2]) + (level[2:-1] - rise[2:-1]) + (level[3:] / 2 - rise[3:])
+    total, first, second = sums[:, 0, 0, None], sums[:, 0, 1:], sums[:, 1:, 1:]
+    own = first / (total + DRAWN_MEAN * n)
+    products = own[:, :, None] * (first - total / 2 * own)[:, None]
+    total = total[:, None]
+    covariances = second - products - products.transpose(0, 2, 1) + total * uncertain + DRAWN_S * n * S
+    return mean + own, covariances / (total + DRAWN_S * n)
 
 
 def _fill(Y: Float, K: Float, covariance: bool = False) -> tuple[Float, Float]:
