@@ -359,9 +359,11 @@ def outcome(call, name):
 
 
 def limit_memory():
-    """Of what this process may have beside what it has now."""
-    held = int(Path("/proc/self/status").read_text().split("VmData:")[1].split()[0]) * 1024
-    resource.setrlimit(resource.RLIMIT_DATA, (held + MEMORY, resource.RLIM_INFINITY))
+    """Of what this process may have beside what it has now, where the system says that."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        held = int(status.read_text().split("VmData:")[1].split()[0]) * 1024
+        resource.setrlimit(resource.RLIMIT_DATA, (held + MEMORY, resource.RLIM_INFINITY))
 
 
 def main(jobs):

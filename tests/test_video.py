@@ -367,6 +367,7 @@ def test_array_files_are_read_frame_by_frame(tmp_path):
     assert frames.skipped == 1
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes of POSIX")
 def test_a_source_that_can_be_read_only_once_is_kept(film, tmp_path):
     os.mkfifo(tmp_path / "pipe")
 
