@@ -165,6 +165,13 @@ def test_links_lead_somewhere(page):
             assert (page.parent / target.partition("#")[0]).exists(), target
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_tables_are_whole(page):
+    """Lines between bars are a table only if the second is a rule; an empty line would cut off those that follow."""
+    for table in re.findall(r"^\|.*(?:\n\|.*)*", page.read_text(encoding="utf-8"), flags=re.MULTILINE):
+        assert re.match(r"\|.*\n\|[ :|-]+\|(?:\n|$)", table), table
+
+
 def test_pictures_are_small_and_used():
     text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     for picture in (DOCS / "images").iterdir():
