@@ -86,3 +86,14 @@ def test_every_method_and_status_is_explained():
 def test_one_version():
     assert f"version: {ls.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"## [{ls.__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="a source distribution has no docs")
+def test_how_often_converged_is_wrong_is_said_alike():
+    measured = re.search(
+        r"(\d+) of (\d+) that say converged are\s+wrong", (ROOT / "docs" / "converged.md").read_text("utf-8")
+    )
+    wrong, answers = measured.groups()
+    assert f"Of {answers} answers that said so" in README
+    assert f"{wrong} were wrong" in README
+    assert f"{wrong} of {answers} answers" in (ROOT / "paper.md").read_text("utf-8")
