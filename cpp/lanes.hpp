@@ -14,7 +14,7 @@ constexpr int64_t lanes = 8;
 constexpr int64_t lanes = 4;
 #endif
 
-#if defined(__GNUC__)
+#if defined(LS_VECTORS)
 
 typedef float floats __attribute__((vector_size(lanes * sizeof(float))));
 typedef int32_t floats_bits __attribute__((vector_size(lanes * sizeof(int32_t))));

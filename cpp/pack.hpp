@@ -20,6 +20,11 @@
 #define LS_OUTLINE __declspec(noinline)
 #endif
 
+// Vectors of the compiler, or where it has none, as MSVC, plain loops, which a test compiles elsewhere too.
+#if defined(__GNUC__) && !defined(LOWSPARSE_PLAIN)
+#define LS_VECTORS
+#endif
+
 #if defined(__GNUC__)
 #define LS_PREFETCH(p) __builtin_prefetch(p, 0, 2)  // into the second-level cache
 #else
@@ -31,7 +36,7 @@ namespace LOWSPARSE_ISA {
 
 constexpr int W = 4;
 
-#if defined(__GNUC__)
+#if defined(LS_VECTORS)
 
 typedef double pack __attribute__((vector_size(W * sizeof(double))));
 
@@ -103,7 +108,7 @@ LS_INLINE pack load(const double* p) {
 LS_INLINE void store(double* p, pack v) { std::memcpy(p, &v, sizeof v); }
 
 // Entries may be stored as float; as_stored gives what a value has become once it has been stored.
-#if defined(__GNUC__)
+#if defined(LS_VECTORS)
 typedef float single_pack __attribute__((vector_size(W * sizeof(float))));
 LS_INLINE pack load(const float* p) {
     single_pack v;
@@ -138,7 +143,7 @@ LS_INLINE pack as_stored(pack v, const float*) {
 
 LS_INLINE double sum(pack v) { return (v[0] + v[2]) + (v[1] + v[3]); }
 
-#if defined(__GNUC__)
+#if defined(LS_VECTORS)
 typedef double half_pack __attribute__((vector_size(W / 2 * sizeof(double))));
 LS_INLINE pack join(const double* low, const double* high) {
     half_pack a, b;
