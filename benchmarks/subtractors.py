@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lowsparse.video.background import learn
 from lowsparse.video.foreground import majority
+from lowsparse.video.learning import learn
 from lowsparse.video.tracking import Follower
 
 from .apart import load

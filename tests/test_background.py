@@ -16,10 +16,10 @@ from lowsparse.cli.reliability import reliability
 from lowsparse.entries.frames import Frame, Frames, NoVideoError
 from lowsparse.entries.pictures import Picture, doubled
 from lowsparse.video import metrics
-from lowsparse.video.background import TooFewError, learn
 from lowsparse.video.film import write_picture
 from lowsparse.video.foreground import Bounds, Separated, coherent, foreground_mask, majority
 from lowsparse.video.ghosts import Sightings
+from lowsparse.video.learning import TooFewError, learn
 from lowsparse.video.pixel_regression import regress, typical_sample
 from lowsparse.video.registration import _noise
 from lowsparse.video.sampling import EvenlySpaced, Layout, PixelSampler, default_share

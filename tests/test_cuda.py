@@ -27,7 +27,7 @@ from lowsparse.places.gpu.launch import reason_unavailable
 from lowsparse.places.gpu.matrix import DeviceMatrix, Positions
 from lowsparse.places.gpu.sweep import ColumnSweep
 from lowsparse.sweeps import Proximal, Robust, Rule
-from lowsparse.video import background, separate_video
+from lowsparse.video import learn, separate_video
 
 
 @pytest.fixture
@@ -331,7 +331,7 @@ def filmed(rank):
     """The background of a short clip, by backend."""
     clip = ls.datasets.moving_blocks(40, 60, 64, random_state=3)
     frames = [Frame(Picture(one), t, t, t / 25) for t, one in enumerate(clip.frames)]
-    return {backend: background.learn(frames, rank=rank, backend=backend) for backend in ("cuda", "native")}
+    return {backend: learn(frames, rank=rank, backend=backend) for backend in ("cuda", "native")}
 
 
 def assert_same_background(found):

@@ -6,7 +6,7 @@ from scipy import ndimage
 
 from lowsparse.entries.frames import Frame
 from lowsparse.entries.pictures import Picture
-from lowsparse.video.background import learn
+from lowsparse.video.learning import learn
 from lowsparse.video.registration import Registration, Steadiness, move, shifted
 from lowsparse.video.tracking import Follower
 

@@ -7,8 +7,9 @@ from scipy import ndimage
 from lowsparse.entries.pictures import Picture
 from lowsparse.sweeps.native import core
 from lowsparse.video import compiled
-from lowsparse.video.background import _at_samples, _rounded
+from lowsparse.video.background import _rounded
 from lowsparse.video.foreground import Bounds, compiled_mask, foreground_mask
+from lowsparse.video.learning import _at_samples
 from lowsparse.video.pixel_regression import fit_samples, fit_samples_compiled
 from lowsparse.video.sampling import PixelSampler
 

@@ -19,9 +19,10 @@ from ..report.film import Filmstrip, pillow
 from ..report.page import Run
 from ..report.player import video_report
 from ..support.format import duration, percent, pluralize
-from ..video.background import DRIFT, Background, OnProgress
+from ..video.background import DRIFT, Background
 from ..video.film import reason_to_keep
 from ..video.foreground import Separated
+from ..video.learning import OnProgress
 from ..video.separation import STILL, TRACKS, Separation, separate_video
 from ..video.tracking import ABSORB
 from ..video.views import FILMS, FORMATS, cutout, parse_film

@@ -1,8 +1,9 @@
 """Videos: the background, and what is in front of it."""
 
 from ..entries.frames import Frame, Frames, NoVideoError
-from .background import Background, TooFewError, learn
+from .background import Background
 from .grey import TooLargeError, Video, read_video, sample_pixels
+from .learning import TooFewError, learn
 from .separation import Separation, separate_video
 from .subtractor import BackgroundSubtractor
 from .tracking import Follower, follow

@@ -20,9 +20,10 @@ from ..entries.pictures import Picture, Region
 from ..places.decide import check_can_run
 from ..support.files import write
 from ..sweeps import Float
-from .background import THRESHOLD, Background, OnProgress, TooFewError, check_separation, learn
+from .background import THRESHOLD, Background, check_separation
 from .film import CONTAINERS, Film, PictureFolder, Writer, write_picture
 from .foreground import Separated
+from .learning import OnProgress, TooFewError, learn
 from .prefetch import prefetch
 from .sound import Sound
 from .tracking import ABSORB, SHARE, Follower, check_absorb

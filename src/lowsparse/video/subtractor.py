@@ -14,8 +14,9 @@ from numpy.typing import ArrayLike
 from ..entries.frames import RATE, Frame
 from ..entries.pictures import Grey, Picture
 from ..support.checks import check_choice
-from .background import THRESHOLD, Background, learn
+from .background import THRESHOLD, Background
 from .foreground import Separated
+from .learning import learn
 from .sampling import MIN_SAMPLES
 from .tracking import NEW_SCENE, SHARE, Follower
 from .views import mask

@@ -29,19 +29,10 @@ from ..entries.pictures import Picture
 from ..support.checks import check_count
 from ..support.memory import release_memory
 from ..sweeps import Float
-from .background import (
-    PARTLY,
-    THRESHOLD,
-    WITNESSES,
-    Background,
-    check_separation,
-    fit_background,
-    fit_pixels,
-    noise_level,
-    without_things,
-)
+from .background import PARTLY, THRESHOLD, WITNESSES, Background, check_separation
 from .foreground import Mask, Separated, max_of_block
 from .ghosts import outline_ratio
+from .learning import fit_background, fit_pixels, noise_level, without_things
 from .pixel_regression import BETWEEN, WIDTHS
 from .registration import Aligned, Steadiness, move, share_lost
 from .sampling import MIN_SAMPLES, PixelSampler, PixelSamples, Single, check_fraction

@@ -1,0 +1,280 @@
+"""The background of a video is learnt from a random sample of its pixels.
+
+v of all frames (see `background`) is learnt by `lowsparse.solve` from some of the sampled pixels; given v, b follows
+for each block of pixels (`pixel_regression`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import ndimage
+
+from ..entries.compressed import offsets
+from ..entries.frames import Frame
+from ..entries.observed import ObservedMatrix
+from ..entries.pictures import Picture
+from ..linalg.arrays import host
+from ..places.gpu.launch import need_cupy
+from ..result import Result
+from ..solve import solve
+from ..support.checks import check_count
+from ..support.memory import release_memory
+from ..sweeps.native import num_threads
+from .background import THRESHOLD, WITNESSES, Background
+from .foreground import max_of_block
+from .light import extremes, split_changes
+from .pixel_regression import (
+    BETWEEN,
+    WIDTHS,
+    estimate_noise,
+    fit_samples,
+    fit_samples_compiled,
+    initial_estimate,
+    regress,
+)
+from .registration import Steadiness, share_lost
+from .sampling import MIN_SAMPLES, TARGET, EvenlySpaced, PixelSampler, PixelSamples, Single, default_share
+
+PER_FRAME = 400  # pixels of each frame from which v is learnt, for each rank
+TILE, COMPILED_TILE, GPU_TILE = 1024, 8192, 16_384  # blocks regressed together: larger arrays are slower to allocate
+GPU_WORKERS = 2  # tiles on a GPU at the same time, half a GB each at most
+MIN_NOISE = 0.5  # grey levels
+
+OnProgress = Callable[[str, int, int | None], object]  # stage, number done, total
+
+
+class TooFewError(ValueError):
+    """There are not enough frames for a background."""
+
+
+def learn(
+    frames: Iterable[Frame],
+    *,
+    rank: int | None = None,
+    observe: float | None = None,
+    length: int | None = None,
+    random_state: int = 0,
+    backend: str = "auto",
+    on_progress: OnProgress | None = None,
+) -> Background:
+    """Learn the background of a video from a random sample of its pixels; the frames are iterated once.
+
+    Parameters
+    ----------
+    frames
+        The frames in order, for example `lowsparse.video.Frames`.
+    rank
+        Of the background: 1 follows the brightness, more also lights that are switched and shadows that wander.
+        None: 1, or 2 if that explains some of the frames much less than others, and the light is why.
+    observe
+        Share of the pixels of each frame to sample; None: 80 samples of each pixel, but a tenth at least.
+    length
+        Number of frames, if known; for `observe`.
+    random_state
+        Seed of the sample.
+    backend
+        Of the solve: see `lowsparse.solve`. With "cuda" the regression of the pixels runs on the GPU, too.
+    on_progress
+        Called with the stage ("reading", "solving"), the number done and the total.
+
+    Returns
+    -------
+    Background
+        It separates these frames, or others of the same scene.
+
+    Examples
+    --------
+    >>> from lowsparse.datasets import moving_blocks
+    >>> clip = moving_blocks(60, 40, 48, random_state=2)
+    >>> frames = [Frame(Picture(one), t, t, t / 25) for t, one in enumerate(clip.frames)]
+    >>> found = learn(frames, observe=0.5)
+    >>> one = next(found.separate(frames[30:]))
+    >>> float(np.mean(one.mask == clip.moving[30])) > 0.97
+    True
+    """
+    if rank is not None:
+        check_count("rank", rank)
+    share, most = (default_share(length), 2 * TARGET) if observe is None else (observe, None)
+    sampler = PixelSampler(share, most=most, random_state=random_state)
+    witnesses, camera = EvenlySpaced[Picture](WITNESSES), Steadiness()
+    for frame in frames:
+        picture = camera.align(frame).picture
+        sampler.add(picture)
+        witnesses.add(picture)
+        if on_progress is not None:
+            on_progress("reading", sampler.frames, length)
+    found = fit_background(sampler, rank or 1, backend, on_progress)
+    if rank is None and found.n_samples >= 4 and found.explains_less_of(witnesses.kept):
+        lit = fit_background(sampler, 2, backend, on_progress)
+        found = found if lit.explains_less_of(witnesses.kept) else lit  # something large in front is no light
+    del sampler  # the samples are the larger part of the memory
+    found = found.without_ghosts(witnesses.kept)
+    found = found.with_flicker(witnesses.kept, again=True)
+    lost = share_lost(found.still, witnesses.kept)
+    uneven = found.explains_less_of(witnesses.kept)
+    del witnesses
+    release_memory()
+    registration = camera.registration if camera.shakes else None
+    return replace(found, registration=registration, lost=lost, drift=camera.drift, uneven=uneven)
+
+
+def fit_background(sampler: PixelSampler, rank: int, backend: str, on_progress: OnProgress | None = None) -> Background:
+    """The background of the frames that were sampled."""
+    need = max(MIN_SAMPLES, 2 * rank)
+    if not sampler.frames:
+        raise TooFewError("there is no frame: a background needs several")
+    if sampler.frames < need:
+        few = f"{sampler.frames} frame{'s are' if sampler.frames > 1 else ' is'} too few"
+        raise TooFewError(f"{few}: a background of rank {rank} needs {need} or more")
+    samples = sampler.samples(at_end=True)
+    if len(samples) < need:
+        least = math.ceil(1000 * need / sampler.frames) / 1000
+        raise ValueError(
+            f"observing {sampler.share:g} of the pixels of {sampler.frames} frames does not show each often enough: "
+            f"observe {least:g} or more"
+        )
+    found = _fit_rank(sampler, samples, rank, backend, on_progress)
+    if rank == 1:
+        return found
+    plain = _fit_rank(sampler, samples, 1, backend)
+    brightness = np.linalg.lstsq(found.coefficients, plain.coefficients[:, 0], rcond=None)[0].astype(np.float64)
+    return without_things(replace(found, brightness=brightness), plain, _fit_between(sampler, plain))
+
+
+def _fit_rank(
+    sampler: PixelSampler, samples: PixelSamples, rank: int, backend: str, on_progress: OnProgress | None = None
+) -> Background:
+    """The background of this rank, whatever it follows."""
+    rng = np.random.default_rng([sampler.frames, samples.layout.blocks])
+    enough = max(4000, math.ceil(PER_FRAME * rank / sampler.share))
+    some = np.sort(rng.permutation(samples.layout.blocks)[:enough])
+    result, v = _learn_coefficients(samples, some, rank, sampler.frames, backend)
+    x, vs = samples.values(some), _at_samples(v, samples.frames(some))
+    c = np.full((len(x), 1), 10.0, np.float32)
+    noise = estimate_noise(x, vs, regress(x, vs, initial_estimate(x, vs, c), c, 2))
+    return fit_pixels(samples, v, noise_level(noise[:4], noise[4:]), result, sampler.entries, on_progress)
+
+
+def _fit_between(sampler: PixelSampler, plain: Background) -> Background:
+    """A background of rank 1, with a surface that is seen in two lights between them, given the one that chooses."""
+    v = plain.coefficients.astype(np.float32)
+    return fit_pixels(sampler.samples(at_end=True), v, plain.noise_level, plain.result, plain.entries, widths=BETWEEN)
+
+
+def without_things(found: Background, plain: Background, between: Background) -> Background:
+    """A background of rank above 1, and in its place one of rank 1 where more than light changes in it.
+
+    Who stands still for a while is of low rank as well: a component of v says when, and its b who. The picture of the
+    background is compared with that of rank 1 and `between` lights at the extremes of v. Where they differ by another
+    texture, b is that of rank 1 times `brightness`; if they differ by light nowhere, the background of rank 1 is all
+    that is left.
+    """
+    light, things = np.zeros(found.noise.shape, bool), np.zeros(found.noise.shape, bool)
+    bounds = found.bounds(THRESHOLD)
+    for v in extremes(found.coefficients, found.brightness):
+        one, other = found.picture(v), between.picture(np.atleast_1d(v @ found.brightness))
+        changes = split_changes(bounds.exceeded(one, other), one.luma, other.luma)
+        light, things = light | changes[0], things | changes[1]
+    if not things.any():
+        return found
+    if not (light & ~things).any():
+        return plain
+    things = ndimage.binary_dilation(things, np.ones((3, 3), bool), 2)
+    scale = found.brightness.astype(np.float32)[:, None, None]
+    luma, noise = np.where(things, scale * plain.luma, found.luma), np.where(things, plain.noise, found.noise)
+    joined = replace(found, luma=luma, noise=noise)
+    if found.chroma is None or plain.chroma is None or found.chroma_noise is None or plain.chroma_noise is None:
+        return joined
+    if found.chroma.shape[2:] != things.shape:
+        things = max_of_block(things)
+    chroma = np.where(things, scale[..., None] * plain.chroma, found.chroma)
+    return replace(joined, chroma=chroma, chroma_noise=np.where(things, plain.chroma_noise, found.chroma_noise))
+
+
+def fit_pixels(
+    samples: PixelSamples,
+    v: Single,
+    level: tuple[float, float],
+    result: Result,
+    entries: int,
+    on_progress: OnProgress | None = None,
+    widths: tuple[float, float] = WIDTHS,
+) -> Background:
+    """The background from all samples, given v of all frames, the noise level and the widths of the loss.
+
+    It is computed where the matrix was solved, on the processor or on a GPU.
+    """
+    layout, rank = samples.layout, v.shape[1]
+    is_compiled = result.backend == "native" and rank == 1
+    send, size, workers = np.asarray, COMPILED_TILE if is_compiled else TILE, num_threads()
+    if result.backend == "cuda":
+        send, size, workers = need_cupy().asarray, GPU_TILE, GPU_WORKERS
+    levels = send(np.repeat(np.array(level, np.float32), (4, layout.values - 4))[:, None])
+    tiles = [slice(k, min(k + size, layout.blocks)) for k in range(0, layout.blocks, size)]
+    b = np.empty((rank, layout.values, layout.blocks), np.float32)
+    noise = np.empty((layout.values, layout.blocks), np.float32)
+
+    def fit(tile: slice) -> None:
+        if is_compiled:
+            fit_samples_compiled(samples, v[:, 0], level, tile, b[0], noise, widths)
+            return
+        x, vs = send(samples.values(tile)), send(_at_samples(v, samples.frames(tile)))
+        b[..., tile], noise[..., tile] = (host(one) for one in fit_samples(x, vs, levels, widths))
+
+    with ThreadPoolExecutor(workers) as threads:
+        for k, _ in enumerate(threads.map(fit, tiles)):
+            if on_progress is not None:
+                on_progress("solving", k + 1, len(tiles))
+    luma, chroma = layout.planes(b)
+    luma_noise, chroma_noise = layout.planes(noise)
+    return Background(
+        luma=luma,
+        chroma=chroma,
+        noise=luma_noise,
+        chroma_noise=chroma_noise,
+        flicker=np.zeros([-(-side // 2) for side in luma_noise.shape], np.float32),
+        usual=np.median(v[np.abs(v).sum(axis=1) > 0], axis=0).astype(np.float64),
+        brightness=np.ones(1),
+        coefficients=v.astype(np.float64),
+        noise_level=level,
+        n_samples=len(samples),
+        entries=entries,
+        result=result,
+    )
+
+
+def _at_samples(v: Single, frames: NDArray[np.int64]) -> Single:
+    """v (r x blocks x samples) in the frames in which the blocks were sampled."""
+    return np.moveaxis(v[frames], -1, 0).copy()
+
+
+def _learn_coefficients(
+    samples: PixelSamples, blocks: NDArray[np.intp], rank: int, n_frames: int, backend: str
+) -> tuple[Result, Single]:
+    """v (frames x r), from one pixel of each of these blocks."""
+    frames, x = samples.frames(blocks), samples.values(blocks)[0]
+    new = np.ones(frames.shape, bool)
+    new[:, 1:] = frames[:, 1:] > frames[:, :-1]  # a repeated sample does not count
+    seen, rows = np.unique(frames[new], return_inverse=True)
+    indptr = offsets(new.sum(axis=1))
+    M = ObservedMatrix(indptr, rows.astype(np.int32), x[new], (seen.size, blocks.size))
+    result = solve(M, rank, backend=backend)
+    V = result.L.U * np.where(result.L.U.sum(axis=0) < 0, -1, 1)
+    bright = V[V[:, 0] > 0.1 * V[:, 0].max(), 0]
+    V /= np.median(bright) if rank == 1 and bright.size else np.sqrt(np.mean(V**2)) or 1.0
+    v = np.zeros((n_frames, rank), np.float32)
+    v[seen] = V
+    return result, v
+
+
+def noise_level(luma: Single, chroma: Single | None) -> tuple[float, float]:
+    """The median noise of luma and of chroma."""
+    parts = luma, np.empty(0, np.float32) if chroma is None else chroma
+    one, other = (max(float(np.median(part)), MIN_NOISE) if part.size else MIN_NOISE for part in parts)
+    return one, other
