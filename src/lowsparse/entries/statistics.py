@@ -34,13 +34,14 @@ def column_medians(M: Resident, *, empty: float = 0.0) -> NDArray[np.float64]:
     >>> column_medians(ObservedMatrix.from_dense([[1.0, np.nan], [2.0, np.nan], [9.0, np.nan]])).tolist()
     [2.0, 0.0]
     """
-    # sorted by column, then by value: the median of a column is in the middle of its part
-    order = np.lexsort((M.values, M.columns_of_entries()))
-    values = M.values[order].astype(np.float64)
-    counts, first = M.column_counts, M.indptr[:-1]
-    low = np.minimum(first + (counts - 1) // 2, values.size - 1)
-    high = np.minimum(first + counts // 2, values.size - 1)
-    return np.where(counts > 0, (values[low] + values[high]) / 2, empty)
+    found = np.full(M.shape[1], empty)
+    values = M.values.astype(np.float64)
+    for j in np.flatnonzero(M.column_counts):
+        column = values[M.indptr[j] : M.indptr[j + 1]]
+        half = column.size // 2
+        column.partition(half)  # np.median takes ten times as long for a short column
+        found[j] = column[half] if column.size % 2 else (column[:half].max() + column[half]) / 2
+    return found
 
 
 def shorths(M: Resident) -> NDArray[np.float64]:
