@@ -549,6 +549,18 @@ def test_who_walks_by_is_in_front_in_the_frames_that_show_the_flicker():
     assert min(shares) > 0.8  # its four corners are rounded
 
 
+def test_who_walks_where_another_walked_is_in_front():
+    frames = scene(72, 48, 160, 23, 90, 170)[1]
+    moving = np.zeros(frames.shape, bool)
+    for t in range(72):
+        moving[t, 20:28, 4 * (t % 36) + 8 : 4 * (t % 36) + 12] = True
+    frames[moving] = 235
+    given = as_frames(frames)
+    found = [one.mask for one in learn(given, length=72).separate(given)]
+    shares = [(mask & truth).sum() / truth.sum() for mask, truth in zip(found, moving, strict=True)]
+    assert min(shares) > 0.8
+
+
 @pytest.mark.slow
 def test_leaves_stay_known_in_a_stream():
     frames, moving = leaves(T=300)

@@ -46,7 +46,8 @@ DARKEST = 2.5  # the first where it is dark,
 BRIGHT = 100.0  # and the grey level from which on it is as said
 WITNESSES = 24  # whole frames from which the flicker is learnt
 SPOT = 200  # a region smaller than this part of the picture may be flicker
-AGAIN = 7  # side of the square of blocks in which flicker is seen a second time: who walks by is elsewhere then
+AGAIN = 7  # side of the square of blocks in which flicker is seen again: who walks by is elsewhere then
+RARE = 5  # what one picture in so many shows there is flicker: those who walk the same way are there less often
 REACH = 3  # side of the square of blocks around a spot in which it flickers as well
 BEYOND = 1.3  # times the flicker: what is in front goes that far
 PROBES = 4096  # pixels that determine v of a frame, for each rank
@@ -441,14 +442,15 @@ class Background:
         pictures
             As `align` gives them.
         again
-            Only of what is seen twice.
+            Only of what is seen often enough near the same place.
 
         Returns
         -------
         Background
             A new one.
         """
-        largest, second, unit = np.zeros_like(self.flicker), np.zeros_like(self.flicker), self.spread()
+        largest, unit = np.zeros_like(self.flicker), self.spread()
+        near = np.zeros((max(2, -(-len(pictures) // RARE)), *largest.shape), np.float32)  # the largest, the first first
         coarse = self.noise.size > FINE
         for picture, v in zip(pictures, self.coefficients_of(pictures)[0], strict=True):
             far = self.distance(picture, self.picture(v), unit, of_blocks=coarse)
@@ -457,11 +459,12 @@ class Background:
             is_spot[0] = False
             spots = is_spot[labels] * far
             spots = spots if coarse else max_of_block(spots)
-            np.maximum(second, np.minimum(largest, spots), out=second)
             np.maximum(largest, spots, out=largest)
-        if again:
-            np.minimum(largest, ndimage.maximum_filter(second, AGAIN), out=largest)
-        return replace(self, flicker=largest)
+            if again:
+                seen = ndimage.maximum_filter(spots, AGAIN)
+                for level in near:
+                    level[:], seen = np.maximum(level, seen), np.minimum(level, seen)
+        return replace(self, flicker=np.minimum(largest, near[-1]) if again else largest)
 
 
 def check_separation(threshold: float, clean: int) -> None:
