@@ -97,3 +97,32 @@ def test_what_does_not_fit_is_refused():
     for options in ({"order": "gbr"}, {"rank": 0}, {"threshold": 0}, {"observe": 2.0}):
         with pytest.raises(ValueError, match=next(iter(options))):
             BackgroundSubtractor(**options)
+
+
+def test_messages_for_what_users_of_opencv_pass_by_mistake():
+    subtractor = BackgroundSubtractor()
+    for bad, words in (
+        (None, "the camera or the file has ended"),
+        (CLIP.frames[0] / 255, "numbers from 0 to 1"),
+        (np.zeros((4, 4, 4), np.uint8), "fourth channel"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            subtractor.apply(bad)
+    for out in (np.zeros((3, 3), np.uint8), np.zeros(CLIP.frames[0].shape), "mask"):
+        with pytest.raises(ValueError, match="fgmask must be an array"):
+            subtractor.apply(CLIP.frames[0], out)
+    with pytest.raises(ValueError, match="learningRate must be -1"):
+        subtractor.apply(CLIP.frames[0], None, None)
+    assert subtractor._frames == 0  # nothing was learnt from them
+
+
+def test_frames_of_any_layout_and_a_background_that_may_be_drawn_on():
+    plain, other = BackgroundSubtractor(), BackgroundSubtractor()
+    for k, frame in enumerate(CLIP.frames[:40]):
+        wide = np.zeros((40, 96), np.uint8)
+        wide[:, ::2] = frame
+        strided = wide[:, ::2] if k % 2 else np.asfortranarray(frame)
+        strided.flags.writeable = False
+        assert np.array_equal(plain.apply(frame), other.apply(strided))
+        other.getBackgroundImage()[:] = 0
+    assert np.array_equal(plain.getBackgroundImage(), other.getBackgroundImage())

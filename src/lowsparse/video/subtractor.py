@@ -7,6 +7,8 @@ every frame is answered at once: with the background that is known, or that the 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from numbers import Real
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,9 +16,11 @@ from numpy.typing import ArrayLike
 from ..entries.frames import RATE, Frame
 from ..entries.pictures import Grey, Picture
 from ..support.checks import check_choice
+from ..sweeps import Float
 from .background import THRESHOLD, Background
 from .foreground import Separated
 from .learning import learn
+from .registration import Aligned
 from .sampling import MIN_SAMPLES
 from .tracking import NEW_SCENE, SHARE, Follower
 from .views import mask
@@ -70,6 +74,7 @@ class BackgroundSubtractor:
         self._frames = 0
         self._shape: tuple[int, ...] | None = None  # of a frame
         self._known: Background | None = None  # in use
+        self._separate: Callable[[Aligned, Float, float], Separated] | None = None  # by that, if it was needed
         self._latest: Picture | None = None  # the background of the latest frame
 
     def apply(self, image: ArrayLike, fgmask: Grey | None = None, learningRate: float = -1) -> Grey:
@@ -92,11 +97,14 @@ class BackgroundSubtractor:
         Raises
         ------
         ValueError
-            If the frame is not one, has another shape than those before, or `learningRate` is above 0.
+            If the frame is not one, has another shape than those before, `fgmask` cannot take the mask, or
+            `learningRate` is above 0.
         """
-        if not (learningRate == 0 or learningRate < 0):
+        if not (isinstance(learningRate, Real) and learningRate <= 0):
             raise ValueError(f"learningRate must be -1 (the background adapts) or 0 (it stays), not {learningRate!r}")
         frame = Frame(self._picture(image), self._frames, self._frames, float(self._frames / RATE))
+        if fgmask is not None:
+            _check_can_take_mask(fgmask, frame.picture.shape)
         self._frames += 1
         found = self._separate_known(frame) if learningRate == 0 else self._follow(frame)
         self._latest = frame.picture if found is None else found.background
@@ -122,11 +130,13 @@ class BackgroundSubtractor:
         if self._latest is None or self._shape is None:
             raise RuntimeError("no frame has been seen yet: apply the subtractor to one")
         if len(self._shape) == 2:
-            return self._latest.luma
+            return self._latest.luma.copy()  # the picture of the first frames is still needed
         rgb = self._latest.rgb()
         return rgb if self.order == "rgb" else np.ascontiguousarray(rgb[..., ::-1])
 
     def _picture(self, image: ArrayLike) -> Picture:
+        if image is None:
+            raise ValueError("there is no frame, but None: the camera or the file has ended, or cannot be read")
         pixels = np.asarray(image)
         if (
             pixels.dtype != np.uint8
@@ -134,7 +144,10 @@ class BackgroundSubtractor:
             or pixels.shape[2:] not in ((), (3,))
             or not pixels.size
         ):
-            raise ValueError(f"a frame is (H, W) or (H, W, 3) of uint8, not {pixels.shape} of {pixels.dtype}")
+            raise ValueError(
+                f"a frame is (H, W) or (H, W, 3) of uint8, not {pixels.shape} of {pixels.dtype}: numbers from 0 to 1 "
+                "are converted by (255 * frame).astype(np.uint8), and a fourth channel is left out by frame[..., :3]"
+            )
         if self._shape is not None and pixels.shape != self._shape:
             raise ValueError(
                 f"frames keep their shape, {self._shape}, not {pixels.shape}: make a new subtractor for others"
@@ -149,15 +162,33 @@ class BackgroundSubtractor:
         follower = self._follower
         released = deque(follower.take(frame), maxlen=1)
         if released and released[0].frame.number == frame.number:
-            self._known = follower.background
+            self._know(follower.background)
             return released[0]
         held = follower.waiting
         new = self._known is None or held >= NEW_SCENE
         if new and held in EARLY and held >= max(MIN_SAMPLES, 2 * follower.rank):
-            self._known = learn(follower.frames_waiting(), rank=follower.rank, observe=1.0, backend=follower.backend)
+            waiting = follower.frames_waiting()
+            self._know(learn(waiting, rank=follower.rank, observe=1.0, backend=follower.backend))
         return self._separate_known(frame)
 
     def _separate_known(self, frame: Frame) -> Separated | None:
         if self._known is None:
             return None
-        return next(self._known.separate([frame], threshold=self._follower.threshold, clean=self._follower.clean))
+        background, separate = self._known, self._separate
+        if separate is None:
+            separate = self._separate = background.separator(self._follower.threshold, self._follower.clean)
+        aligned = background.align(frame)
+        v, explained = background.coefficients_of([aligned.picture])
+        return separate(aligned, v[0], explained[0])
+
+    def _know(self, background: Background) -> None:
+        if background is not self._known:
+            self._known, self._separate = background, None
+
+
+def _check_can_take_mask(fgmask: object, shape: tuple[int, int]) -> None:
+    """Raise if a mask of this shape cannot be written to this."""
+    if isinstance(fgmask, np.ndarray) and fgmask.dtype == np.uint8 and fgmask.shape == shape and fgmask.flags.writeable:
+        return
+    what = f"{fgmask.shape} of {fgmask.dtype}" if isinstance(fgmask, np.ndarray) else type(fgmask).__name__
+    raise ValueError(f"fgmask must be an array {shape} of uint8 that can be written to, not {what}; or leave it out")
