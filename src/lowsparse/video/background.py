@@ -59,7 +59,6 @@ EXPLAINED = 0.25  # of the probes: a frame with fewer gets the usual v
 COVERED = 0.6
 PARTLY = 0.85  # of the usual share of pixels that are explained: with less, a part of a frame may have another light,
 LIT = 0.2  # if this share of the pixels is in such a part;
-SWITCHED, OFTEN = 0.9, 0.1  # lights may be switched if that is less for such a share of the frames
 MOVES = 0.25  # share of the frames that do not show the background if the camera moves,
 DRIFT = 4.0  # or pixels by which it has wandered
 
@@ -418,8 +417,8 @@ class Background:
         """Whether the camera moves, other than by shaking, or there are several scenes: then this says little."""
         return self.lost > MOVES or self.drift >= DRIFT
 
-    def explains_less_of(self, pictures: list[Picture]) -> bool:
-        """Whether some of these pictures are explained much less than others, as if lights were switched.
+    def shares_explained(self, pictures: list[Picture]) -> Float:
+        """How much of each picture is as the background is.
 
         Parameters
         ----------
@@ -428,11 +427,14 @@ class Background:
 
         Returns
         -------
-        bool
-            True if they are many enough.
+        array
+            For each picture, the share of some of its pixels; of all kinds, unlike those that determine v.
         """
-        explained = self.coefficients_of(pictures)[1]
-        return bool(np.mean(explained < SWITCHED * np.quantile(explained, 0.9)) >= OFTEN)
+        pixels = np.random.default_rng(0x616C6C).permutation(self.noise.size)[:PROBES]
+        X = np.stack([picture.luma.ravel()[pixels] for picture in pictures], axis=1)
+        expected = self.luma.reshape(self.rank, -1)[:, pixels].T @ self.coefficients_of(pictures)[0].T
+        near = np.abs(X - expected) <= THRESHOLD * self.spread()[0].ravel()[pixels, None]
+        return np.asarray(near.mean(axis=0))
 
     def with_flicker(self, pictures: list[Picture], *, again: bool = False) -> Background:
         """This background, with the flicker of these pictures.

@@ -25,13 +25,12 @@ from ..result import Result
 from ..solve import solve
 from ..support.checks import check_count
 from ..support.memory import release_memory
+from ..sweeps import Float
 from ..sweeps.native import num_threads
 from .background import THRESHOLD, WITNESSES, Background
 from .foreground import max_of_block
 from .light import extremes, split_changes
 from .pixel_regression import (
-    BETWEEN,
-    WIDTHS,
     estimate_noise,
     fit_samples,
     fit_samples_compiled,
@@ -45,6 +44,10 @@ PER_FRAME = 400  # pixels of each frame from which v is learnt, for each rank
 TILE, COMPILED_TILE, GPU_TILE = 1024, 8192, 16_384  # blocks regressed together: larger arrays are slower to allocate
 GPU_WORKERS = 2  # tiles on a GPU at the same time, half a GB each at most
 MIN_NOISE = 0.5  # grey levels
+SWITCHED, OFTEN = 0.9, 0.1  # lights may be switched if so much less is explained of such a share of the frames,
+BADLY = 0.7  # or this share of half of them
+LIGHT = 0.01  # least share of the picture in which the light changes if more than its brightness does
+MOSTLY, GAIN = 0.9, 0.03  # rank 2 is tried below such a share as well; it must explain so much more
 
 OnProgress = Callable[[str, int, int | None], object]  # stage, number done, total
 
@@ -110,18 +113,41 @@ def learn(
         if on_progress is not None:
             on_progress("reading", sampler.frames, length)
     found = fit_background(sampler, rank or 1, backend, on_progress)
-    if rank is None and found.n_samples >= 4 and found.explains_less_of(witnesses.kept):
-        lit = fit_background(sampler, 2, backend, on_progress)
-        found = found if lit.explains_less_of(witnesses.kept) else lit  # something large in front is no light
+    if rank is None and found.n_samples >= 4:
+        found = _with_lights(found, sampler, witnesses.kept, backend, on_progress)
     del sampler  # the samples are the larger part of the memory
     found = found.without_ghosts(witnesses.kept)
     found = found.with_flicker(witnesses.kept, again=True)
     lost = share_lost(found.still, witnesses.kept)
-    uneven = found.explains_less_of(witnesses.kept)
+    uneven = is_uneven(found.shares_explained(witnesses.kept))
     del witnesses
     release_memory()
     registration = camera.registration if camera.shakes else None
     return replace(found, registration=registration, lost=lost, drift=camera.drift, uneven=uneven)
+
+
+def _with_lights(
+    plain: Background, sampler: PixelSampler, pictures: list[Picture], backend: str, on_progress: OnProgress | None
+) -> Background:
+    """The background of rank 1, or of rank 2 if that explains more of these pictures, and all of them."""
+    shares = plain.shares_explained(pictures)
+    if not is_uneven(shares) and np.median(shares) > MOSTLY:
+        return plain
+    lit = fit_background(sampler, 2, backend, on_progress)
+    lit_shares = lit.shares_explained(pictures)
+    is_light = lit_shares.mean() > shares.mean() + GAIN and not is_uneven(
+        lit_shares
+    )  # something large in front is none
+    return lit if is_light else plain
+
+
+def is_uneven(shares: Float) -> bool:
+    """Whether some pictures are explained much less than others, or most of them badly, by these shares of them.
+
+    So it is if lights are switched: the brightness fits some of the pictures, or of all of them a part.
+    """
+    less = np.mean(shares < SWITCHED * np.quantile(shares, 0.9))
+    return bool(less >= OFTEN or np.median(shares) < BADLY)
 
 
 def fit_background(sampler: PixelSampler, rank: int, backend: str, on_progress: OnProgress | None = None) -> Background:
@@ -144,7 +170,7 @@ def fit_background(sampler: PixelSampler, rank: int, backend: str, on_progress: 
         return found
     plain = _fit_rank(sampler, samples, 1, backend)
     brightness = np.linalg.lstsq(found.coefficients, plain.coefficients[:, 0], rcond=None)[0].astype(np.float64)
-    return without_things(replace(found, brightness=brightness), plain, _fit_between(sampler, plain))
+    return without_things(replace(found, brightness=brightness), plain)
 
 
 def _fit_rank(
@@ -161,30 +187,23 @@ def _fit_rank(
     return fit_pixels(samples, v, noise_level(noise[:4], noise[4:]), result, sampler.entries, on_progress)
 
 
-def _fit_between(sampler: PixelSampler, plain: Background) -> Background:
-    """A background of rank 1, with a surface that is seen in two lights between them, given the one that chooses."""
-    v = plain.coefficients.astype(np.float32)
-    return fit_pixels(sampler.samples(at_end=True), v, plain.noise_level, plain.result, plain.entries, widths=BETWEEN)
-
-
-def without_things(found: Background, plain: Background, between: Background) -> Background:
+def without_things(found: Background, plain: Background) -> Background:
     """A background of rank above 1, and in its place one of rank 1 where more than light changes in it.
 
-    Who stands still for a while is of low rank as well: a component of v says when, and its b who. The picture of the
-    background is compared with that of rank 1 and `between` lights at the extremes of v. Where they differ by another
-    texture, b is that of rank 1 times `brightness`; if they differ by light nowhere, the background of rank 1 is all
-    that is left.
+    Who stands still for a while is of low rank as well: a component of v says when, and its b who. The pictures of the
+    background at opposite extremes of v, made equally bright, are compared. Where they differ by another texture, b is
+    that of rank 1 times `brightness`; if they hardly differ by light, the background of rank 1 is all that is left.
     """
     light, things = np.zeros(found.noise.shape, bool), np.zeros(found.noise.shape, bool)
     bounds = found.bounds(THRESHOLD)
-    for v in extremes(found.coefficients, found.brightness):
-        one, other = found.picture(v), between.picture(np.atleast_1d(v @ found.brightness))
+    for some, others in extremes(found.coefficients, found.brightness):
+        one, other = found.picture(some), found.picture(others)
         changes = split_changes(bounds.exceeded(one, other), one.luma, other.luma)
         light, things = light | changes[0], things | changes[1]
+    if np.mean(light & ~things) < max(float(np.mean(things)), LIGHT):
+        return plain
     if not things.any():
         return found
-    if not (light & ~things).any():
-        return plain
     things = ndimage.binary_dilation(things, np.ones((3, 3), bool), 2)
     scale = found.brightness.astype(np.float32)[:, None, None]
     luma, noise = np.where(things, scale * plain.luma, found.luma), np.where(things, plain.noise, found.noise)
@@ -204,9 +223,8 @@ def fit_pixels(
     result: Result,
     entries: int,
     on_progress: OnProgress | None = None,
-    widths: tuple[float, float] = WIDTHS,
 ) -> Background:
-    """The background from all samples, given v of all frames, the noise level and the widths of the loss.
+    """The background from all samples, given v of all frames and the noise level.
 
     It is computed where the matrix was solved, on the processor or on a GPU.
     """
@@ -222,10 +240,10 @@ def fit_pixels(
 
     def fit(tile: slice) -> None:
         if is_compiled:
-            fit_samples_compiled(samples, v[:, 0], level, tile, b[0], noise, widths)
+            fit_samples_compiled(samples, v[:, 0], level, tile, b[0], noise)
             return
         x, vs = send(samples.values(tile)), send(_at_samples(v, samples.frames(tile)))
-        b[..., tile], noise[..., tile] = (host(one) for one in fit_samples(x, vs, levels, widths))
+        b[..., tile], noise[..., tile] = (host(one) for one in fit_samples(x, vs, levels))
 
     with ThreadPoolExecutor(workers) as threads:
         for k, _ in enumerate(threads.map(fit, tiles)):

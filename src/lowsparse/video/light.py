@@ -5,7 +5,8 @@ With a and x a region of the luma in one light and in another, ∇x ≈ γ ∇a.
     Σ ∇a · ∇x / √(Σ |∇a|² Σ |∇x|²),
 
 the sums over the region, is near 1, it is the light that has changed. Light may have a sharp border, so that the sums
-are over what is inside; but where the inside has no texture, the border alone tells a thing from a soft light.
+are over what is inside; but where that has no texture or is hardly anything, the border alone tells a thing from a soft
+light.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from .sampling import Single
 
 ALIKE = 0.6  # least cosine between the gradients of a surface in two lights
 FLAT = 8.0  # squared grey levels a pixel: two surfaces whose gradients have less in all have no texture
+INSIDE = 0.25  # share of a region that must be inside it: one that is ragged has less
 RARE = 0.01  # share of the frames beyond the extremes
 NO_LIGHT = 0.05  # brightness of a frame that says nothing
 
@@ -45,10 +47,10 @@ def split_changes(changed: Mask, one: Grey, other: Grey) -> tuple[Mask, Mask]:
     def totals(where: NDArray[np.intp]) -> list[Float]:
         return [np.bincount(where.ravel(), product.ravel(), len(areas)).astype(np.float64) for product in products]
 
-    sums = totals(inside)
-    is_flat = sums[1] + sums[2] <= FLAT * np.bincount(inside.ravel(), minlength=len(areas))
+    sums, size = totals(inside), np.bincount(inside.ravel(), minlength=len(areas))
+    says_little = (sums[1] + sums[2] <= FLAT * size) | (size < INSIDE * areas)
     both, first, second = (
-        np.where(is_flat, whole, part) for whole, part in zip(totals(with_border), sums, strict=True)
+        np.where(says_little, whole, part) for whole, part in zip(totals(with_border), sums, strict=True)
     )
     is_light = both > ALIKE * np.sqrt(first * second)
     is_thing = ~is_light & (areas >= changed.size / TINY)
@@ -61,8 +63,8 @@ def _gradient(picture: Grey) -> list[Single]:
     return [np.diff(luma, axis=axis, append=np.take(luma, [-1], axis=axis)) for axis in (0, 1)]
 
 
-def extremes(coefficients: Float, brightness: Float) -> list[Float]:
-    """Coefficients (r numbers) of frames whose light differs most from the usual one but for its brightness.
+def extremes(coefficients: Float, brightness: Float) -> list[tuple[Float, Float]]:
+    """Pairs of coefficients (r numbers) whose lights differ most but for the brightness, which is that of most frames.
 
     `brightness` are the r numbers whose product with the coefficients is the brightness of a frame.
     """
@@ -70,8 +72,7 @@ def extremes(coefficients: Float, brightness: Float) -> list[Float]:
     seen = coefficients[bright > NO_LIGHT]
     if not len(seen):
         return []
-    relative = seen / (seen @ brightness)[:, None]
-    relative -= np.median(relative, axis=0)
-    axes = np.linalg.svd(relative, full_matrices=False)[2][: coefficients.shape[1] - 1]
+    equal = seen * (np.median(bright) / (seen @ brightness))[:, None]
+    axes = np.linalg.svd(equal - np.median(equal, axis=0), full_matrices=False)[2][: coefficients.shape[1] - 1]
     rare = int(RARE * len(seen))
-    return [seen[order[k]] for order in np.argsort(relative @ axes.T, axis=0).T for k in (rare, -1 - rare)]
+    return [(equal[order[rare]], equal[order[-1 - rare]]) for order in np.argsort(equal @ axes.T, axis=0).T]

@@ -28,7 +28,6 @@ from .sampling import PixelSamples, Single
 CANDIDATES, OTHERS = 12, 40  # samples that may be the typical one, and samples they are compared with
 WIDTHS = 2.7, 10.0  # c / noise of blocks that are calm, and of restless ones:
 CALM, RESTLESS = 0.2, 0.5  # share of the samples that differ from the ones before them
-BETWEEN = 5.0, 5.0  # with these a block that is seen in two lights has a background between them
 AGREES = 0.4  # mean of q² / (1 + q²) of a sample that agrees with most others
 WIDE = np.float32(1.5)  # factor of c for the initial estimate
 DARK = 0.05  # a frame of less brightness has no information
@@ -36,7 +35,7 @@ QUANTILE = 0.3  # of the residuals, for the noise: a pixel may be covered most o
 FIRST_FITS, FITS = 2, 4  # regressions from the typical sample on, and with the noise that these leave
 
 
-def fit_samples(x: Single, v: Single, level: Single, widths: tuple[float, float] = WIDTHS) -> tuple[Single, Single]:
+def fit_samples(x: Single, v: Single, level: Single) -> tuple[Single, Single]:
     """b (r x values x blocks) and noise (values x blocks) of x, given v and the level (values x 1) of the noise.
 
     The scale c_i of the loss is a factor times √(s_i s), s_i the noise of the value and s its level: with s_i alone
@@ -47,7 +46,7 @@ def fit_samples(x: Single, v: Single, level: Single, widths: tuple[float, float]
     b = initial_estimate(x, v, np.float32(EFFICIENT) * level)
     scale = np.sqrt(np.maximum(estimate_noise(x, v, b), level) * level)
     restless = np.clip((restlessness(x, v, b, np.float32(EFFICIENT) * level) - CALM) / (RESTLESS - CALM), 0, 1)
-    factor = (widths[0] + (widths[1] - widths[0]) * restless).astype(np.float32, copy=False)
+    factor = (WIDTHS[0] + (WIDTHS[1] - WIDTHS[0]) * restless).astype(np.float32, copy=False)
     b = regress(x, v, b, factor * scale, FITS)
     return b, estimate_noise(x, v, b)
 
@@ -67,7 +66,6 @@ def fit_samples_compiled(
     tile: slice,
     b: Single,
     noise: Single,
-    widths: tuple[float, float] = WIDTHS,
 ) -> None:
     """The same for rank 1, of a tile of blocks, into b and noise (values x blocks); v has a number for each frame."""
     at = np.stack([v[one.offset[tile].astype(np.int64) + one.first] for one in samples.intervals])
@@ -77,7 +75,7 @@ def fit_samples_compiled(
         tile.start,
         _compared(len(samples)),
         level,
-        (EFFICIENT, float(WIDE), AGREES, DARK, NEUTRAL, *widths, CALM, RESTLESS),
+        (EFFICIENT, float(WIDE), AGREES, DARK, NEUTRAL, *WIDTHS, CALM, RESTLESS),
         (FIRST_FITS, FITS),
         _quantile(len(samples), 1),
         (b, noise),

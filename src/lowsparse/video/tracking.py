@@ -33,7 +33,6 @@ from .background import PARTLY, THRESHOLD, WITNESSES, Background, check_separati
 from .foreground import Mask, Separated, max_of_block
 from .ghosts import outline_ratio
 from .learning import fit_background, fit_pixels, noise_level, without_things
-from .pixel_regression import BETWEEN, WIDTHS
 from .registration import Aligned, Steadiness, move, share_lost
 from .sampling import MIN_SAMPLES, PixelSampler, PixelSamples, Single, check_fraction
 from .shelf import Shelf
@@ -362,11 +361,8 @@ def _fit_again(current: Background, samples: PixelSamples, v: Float) -> Backgrou
     if current.rank == 1:
         return found
     brightness = (v @ current.brightness[:, None]).astype(np.float32)
-    plain, between = (
-        fit_pixels(samples, brightness, level, current.result, current.entries, widths=widths)
-        for widths in (WIDTHS, BETWEEN)
-    )
-    return without_things(replace(found, brightness=current.brightness), plain, between)
+    plain = fit_pixels(samples, brightness, level, current.result, current.entries)
+    return without_things(replace(found, brightness=current.brightness), plain)
 
 
 def _in_front_of(found: Background, pictures: list[Picture], stride: int) -> Callable[[NDArray[np.int64]], Mask]:
