@@ -1,6 +1,7 @@
 """Background and foreground: against videos whose truth is known, and the median of all pixels."""
 
 import os
+import re
 import signal
 import sys
 from dataclasses import replace
@@ -1074,3 +1075,43 @@ def test_lights_are_followed_whichever_part_of_the_picture_they_light(seed, begi
 
 def test_a_higher_rank_than_the_light_has_is_left():
     assert learn(as_frames(scene(T=40)[1]), rank=2).rank == 1
+
+
+def with_signs(kind):
+    """A block passes before a picture; in the second half the camera has turned, or a large thing is gone."""
+    rng = np.random.default_rng([41, 2])
+    picture = np.full((72, 96), 120.0)
+    for _ in range(60):
+        y, x, value = rng.integers(72), rng.integers(96), rng.uniform(40, 200)
+        picture[y : y + rng.integers(4, 24), x : x + rng.integers(4, 24)] = value
+    picture = ndimage.gaussian_filter(picture, 0.7)
+    frames = np.repeat(picture[None], 120, axis=0)
+    if kind == "turned":
+        frames[60:] = ndimage.rotate(picture, 3, reshape=False, order=1, mode="reflect")
+    if kind == "gone":
+        frames[:60, 30:60, 30:70] = 60 + 12 * ndimage.gaussian_filter(rng.standard_normal((30, 40)), 1)
+    for t in range(120):
+        frames[t, 6:26, 3 * t % 84 : 3 * t % 84 + 12] = 235
+    return as_frames(np.clip(frames + 2 * rng.standard_normal(frames.shape), 0, 255))
+
+
+@pytest.mark.parametrize(
+    ("kind", "stream", "words"),
+    [
+        ("turned", True, "edges|outline"),
+        ("gone", True, "outline"),
+        ("gone", False, "outline"),
+        ("still", True, None),
+        ("still", False, None),
+    ],
+)
+def test_a_background_that_is_wrong_in_a_part_of_the_frames_is_not_certified(kind, stream, words):
+    frames, follower = with_signs(kind), Follower()
+    if stream:
+        assert len(list(follower.follow(frames))) == 120
+    found = follower.background if stream else learn(frames, length=120)
+    against = " ".join(one.text for one in reliability(found) if one.good is False)
+    if words is None:
+        assert not against
+    else:
+        assert re.search(words, against)

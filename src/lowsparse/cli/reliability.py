@@ -34,6 +34,13 @@ def reliability(background: Background) -> list[Remark]:
     if background.uneven:
         unlike = "Some frames show much less of the background than others: lights are switched (try another --rank)"
         remarks.append(Remark(f"{unlike}, or something large is in front; look at their masks.", False))
+    if background.signs.is_vague:
+        vague = f"{percent(background.signs.share_vague)} of what seems to be in front has no outline of its own"
+        why = "things that have come or left, light that has changed, or leaves and water are taken for things in front"
+        remarks.append(Remark(f"{vague}: {why}; look at the masks.", False))
+    elif background.signs.is_smeared:
+        smeared = "The edges of the background seem to be in front much more often than the rest of it"
+        remarks.append(Remark(f"{smeared}: the camera zooms, turns or loses its focus; look at the masks.", False))
     if found.rank > 1 and found.coherence[0] > ALONE * frames / found.rank:
         remarks.append(Remark("One frame has a part of the background almost alone: try a lower --rank.", False))
     if found.recovered:

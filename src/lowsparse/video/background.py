@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 
@@ -39,6 +39,7 @@ from .ghosts import Sightings, outline_ratio
 from .light import NO_LIGHT, split_changes
 from .registration import Aligned, Registration, move, shifted
 from .sampling import Single
+from .signs import Signs
 
 THRESHOLD = 1.5
 INVISIBLE = 10.0, 5.0  # differences of luma and of chroma that nobody sees,
@@ -93,6 +94,7 @@ class Background:
     lost: float = 0.0  # share of some frames, evenly spaced, whose edges are not those of the background
     drift: float = 0.0  # pixels by which the camera has wandered, its shaking apart
     uneven: bool = False  # whether some of these frames are explained much less than others
+    signs: Signs = field(default_factory=Signs)  # that it is wrong, in these frames
 
     @property
     def rank(self) -> int:
@@ -435,6 +437,25 @@ class Background:
         expected = self.luma.reshape(self.rank, -1)[:, pixels].T @ self.coefficients_of(pictures)[0].T
         near = np.abs(X - expected) <= THRESHOLD * self.spread()[0].ravel()[pixels, None]
         return np.asarray(near.mean(axis=0))
+
+    def signs_in(self, pictures: list[Picture]) -> Signs:
+        """Signs that this background is wrong.
+
+        Parameters
+        ----------
+        pictures
+            As `align` gives them.
+
+        Returns
+        -------
+        Signs
+            The sum over the pictures.
+        """
+        low, high, total = self.bounds(THRESHOLD), self.bounds(THRESHOLD, self.flicker), Signs()
+        for picture, v in zip(pictures, self.coefficients_of(pictures)[0] if pictures else (), strict=True):
+            background, mask = self.compare(picture, v, low, high)
+            total += Signs.of(mask, picture.luma, background.luma)
+        return total
 
     def with_flicker(self, pictures: list[Picture], *, again: bool = False) -> Background:
         """This background, with the flicker of these pictures.

@@ -119,11 +119,11 @@ def learn(
     found = found.without_ghosts(witnesses.kept)
     found = found.with_flicker(witnesses.kept, again=True)
     lost = share_lost(found.still, witnesses.kept)
-    uneven = is_uneven(found.shares_explained(witnesses.kept))
+    uneven, signs = is_uneven(found.shares_explained(witnesses.kept)), found.signs_in(witnesses.kept)
     del witnesses
     release_memory()
     registration = camera.registration if camera.shakes else None
-    return replace(found, registration=registration, lost=lost, drift=camera.drift, uneven=uneven)
+    return replace(found, registration=registration, lost=lost, drift=camera.drift, uneven=uneven, signs=signs)
 
 
 def _with_lights(

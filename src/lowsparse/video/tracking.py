@@ -36,6 +36,7 @@ from .learning import fit_background, fit_pixels, noise_level, without_things
 from .registration import Aligned, Steadiness, move, share_lost
 from .sampling import MIN_SAMPLES, PixelSampler, PixelSamples, Single, check_fraction
 from .shelf import Shelf
+from .signs import Signs
 
 ABSORB = 30.0  # seconds in front after which something is sampled,
 SURE = 1.0  # and seconds after which it is not
@@ -108,6 +109,7 @@ class Follower:
         self._background: Background | None = None
         self._known, self._lost = 0, 0.0  # frames that were judged in all scenes, and how many show no background
         self._drift = 0.0  # pixels by which the camera has wandered in a scene
+        self._signs = Signs()  # in all scenes, that a background was wrong
         self._threads = ThreadPoolExecutor(1)
         self._begin_scene([])
 
@@ -223,6 +225,8 @@ class Follower:
             yield from self._learn_scene()  # raises if they are too few
         for one in (*self._first, *self._unexplained):
             yield from self._separate(self._fit([one]))
+        if self._witnesses:
+            self._use(_judged(self.background, self.background, self._witnesses))
         self._threads.shutdown()
 
     @property
@@ -271,7 +275,7 @@ class Follower:
         for _ in range(LOOKS):
             samples.uncover(_in_front_of(found, some, stride))
             found = _complete(_fit_again(found, samples, found.coefficients), some, samples)
-        self._use(replace(found, lost=share_lost(found.still, some)))
+        self._use(_judged(found, found, some))
         del found, some  # the frames below are dropped one by one
         self._flicker.append(self.background.flicker)
         self.scenes.append(first[0].frame.number)
@@ -288,7 +292,11 @@ class Follower:
         self._drift = max(self._drift, self.camera.drift)
         frames, self._judged = self._sampler.frames - self._judged, self._sampler.frames
         self._known, self._lost = self._known + frames, self._lost + background.lost * frames
-        self._background = background = replace(background, lost=self._lost / self._known, drift=self._drift)
+        registration = self.camera.registration if self.camera.shakes else None
+        lost, self._signs = self._lost / self._known, self._signs + background.signs
+        self._background = background = replace(
+            background, registration=registration, lost=lost, drift=self._drift, signs=self._signs
+        )
         self._separate_one = background.separator(self.threshold, self.clean, self.stabilise)
 
     def _fit(self, frames: list[Aligned]) -> list[Fitted]:
@@ -349,7 +357,7 @@ class Follower:
         def learn_again() -> Background:
             complete = _complete(_fit_again(replace(current, entries=entries), recent, v), witnesses, recent)
             release_memory()
-            return replace(complete, lost=share_lost(complete.still, witnesses))
+            return _judged(complete, current, witnesses)
 
         self._next = self._threads.submit(learn_again)
 
@@ -392,6 +400,11 @@ def _complete(found: Background, pictures: list[Picture], samples: PixelSamples)
     if blocks.size:
         samples.correct(blocks, lambda t: found.picture(v[t]), lambda t: clean.picture(v[t]))
     return clean.with_flicker(pictures)
+
+
+def _judged(found: Background, used: Background, pictures: list[Picture]) -> Background:
+    """A background, with what speaks against it in pictures that were separated by the one that was used."""
+    return replace(found, lost=share_lost(found.still, pictures), signs=used.signs_in(pictures))
 
 
 def check_absorb(absorb: float) -> None:

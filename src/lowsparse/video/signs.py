@@ -1,0 +1,82 @@
+"""Signs that a background is wrong, in pictures that were separated by it.
+
+A thing that is in front has an outline, which the background has not (see `ghosts`), and a texture of its own (see
+`light`). Where the background is wrong, because things have come or left, because the light is another, or because the
+camera has moved, regions seem to be in front that have the outlines or the texture of the background; and if it is
+smeared, its edges seem to be in front more often than the rest of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from scipy import ndimage
+
+from ..entries.pictures import Grey
+from .foreground import FINE, Mask, max_of_block
+from .ghosts import outline_ratio
+from .light import split_changes
+
+OUTLINED = 0.8  # ratio of the steps at the border of a region, above which it has no outline of its own
+VAGUE = 0.16  # share of what is in front that has none, above which the background is doubtful
+EDGES = 0.2  # share of the pixels that are the edges of a picture
+SMEARED = 1.7  # how much more often than others they are in front if the background is smeared,
+MORE = 0.03  # and in which share of the pictures more
+
+
+@dataclass(frozen=True)
+class Signs:
+    """Sums over pictures of the shares of the pixels, or of some of them, that are in front."""
+
+    pictures: int = 0
+    front: float = 0.0  # of all pixels
+    vague: float = 0.0  # of all pixels, in regions without an outline or a texture of their own
+    edges: float = 0.0  # of the edges of the background
+    others: float = 0.0  # of the other pixels
+
+    @classmethod
+    def of(cls, mask: Mask, frame: Grey, background: Grey) -> Self:
+        """The signs in one picture, from its mask, its luma and that of its background.
+
+        >>> floor = np.full((60, 80), 90, np.uint8)
+        >>> frame, background, mask = floor.copy(), floor.copy(), np.zeros(floor.shape, bool)
+        >>> frame[10:30, 10:20] = background[30:50, 50:60] = 200
+        >>> mask[10:30, 10:20] = mask[30:50, 50:60] = True
+        >>> Signs.of(mask, frame, background).share_vague
+        0.5
+        """
+        while mask.size > FINE:
+            mask, frame, background = max_of_block(mask), frame[::2, ::2], background[::2, ::2]
+        one, other = (ndimage.uniform_filter(luma, 3) for luma in (frame, background))  # less noise
+        strength = sum(np.abs(ndimage.sobel(other.astype(np.int32), axis)) for axis in (0, 1))
+        is_edge = strength > np.quantile(strength, 1 - EDGES)
+        vague = outline_ratio(mask, frame, background) > OUTLINED
+        vague |= split_changes(mask, one, other)[0]
+        edges, others = (float(mask[part].mean()) if part.any() else 0.0 for part in (is_edge, ~is_edge))
+        return cls(1, float(mask.mean()), float(vague.mean()), edges, others)
+
+    def __add__(self, other: Signs) -> Signs:
+        return Signs(
+            self.pictures + other.pictures,
+            self.front + other.front,
+            self.vague + other.vague,
+            self.edges + other.edges,
+            self.others + other.others,
+        )
+
+    @property
+    def share_vague(self) -> float:
+        """Share of what is in front that has no outline or texture of its own."""
+        return self.vague / self.front if self.front else 0.0
+
+    @property
+    def is_vague(self) -> bool:
+        """Whether that is so much that the background is doubtful."""
+        return self.share_vague > VAGUE
+
+    @property
+    def is_smeared(self) -> bool:
+        """Whether the edges of the background are in front much more often than the rest of it."""
+        return self.edges > max(SMEARED * self.others, self.others + MORE * self.pictures)
