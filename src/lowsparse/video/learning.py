@@ -47,7 +47,7 @@ MIN_NOISE = 0.5  # grey levels
 SWITCHED, OFTEN = 0.9, 0.1  # lights may be switched if so much less is explained of such a share of the frames,
 BADLY = 0.7  # or this share of half of them
 LIGHT = 0.01  # least share of the picture in which the light changes if more than its brightness does
-MOSTLY, GAIN = 0.9, 0.03  # rank 2 is tried below such a share as well; it must explain so much more
+MOSTLY, GAIN = 0.9, 0.02  # rank 2 is tried below such a share as well; it must explain so much more
 
 OnProgress = Callable[[str, int, int | None], object]  # stage, number done, total
 
@@ -131,7 +131,7 @@ def _with_lights(
 ) -> Background:
     """The background of rank 1, or of rank 2 if that explains more of these pictures, and all of them."""
     shares = plain.shares_explained(pictures)
-    if not is_uneven(shares) and np.median(shares) > MOSTLY:
+    if plain.result.diagnostics.recovered and np.median(shares) > MOSTLY and not is_uneven(shares):
         return plain
     lit = fit_background(sampler, 2, backend, on_progress)
     lit_shares = lit.shares_explained(pictures)
