@@ -765,6 +765,15 @@ def test_a_short_stream_is_held_back_to_its_end():
     assert len(list(follower.finish())) == len(frames)
     with pytest.raises(TooFewError, match="2 frames are too few"):
         list(follow(frames[:2]))
+    few = Follower()
+    assert len(list(few.follow(frames[:4]))) == 4
+    assert few.background.n_samples == 4
+
+
+def test_a_video_of_nothing_but_noise_is_not_certified():
+    noise = np.random.default_rng(24).uniform(0, 255, (20, 36, 44))
+    against = [one.text for one in reliability(learn(as_frames(noise), length=20)) if one.good is False]
+    assert any("for the noise" in one for one in against)
 
 
 def test_the_end_of_a_stream_after_a_cut():

@@ -7,6 +7,8 @@ from ..video.background import Background
 PLENTY, ENOUGH = 20, 8  # samples of each pixel
 RARE = 0.01  # share of the pixels, or frames, below which exceptions are not worth a remark
 ALONE = 0.8  # of the largest coherence that a frame can have
+CLEAR = 0.05  # share of what is in front without an outline, up to which large things and not the light change frames
+LOUD = 60.0  # grey levels: if less is not seen for the noise, hardly anything is
 MANY = 0.35  # share of the pixels in front at which the background is hardly seen
 
 
@@ -21,6 +23,10 @@ def reliability(background: Background) -> list[Remark]:
         Remark(f"A pixel of the background is off by {noise} grey levels of 255, which is noise."),
         Remark(f"{percent(found.outlier_share)} of the pixels that were looked at differ from the background."),
     ]
+    least = background.least_visible
+    if least > LOUD:
+        loud = f"Only what differs by {least:.0f} grey levels or more is seen for the noise"
+        remarks.append(Remark(f"{loud}: --shrink 2 lowers it.", False))
     frames, pixels = found.shape
     for poor, total, what, advice in (
         (found.poor_rows, frames, "frame", "leave them out with --start and --stop, if their masks are wrong"),
@@ -31,7 +37,7 @@ def reliability(background: Background) -> list[Remark]:
             remarks.append(Remark(f"In {share} hardly anything of the background is seen: {advice}.", False))
     if found.outlier_share > MANY:
         remarks.append(Remark("So much is in front that the background is hardly seen: give a longer video.", False))
-    if background.uneven:
+    if background.uneven and background.signs.share_vague > CLEAR:
         unlike = "Some frames show much less of the background than others: lights are switched (try another --rank)"
         remarks.append(Remark(f"{unlike}, or something large is in front; look at their masks.", False))
     if background.signs.is_vague:

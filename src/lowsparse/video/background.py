@@ -196,6 +196,11 @@ class Background:
             None if self.chroma_noise is None else spread(self.chroma_noise, self.noise_level[1], chroma)
         )
 
+    @property
+    def least_visible(self) -> float:
+        """The difference of luma, in grey levels, from which on something is in front: the median over the pixels."""
+        return THRESHOLD * float(np.median(self.spread()[0]))
+
     def distance(
         self,
         picture: Picture,

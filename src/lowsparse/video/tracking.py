@@ -268,6 +268,10 @@ class Follower:
     def _learn_scene(self) -> Iterator[Separated]:
         """Learn the background from the first frames of a scene, and separate them."""
         first, self._first = self._first, Shelf()
+        if 0 < len(first) < LATEST / FIRST_SHARE:  # it has ended: all of it is looked at
+            self._sampler = PixelSampler(min(LATEST / len(first), 1.0), latest=LATEST, random_state=self.rng)
+            for one in first:
+                self._sampler.add(one.picture)
         found, samples = fit_background(self._sampler, self.rank, self.backend), self._sampler.samples(at_end=True)
         stride = -(-len(first) // WITNESSES)
         some = [first[k].picture for k in range(0, len(first), stride)]
