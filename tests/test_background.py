@@ -670,6 +670,20 @@ def test_who_is_slow_in_the_first_frames_of_a_stream_does_not_become_background(
     assert found > max(0.9, f1_of(followed(frames)[1], moving) + 0.02)
 
 
+@pytest.mark.slow
+def test_what_is_behind_a_ghost_does_not_cover_it_in_the_first_frames_of_a_stream():
+    """Somebody stands before a restless ground for a half of them; the ground is no thing in front of him."""
+    rng = np.random.default_rng(7)
+    frames = 110 + 12 * ndimage.gaussian_filter(rng.standard_normal((140, 64, 96)), (0.5, 1, 2)) / 0.2
+    moving = np.zeros(frames.shape, bool)
+    for t in range(140):
+        if t < 52:
+            moving[t, 16:48, t // 6 + 20 : t // 6 + 40] = True
+        moving[t, 10:30, 2 * t % 80 : 2 * t % 80 + 10] = True
+    frames = np.where(moving, 165 + 3 * rng.standard_normal(frames.shape), frames)
+    assert f1_of(followed(frames)[1], moving) > 0.88
+
+
 def test_a_stream_follows_a_cut():
     (_, before), (picture, after) = (scene(T=150, seed=seed) for seed in (6, 7))
     follower, out = followed(np.concatenate([before, after]))

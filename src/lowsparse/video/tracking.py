@@ -335,9 +335,7 @@ class Follower:
             return one.picture
         background = self.background.picture(v)
         if len(self._v) % LOOK_EVERY == 0 or self._things.shape != stays.shape:
-            ratio = outline_ratio(mask, one.picture.luma, background.luma)
-            is_thing = (ratio > 0) & (ratio < 1)
-            self._things = is_thing if is_thing.shape == stays.shape else max_of_block(is_thing)
+            self._things = _things(mask, one.picture, background)
         return one.picture.replaced(background, stays & self._things)
 
     def _refresh(self) -> None:
@@ -377,16 +375,22 @@ def _fit_again(current: Background, samples: PixelSamples, v: Float) -> Backgrou
     return without_things(replace(found, brightness=current.brightness), plain)
 
 
+def _things(mask: Mask, picture: Picture, background: Picture) -> Mask:
+    """The blocks of what is in front and has an outline: anything else may be a ghost (see `ghosts`)."""
+    ratio = outline_ratio(mask, picture.luma, background.luma)
+    is_thing = (ratio > 0) & (ratio < 1)
+    return max_of_block(is_thing) if is_thing.shape == mask.shape else is_thing
+
+
 def _in_front_of(found: Background, pictures: list[Picture], stride: int) -> Callable[[NDArray[np.int64]], Mask]:
     """Which blocks of pixels are covered in the frames that are given for them, by the nearest of these pictures.
 
     A block is covered by what stays in front of it for some pictures in a row; leaves and waves do so more briefly.
     """
-    separate, square = found.separator(), np.ones((3, 3), bool)
-    masks = [
-        ndimage.binary_dilation(max_of_block(separate(Aligned(Frame(one, 0, 0, 0.0), one), v, 1.0).mask), square)
-        for one, v in zip(pictures, found.coefficients_of(pictures)[0], strict=True)
-    ]
+    low, high, masks = found.bounds(THRESHOLD), found.bounds(THRESHOLD, found.flicker), []
+    for one, v in zip(pictures, found.coefficients_of(pictures)[0], strict=True):
+        background, mask = found.compare(one, v, low, high)
+        masks.append(ndimage.binary_dilation(_things(mask, one, background), np.ones((3, 3), bool)))
     in_front = np.stack(masks).reshape(len(masks), -1)
     spells = in_front[0] + np.count_nonzero(in_front[1:] & ~in_front[:-1], axis=0)
     covered = in_front & (in_front.sum(axis=0) >= SPELL * spells)
