@@ -74,7 +74,7 @@ def learn(
         The frames in order, for example `lowsparse.video.Frames`.
     rank
         Of the background: 1 follows the brightness, more also lights that are switched and shadows that wander.
-        None: 1, or 2 if that explains some of the frames much less than others, and the light is why.
+        None: 1, or 2 if that explains more of the frames, and the light is why.
     observe
         Share of the pixels of each frame to sample; None: 80 samples of each pixel, but a tenth at least.
     length
