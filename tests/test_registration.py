@@ -7,7 +7,7 @@ from scipy import ndimage
 from lowsparse.entries.frames import Frame
 from lowsparse.entries.pictures import Picture
 from lowsparse.video.learning import learn
-from lowsparse.video.registration import Registration, Steadiness, move, shifted
+from lowsparse.video.registration import Registration, Steadiness, move, share_lost, shifted
 from lowsparse.video.tracking import Follower
 
 
@@ -137,3 +137,10 @@ def test_movers_on_a_wall_without_edges_are_no_moving_camera():
     background = learn(frames, length=90)
     assert background.registration is None
     assert background.lost <= 0.25
+
+
+def test_a_plain_wall_has_no_edges_though_its_film_was_compressed():
+    rng = np.random.default_rng(7)
+    wall = lambda: 100 + rng.integers(0, 2, (12, 16)).repeat(10, 0).repeat(10, 1)  # noqa: E731  steps of blocks
+    pictures = [Picture(wall().astype(np.uint8)) for _ in range(8)]
+    assert share_lost(Picture(wall().astype(np.uint8)), pictures) == 0

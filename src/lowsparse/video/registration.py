@@ -27,7 +27,8 @@ COARSE = 160  # longest side of the smallest picture in which shifts are looked 
 FAR, NEAR = 8, 2  # pixels: shifts to try on the smallest picture, and around the shift found before on larger ones
 EDGES = 1500  # pixels with a strong gradient that are compared
 MIN_EDGES, MIN_CELLS = 30, 10
-ABOVE_NOISE = 8.0  # times its standard deviation is the least gradient of an edge
+ABOVE_NOISE = 8.0  # times its standard deviation is the least gradient of an edge,
+FAINT = 3.0  # and at least this, in grey levels: a plain wall has less in a film that was compressed
 BRIGHTNESS = 0.2, 5.0  # of a picture beside the reference, at the least and at the most
 BOUND = 2.0  # of a difference, in units of the median gradient of the reference at these pixels
 BETTER = 0.85  # a shift has at most this part of the sum that no shift has
@@ -226,7 +227,7 @@ def _level(luma: Grey, noise: float) -> tuple[Level, float]:
     row, column = np.divmod(np.arange(len(tiles)), W // tile)
     rows, columns = row * tile + inside // tile, column * tile + inside % tile
     found = strength[rows, columns]
-    is_edge = found >= max(ABOVE_NOISE * max(noise, _noise(luma)), 1.0)
+    is_edge = found >= max(ABOVE_NOISE * max(noise, _noise(luma)), FAINT)
     strong = is_edge & (found >= np.median(found))
     rows, columns, found = rows[strong], columns[strong], found[strong]
     gradient = np.stack([down[rows, columns], right[rows, columns]], axis=1)
