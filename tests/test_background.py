@@ -6,6 +6,7 @@ import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from conftest import PATH, interruptible
 from lowsparse.cli.reliability import reliability
 from lowsparse.entries.frames import Frame, Frames, NoVideoError
 from lowsparse.entries.pictures import Picture, doubled
-from lowsparse.video import metrics
+from lowsparse.video import learning, metrics
 from lowsparse.video.film import write_picture
 from lowsparse.video.foreground import Bounds, Separated, coherent, foreground_mask, majority
 from lowsparse.video.ghosts import Sightings
@@ -1094,6 +1095,23 @@ def test_lights_are_followed_whichever_part_of_the_picture_they_light(seed, begi
     found = learn(given, length=80)
     assert found.rank == 2
     assert f1_of(found.separate(given), moving) > 0.97
+
+
+@pytest.mark.parametrize(
+    ("plain", "lit", "rank"),
+    [
+        ([0.78] * 24, [0.89] * 8 + [1.0] * 16, 2),  # people in some of the pictures
+        ([0.45] * 3 + [0.96] * 21, [0.6] * 3 + [1.0] * 21, 1),  # something large
+        ([0.78] * 24, [0.79] * 24, 1),
+    ],
+)
+def test_rank_2_is_light_if_it_explains_every_picture_better(monkeypatch, plain, lit, rank):
+    def fitted(rank, shares):
+        result = SimpleNamespace(diagnostics=SimpleNamespace(recovered=False))
+        return SimpleNamespace(rank=rank, result=result, shares_explained=lambda _: np.array(shares))
+
+    monkeypatch.setattr(learning, "fit_background", lambda *_: fitted(2, lit))
+    assert learning._with_lights(fitted(1, plain), None, [], "auto", None).rank == rank
 
 
 def test_a_higher_rank_than_the_light_has_is_left():

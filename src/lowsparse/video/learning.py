@@ -129,15 +129,18 @@ def learn(
 def _with_lights(
     plain: Background, sampler: PixelSampler, pictures: list[Picture], backend: str, on_progress: OnProgress | None
 ) -> Background:
-    """The background of rank 1, or of rank 2 if that explains more of these pictures, and all of them."""
+    """The background of rank 1, or of rank 2 if that explains more of these pictures, and all of them.
+
+    Something large in front is no light: rank 2 explains the pictures with it less than the others. So it may be by
+    what is in front if rank 2 explains almost any picture better than rank 1 almost all.
+    """
     shares = plain.shares_explained(pictures)
     if plain.result.diagnostics.recovered and np.median(shares) > MOSTLY and not is_uneven(shares):
         return plain
     lit = fit_background(sampler, 2, backend, on_progress)
     lit_shares = lit.shares_explained(pictures)
-    is_light = lit_shares.mean() > shares.mean() + GAIN and not is_uneven(
-        lit_shares
-    )  # something large in front is none
+    better = np.quantile(lit_shares, 0.1) > np.quantile(shares, 0.9)
+    is_light = lit_shares.mean() > shares.mean() + GAIN and (better or not is_uneven(lit_shares))
     return lit if is_light else plain
 
 
