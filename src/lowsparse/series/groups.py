@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
+from ..support.threads import one_blas_thread
 from ..sweeps import Float, native
 from .anomalies import Anomalies, find_anomalies
 from .correlation import column_medians, column_scales
@@ -120,7 +121,9 @@ def find_groups(X: NDArray[np.floating]) -> tuple[Index, ...]:
     if n <= most:
         return (np.arange(n),)
     Z = np.nan_to_num(np.clip(_scaled(X[:: -(-moments // MOMENTS)]), -CLIP, CLIP))
-    return tuple(sorted((np.sort(group) for group in _bisect(Z, np.arange(n), most)), key=lambda group: int(group[0])))
+    with one_blas_thread:  # with more, the last digits would depend on their number
+        found = _bisect(Z, np.arange(n), most)
+    return tuple(sorted((np.sort(group) for group in found), key=lambda group: int(group[0])))
 
 
 def _bisect(Z: Float, series: Index, most: int) -> list[Index]:
