@@ -1103,6 +1103,8 @@ def test_lights_are_followed_whichever_part_of_the_picture_they_light(seed, begi
         ([0.78] * 24, [0.89] * 8 + [1.0] * 16, 2),  # people in some of the pictures
         ([0.45] * 3 + [0.96] * 21, [0.6] * 3 + [1.0] * 21, 1),  # something large
         ([0.78] * 24, [0.79] * 24, 1),
+        ([0.975] * 24, [0.998] * 24, 1),  # which is not worth a fit of all pixels
+        ([0.95] * 24, [0.99] * 24, 2),
     ],
 )
 def test_rank_2_is_light_if_it_explains_every_picture_better(monkeypatch, plain, lit, rank):

@@ -47,7 +47,8 @@ MIN_NOISE = 0.5  # grey levels
 SWITCHED, OFTEN = 0.9, 0.1  # lights may be switched if so much less is explained of such a share of the frames,
 BADLY = 0.7  # or this share of half of them
 LIGHT = 0.01  # least share of the picture in which the light changes if more than its brightness does
-MOSTLY, GAIN = 0.9, 0.02  # rank 2 is tried below such a share as well; it must explain so much more
+MOSTLY, GAIN = 0.9, 0.02  # rank 2 is tried below such a share as well; it must explain so much more,
+LITTLE = 0.03  # and cannot, as something is in front, if rank 1 leaves no more than this
 
 OnProgress = Callable[[str, int, int | None], object]  # stage, number done, total
 
@@ -135,9 +136,10 @@ def _with_lights(
     what is in front if rank 2 explains almost any picture better than rank 1 almost all.
     """
     shares = plain.shares_explained(pictures)
-    if plain.result.diagnostics.recovered and np.median(shares) > MOSTLY and not is_uneven(shares):
+    is_known = plain.result.diagnostics.recovered or shares.mean() >= 1 - LITTLE
+    if is_known and np.median(shares) > MOSTLY and not is_uneven(shares):
         return plain
-    lit = fit_background(sampler, 2, backend, on_progress)
+    lit = fit_background(sampler, 2, backend, on_progress, plain)
     lit_shares = lit.shares_explained(pictures)
     better = np.quantile(lit_shares, 0.1) > np.quantile(shares, 0.9)
     is_light = lit_shares.mean() > shares.mean() + GAIN and (better or not is_uneven(lit_shares))
@@ -153,8 +155,14 @@ def is_uneven(shares: Float) -> bool:
     return bool(less >= OFTEN or np.median(shares) < BADLY)
 
 
-def fit_background(sampler: PixelSampler, rank: int, backend: str, on_progress: OnProgress | None = None) -> Background:
-    """The background of the frames that were sampled."""
+def fit_background(
+    sampler: PixelSampler,
+    rank: int,
+    backend: str,
+    on_progress: OnProgress | None = None,
+    plain: Background | None = None,
+) -> Background:
+    """The background of the frames that were sampled; the `plain` one of rank 1 is given if it is known."""
     need = max(MIN_SAMPLES, 2 * rank)
     if not sampler.frames:
         raise TooFewError("there is no frame: a background needs several")
@@ -171,7 +179,7 @@ def fit_background(sampler: PixelSampler, rank: int, backend: str, on_progress: 
     found = _fit_rank(sampler, samples, rank, backend, on_progress)
     if rank == 1:
         return found
-    plain = _fit_rank(sampler, samples, 1, backend)
+    plain = plain or _fit_rank(sampler, samples, 1, backend)
     brightness = np.linalg.lstsq(found.coefficients, plain.coefficients[:, 0], rcond=None)[0].astype(np.float64)
     return without_things(replace(found, brightness=brightness), plain)
 
