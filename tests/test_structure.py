@@ -428,10 +428,10 @@ def test_a_direction_that_most_rows_do_not_have_is_found():
     F = rng.standard_normal((80, 5)) @ np.diag([1.0, 1.0, 1.0, 1.0, 0.0])
     F[:20, 4] = rng.standard_normal(20)
     turn = np.linalg.qr(rng.standard_normal((5, 5)))[0]
-    direction, size = sparsest_direction(F @ turn, rng)
-    assert size < 1e-9
+    direction, share = sparsest_direction(F @ turn, rng, 1e-9)
+    assert share == 0.25
     assert abs(abs(direction @ turn[4]) - 1) < 1e-9
-    assert sparsest_direction(rng.standard_normal((80, 5)), rng)[1] > 0.05
+    assert sparsest_direction(rng.standard_normal((80, 5)), rng, 0.05)[1] > 0.5
 
 
 @pytest.mark.parametrize("error", ["patch", "stuck", "copies", "clipped"])

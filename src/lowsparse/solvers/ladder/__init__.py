@@ -56,7 +56,7 @@ from ...sweeps import Float
 from ..base import Outcome, Problem, Solver, nothing
 from ..factors import trace_row
 from ..parameters import parameter
-from . import climbing, growing, judging, passes, whole
+from . import adding, climbing, growing, judging, passes, whole
 from .shrinking import MIN_HELD_OUT, ShrinkagePath, predicts_better
 from .state import SLOW, Attempt, LadderState, log_error
 from .views import Views
@@ -163,6 +163,7 @@ class Ladder(Solver):
         """Forget the last attempt, except for what it was judged by."""
         state.attempt, state.made = attempt, (*state.made, attempt)
         state.refits, state.improved, state.joint_steps, state.joint_runs = 0, np.inf, 0, 0
+        state.additions = 0
         state.held_logs, state.max_c, state.shrinks = nothing(), np.inf, True
         state.view, state.untied = "block", False
         state.mostly_wrong = state.wrong_tried = False
@@ -233,17 +234,30 @@ class Ladder(Solver):
             state.c = passes.widened(state) if exact else 2 * state.c
             state.restart_count()
             return
+        if exact and self._add_component(state, shares):
+            return
         ignored = judging.ignored_share(state)
         if ignored > MAX_IGNORED and state.joint_runs < len(passes.WIDE):
             passes.begin_joint_steps(state)
             return
         self._judge(state, shares, ignored)
 
+    @staticmethod
+    def _add_component(state: LadderState, shares: tuple[Float, Float]) -> bool:
+        """Add a component that only some lines have, if the rank allows one; passes follow then."""
+        most = state.views.rank
+        if state.rank >= most or state.additions >= most or not adding.add_component(state, shares):
+            return False
+        state.target = state.rank
+        return True
+
     def _judge(self, state: LadderState, shares: tuple[Float, Float], ignored: float) -> None:
         """Take the attempt if it is beyond doubt; else compare it with the others, and decide."""
         exact, rank = state.is_exact(), state.rank
         if state.noise < CLOSE * state.unit:
             judging.drop_sparse(state)
+            if exact and state.rank < rank and self._add_component(state, judging.explained_shares(state)):
+                return
         rank_too_high = exact and (judging.is_spiky(state) or state.rank < rank)
         if not exact:
             judging.drop_spikes(state)
@@ -277,15 +291,14 @@ class Ladder(Solver):
         else:
             self._decide(state)
 
-    @staticmethod
-    def _compare(state: LadderState, attempt: Attempt) -> None:
+    def _compare(self, state: LadderState, attempt: Attempt) -> None:
         """Keep the attempt if it is the best, and note whether it agrees with the best."""
         score, best = judging.score_of(state), min(state.scores, default=np.inf)
         alike = judging.is_alike(state, attempt.residuals)
         if score < best:
             state.best = attempt
         state.scores = (*state.scores, score)
-        state.grown += state.attempt > SLOW
+        state.grown += SLOW < state.attempt <= self.attempts
         if score < best - AGREE:
             state.agreed = False  # what others agreed with is no longer the best
         elif alike and score <= best + AGREE:
@@ -307,12 +320,15 @@ class Ladder(Solver):
         if accepted or following is None:
             larger = judging.with_one_rank_more(state)
             state.next_noise = 0.0 if larger is None else larger.noise
-            if larger is not None and self.attempts not in state.made and self._begin_without_sparsest(state, larger):
-                return
+            if self.attempts not in state.made:
+                larger = larger or self._with_component(state)
+                if larger is not None and self._begin_without_sparsest(state, larger):
+                    return
         if following is not None and (not accepted or state.next_noise):
             if following == SLOW and state.block_factor == 1 and not state.views.is_block_whole:
-                self._enlarge_block(state)
-            self._begin(state, following)
+                self._begin_on_larger_block(state)
+            else:
+                self._begin(state, following)
             return
         less, partly = state.next_noise, judging.is_partly_better(state)
         if not (accepted or less or partly) and self._take_path(state, sound=False):
@@ -354,6 +370,13 @@ class Ladder(Solver):
         state.scores, state.grown, state.agreed = (), 0, False
         state.best = replace(state.best, plausible=False)
 
+    def _begin_on_larger_block(self, state: LadderState) -> None:
+        """Take a larger block, and begin there with the best L so far: attempts that follow may not find it again."""
+        smaller, best = state.views.sketch, state.best
+        self._enlarge_block(state)
+        self._reset(state, self.attempts + 1)
+        growing.begin_with_known(state, smaller, best)
+
     def _next_attempt(self, state: LadderState) -> int | None:
         """The attempt to make next: while attempts agree, one that grows; if the rank may be too high, the climb."""
         left = [k for k in ORDER if k < self.attempts and k not in state.made]
@@ -363,14 +386,21 @@ class Ladder(Solver):
         growth = [k for k in left if k > SLOW]
         return next(iter(growth if state.agreed and growth else left), None)
 
+    @staticmethod
+    def _with_component(state: LadderState) -> LadderState | None:
+        """The best attempt with a component that only some lines have."""
+        trial = copy(state)
+        judging.take_best(trial)
+        trial.c = max(trial.c, EXPLAINED * state.unit)
+        return adding.with_component(trial, judging.explained_shares(trial))
+
     def _begin_without_sparsest(self, state: LadderState, larger: LadderState) -> bool:
         """Begin an attempt from one rank more, without its sparsest component; False if most lines have all."""
-        found = judging.sparsest_component(larger)
-        if found is None:
+        if not judging.drop_sparsest(larger):
             return False
         self._reset(state, self.attempts)
         state.U, state.V, state.c = larger.U, larger.V, larger.c
-        judging.remove_direction(state, *found)
+        state.restart_count()
         return True
 
     # -- the path of shrinkage

@@ -6,9 +6,11 @@ from copy import copy
 import numpy as np
 from numpy.typing import NDArray
 
+from ...linalg.arrays import host
 from ...robust.growth import SEEDS, Part, climb_blocks, grow_part, prediction_error, seed_block, take_block
 from ...robust.regression import EFFICIENT, EXPLAINED, SMALLEST
-from .state import LadderState, orthonormalise, parameter_count
+from ...robust.sketch import Sketch
+from .state import Attempt, LadderState, orthonormalise, parameter_count
 
 ROUNDS = 15  # of growth, after which all lines are added
 MIN_FREEDOM = 0.7  # residual degrees of freedom per entry of a part, for its noise to be an estimate
@@ -29,6 +31,19 @@ def begin_with_block(state: LadderState) -> bool:
     best.rounds, best.caution = 0, 2
     vars(state).update(vars(best))
     return True
+
+
+def begin_with_known(state: LadderState, known: Sketch, attempt: Attempt) -> None:
+    """Begin with what an attempt has found on another block, as far as this one has the same rows and columns."""
+    sketch = state.views.sketch
+    _, rows, state.part_rows = np.intersect1d(known.rows, sketch.rows, assume_unique=True, return_indices=True)
+    _, columns, state.part_columns = np.intersect1d(
+        known.columns, sketch.columns, assume_unique=True, return_indices=True
+    )
+    state.U, state.V = orthonormalise(host(attempt.U)[rows], host(attempt.V)[columns])
+    state.noise, state.c = attempt.noise, max(EFFICIENT * attempt.noise, EXPLAINED * state.unit)
+    extend_to_block(state)
+    state.restart_count()
 
 
 def _best_block(state: LadderState, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> LadderState | None:

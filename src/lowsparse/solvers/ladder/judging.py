@@ -176,32 +176,28 @@ def with_one_rank_more(state: LadderState) -> LadderState | None:
     return trial if trial.noise < LESS * unbiased(state.best.noise, k - 1) else None
 
 
-def sparsest_component(larger: LadderState) -> tuple[str, Float] | None:
-    """The side and direction of the component that the fewest rows (U) or columns (V) have; None if most have all.
+def drop_sparsest(state: LadderState) -> bool:
+    """Remove the component that the fewest rows, or columns, have, whichever is missed less; False if most have all.
 
     Rows or columns that are wrong together have a component of their own.
     """
-    found = [
-        (side, *sparsest_direction(Q, np.random.default_rng(0x737061))) for side, Q in _orthonormal_factors(larger)
-    ]
-    side, direction, size = min(found, key=lambda one: one[2])
-    return (side, direction) if size <= SPARSE_NEXT else None
+    rng = np.random.default_rng(0x737061)
+    found = [(side, *sparsest_direction(Q, rng, SPARSE_NEXT)) for side, Q in _orthonormal_factors(state)]
+    return _drop_one(state, [(side, direction) for side, direction, share in found if share <= 0.5], np.inf)
 
 
-def sparsest_direction(F: Float, rng: np.random.Generator, draws: int = 400) -> tuple[Float, float]:
-    """A direction x orthogonal to most rows f of F (n x k), and the median of |f · x| / |f|.
+def sparsest_direction(F: Float, rng: np.random.Generator, size: float, draws: int = 400) -> tuple[Float, float]:
+    """The direction x that the fewest rows f of F (n x k) have, and their share: |f · x| > size |f|.
 
-    Of several directions, each orthogonal to k - 1 random rows, it is the best.
+    It is the best of several, each orthogonal to k - 1 random rows.
     """
     n, k = F.shape
     unit = F / np.maximum(np.linalg.norm(F, axis=1, keepdims=True), np.finfo(float).tiny)
-    if k == 1:
-        return np.ones(1), float(np.median(np.abs(unit)))
     some = unit[rng.integers(n, size=(draws, k - 1))]
-    directions = np.linalg.svd(some)[2][:, -1]
-    sizes = np.median(np.abs(unit @ directions.T), axis=0)
-    best = int(np.argmin(sizes))
-    return np.asarray(directions[best], dtype=np.float64), float(sizes[best])
+    directions = np.linalg.svd(some)[2][:, -1] if k > 1 else np.ones((1, 1))
+    shares = np.mean(np.abs(unit @ directions.T) > size, axis=0)
+    best = int(np.argmin(shares))
+    return np.asarray(directions[best], dtype=np.float64), float(shares[best])
 
 
 def _orthonormal_factors(state: LadderState) -> list[tuple[str, Float]]:
@@ -237,8 +233,8 @@ def drop_sparse(state: LadderState) -> None:
     rng = np.random.default_rng(0x737061)
 
     def sparse(Q: Float) -> Float | None:
-        direction, size = sparsest_direction(Q, rng, N_DIRECTIONS)
-        return direction if size <= SPARSE + 5 * state.noise / state.unit else None
+        direction, share = sparsest_direction(Q, rng, SPARSE + 5 * state.noise / state.unit, N_DIRECTIONS)
+        return direction if share <= 0.5 else None
 
     if not _can_spare(state):
         return

@@ -60,6 +60,7 @@ class LadderState(State):
     passes: int = 0  # at this rank
     refits: int = 0  # times that poorly explained lines were regressed from scratch
     improved: float = np.inf  # lines that the last refit has improved
+    additions: int = 0  # of components that only some lines have, in this attempt
     shrinks: bool = False  # whether passes shrink coefficients by the noise
     relaxation: float = 0.0  # ω - 1: by how much the next steps exceed the regressions
     change: float = np.inf  # relative change of L by the last pass

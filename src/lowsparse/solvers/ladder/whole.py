@@ -12,7 +12,7 @@ from ...linalg.scale import OUTLIER, outlying, robust_scale, trimmed_deviation
 from ...robust.regression import EXPLAINED
 from ...sweeps import Float
 from ..base import Outcome
-from . import growing, judging, passes
+from . import adding, growing, judging, passes
 from .state import LadderState, orthonormalise, parameter_count
 
 REST = 0.1  # passes end when all that follow would change L by less than this share of the error due to noise,
@@ -27,16 +27,27 @@ def begin(state: LadderState, determined: bool) -> None:
     held = state.held_residual()[state.views.comparable]
     if held.size:
         state.held_out = state.scale(held)
-    poor = _extend(state)
+    open_rows, poor = _extend(state)
     state.view, state.refits, state.shrinks = "whole", 0, True
     state.c = max(state.c, EXPLAINED * state.unit)
     state.restart_count()
-    if determined and not poor:
+    if poor and state.is_exact():
+        _add_components(state)
+    if determined and not open_rows:
         state.finished = "an exact fit" + (", confirmed by held-out entries" if held.size else "")
 
 
-def _extend(state: LadderState) -> bool:
-    """Extend L to all rows of the block's columns, then to all columns; return whether a row is poorly determined."""
+def _add_components(state: LadderState) -> None:
+    """Add components that too few lines of the block have to be seen there."""
+    while state.rank < state.views.rank and adding.add_component(state, judging.explained_shares(state)):
+        judging.refit_poor_lines(state)
+
+
+def _extend(state: LadderState) -> tuple[bool, bool]:
+    """Extend L to all rows of the block's columns, then to all columns.
+
+    Returns whether a row is poorly determined, and whether a row or a column is poorly explained.
+    """
     views, sketch, M = state.views, state.views.sketch, state.problem.M
     counts, poor = views.rows(state.view).M.column_counts, False
     if len(sketch.rows) < M.shape[0]:
@@ -46,9 +57,10 @@ def _extend(state: LadderState) -> bool:
         C, poor = strip.complete(Q, sketch.rows, C, state.c, n_reweight=7, noise=state.noise)
         state.U, state.V = orthonormalise(C, Q)
     columns = views.columns("whole")
-    state.V, _ = columns.complete(state.U, sketch.columns, state.V, state.c, n_reweight=5, noise=state.noise)
+    state.V, poor_column = columns.complete(state.U, sketch.columns, state.V, state.c, n_reweight=5, noise=state.noise)
     state.U = to_device_of(state.U, state.V)  # the block may have been small enough for the processor
-    return poor or bool(((counts < 3 * state.rank) & (M.row_counts > 0)).any())
+    few = bool(((counts < 3 * state.rank) & (M.row_counts > 0)).any())
+    return poor or few, poor or poor_column
 
 
 def end_if_converged(state: LadderState) -> None:

@@ -1,0 +1,155 @@
+"""Components that only some of the lines have: an odd but coherent group of rows, or of columns.
+
+Once most entries are fitted closely, c is so small that the lines of such a group are taken for wrong as a whole, and
+nothing is added to L any more. Let B be the known factor, and x a line that it does not explain. If x = B a + b w, but
+for errors, with the same w for the whole group, then each of its lines is a w, but for its own errors: modulo B, the
+others are multiples of it. So some lines are tried as w, and the one that explains most of the others is improved:
+given the coefficients, w is regressed place by place on those of the group; given w, each line on (B, w).
+"""
+
+from copy import copy
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...entries.observed import ObservedMatrix
+from ...linalg.arrays import host, to_device_of
+from ...linalg.grassmann import basis
+from ...robust.growth import take_block
+from ...robust.regression import EFFICIENT, FIRST_C, LineRegression
+from ...sweeps import Float, Robust, min_support
+from .passes import widened
+from .state import LadderState, orthonormalise
+
+POOR = 0.5  # share of its entries that a line explains, relative to the usual one, below which it may be of a group
+LARGEST, CANDIDATES = 300, 30  # lines among which a group is sought, and those of them that are tried as w
+PASSES = 6  # of the fit of w and of the coefficients
+EVIDENCE = 1.5  # entries that a group must explain for each parameter of the component and of its lines
+BELONGS = 0.5  # share of its entries that a line of the group explains; by a w that is a line, the square of it
+CLOSE = 1e-3  # least c, in units
+
+
+def add_component(state: LadderState, shares: tuple[Float, Float]) -> bool:
+    """Add to L a component that only some columns, or rows, have; False if there is none.
+
+    `shares` are those of explained entries, by column and by row.
+    """
+    columns, rows = state.lines
+    U, V = host(state.U), host(state.V)
+    Q, C = orthonormalise(V, U)
+    of_columns = _shared_component(columns, U, shares[0], state)
+    of_rows = _shared_component(rows, Q, shares[1], state)
+    if of_columns is not None and (of_rows is None or of_columns.gain >= of_rows.gain):
+        U, V = of_columns.extend(U, V)
+    elif of_rows is not None:
+        Q, C = of_rows.extend(Q, C)
+        U, V = orthonormalise(C, Q)
+    else:
+        return False
+    state.U, state.V = (to_device_of(F, state.U) for F in (U, V))
+    state.c, state.additions = widened(state), state.additions + 1
+    state.restart_count()
+    return True
+
+
+@dataclass(frozen=True)
+class Component:
+    """A direction w orthogonal to B, and the coefficients on (B, w) of the lines that have it."""
+
+    w: Float
+    lines: NDArray[np.intp]
+    coefficients: Float
+    gain: int  # the number of entries of these lines that are explained
+
+    def extend(self, B: Float, C: Float) -> tuple[Float, Float]:
+        """B and the coefficients C of all lines with this component."""
+        C = np.hstack([C, np.zeros((len(C), 1))])
+        C[self.lines] = self.coefficients
+        return np.column_stack([B, self.w]), C
+
+
+def _shared_component(lines: LineRegression, B: Float, share: Float, state: LadderState) -> Component | None:
+    """The component that poorly explained ones of these lines have in common, if there is one."""
+    k, rng = B.shape[1], np.random.default_rng([0x616464, B.shape[1]])
+    poor = np.flatnonzero((share < POOR * np.median(share)) & (lines.M.column_counts >= 2 * min_support(k + 1)))
+    poor = np.sort(rng.permutation(poor)[:LARGEST])
+    some = lines.M.take_columns(poor) if poor.size > 2 else None
+    if some is None:
+        return None
+    group = Group(some.to_host(), B, max(EFFICIENT * state.noise, CLOSE * state.unit), state.unit, lines.sweep.host)
+    start = group.best_candidate(rng)
+    if start is None:
+        return None
+    w, fit = group.fit(start)
+    own = fit.explained
+    places = np.count_nonzero(take_block(group.M, np.arange(len(B)), own).row_counts)
+    gain = int(fit.inside[own].sum())
+    if not own.size or gain < EVIDENCE * (places + (k + 1) * own.size):
+        return None
+    return Component(w, poor[own], fit.coefficients[own], gain)
+
+
+@dataclass(frozen=True)
+class GroupFit:
+    """Coefficients of the lines of a group, the lines that these explain, and how many entries of each."""
+
+    coefficients: Float
+    explained: NDArray[np.intp]
+    inside: NDArray[np.int64]
+
+
+class Group:
+    """Lines, the columns of M, that B does not explain."""
+
+    def __init__(self, M: ObservedMatrix, B: Float, c: float, unit: float, backend: str) -> None:
+        self.M, self.B, self.c, self.unit, self.backend = M, B, c, unit, backend
+
+    def best_candidate(self, rng: np.random.Generator) -> GroupFit | None:
+        """The fit on (B, w) with the line as w that explains most entries, where this line was observed."""
+        best, most = None, 0
+        for i in rng.permutation(self.M.shape[1])[:CANDIDATES]:
+            at = slice(*self.M.indptr[i : i + 2])
+            places = self.M.rows[at].astype(np.intp)
+            Q, R = basis(np.column_stack([self.B[places], self.M.values[at]]))
+            if np.abs(np.diag(R)).min() <= CLOSE * np.abs(np.diag(R)).max():
+                continue  # B is not determined there, or the line is explained
+            fit = self._regress(self.M.take_rows(places), Q, BELONGS**2)
+            explained = int(fit.inside[fit.explained].sum())
+            if explained > most and fit.explained.size > 1:
+                best = GroupFit(np.linalg.solve(R, fit.coefficients.T).T, fit.explained, fit.inside)
+                most = explained
+        return best
+
+    def fit(self, fit: GroupFit) -> tuple[Float, GroupFit]:
+        """w and the coefficients in turn."""
+        w = np.zeros(len(self.B))
+        for _ in range(PASSES):
+            if not fit.explained.size:
+                break
+            w = self._direction(fit)
+            fit = self._regress(self.M, np.column_stack([self.B, w]), BELONGS)
+        return w, fit
+
+    def _regress(self, M: ObservedMatrix, B: Float, least_share: float) -> GroupFit:
+        lines = LineRegression(M, M.open_sweep(self.backend), self.unit, learning=True)
+        C, inside = lines.fit_with_subsets(B, self.c)
+        least = np.maximum(least_share * M.column_counts, 2 * min_support(B.shape[1]))
+        return GroupFit(C, np.flatnonzero(inside >= least), inside)
+
+    def _direction(self, fit: GroupFit) -> Float:
+        """w, from what B leaves of the lines that are explained."""
+        some = take_block(self.M, np.arange(len(self.B)), fit.explained)
+        a, b = np.hsplit(fit.coefficients[fit.explained], [self.B.shape[1]])
+        left = -some.open_sweep(self.backend).residual(self.B, a)
+        across = some.with_values(left.astype(some.dtype)).T.open_sweep(self.backend)
+        options = Robust(c=self.c, first_c=FIRST_C * self.unit, n_reweight=15)
+        w = across.regress(b / np.linalg.norm(b), None, options).V[:, 0]
+        w -= self.B @ (self.B.T @ w)
+        return np.asarray(w / max(float(np.linalg.norm(w)), np.finfo(float).tiny))
+
+
+def with_component(state: LadderState, shares: tuple[Float, Float]) -> LadderState | None:
+    """The state with one component more, which only some lines have; None if there is none."""
+    larger = copy(state)
+    return larger if add_component(larger, shares) else None
