@@ -34,7 +34,7 @@ from lowsparse.support.files import write_csv
 
 from .contenders import DEFAULT, contenders
 from .phase import FIXED, workers
-from .structured import ERRORS, HOLES, TUNED_ERRORS, TUNED_HOLES, StructuredProblem, draw_problem
+from .structured import ERRORS, FACTORS, HOLES, TUNED_ERRORS, TUNED_HOLES, StructuredProblem, draw_problem
 
 SEED = 17  # of the data
 FOUND = 1e-3  # relative error, and
@@ -50,6 +50,7 @@ class Answer:
 
     hole: str
     error: str
+    factors: str
     method: str
     outcome: str  # one of OUTCOMES
     converged: bool
@@ -83,7 +84,8 @@ def attempt(seed: list[int], hole: str, error: str, methods: Sequence[str], larg
         seconds = time.perf_counter() - began
         outcome, behind, off = judge(problem, result)
         wrong = result.converged and behind
-        answers.append(Answer(hole, error, method, outcome, result.converged, wrong, off, seconds, problem.about))
+        said = outcome, result.converged, wrong, off, seconds
+        answers.append(Answer(hole, error, problem.factors, method, *said, problem.about))
     return answers
 
 
@@ -121,7 +123,12 @@ def describe(answers: Sequence[Answer]) -> str:
     lines = [[method, *counted([a for a in answers if a.method == method])] for method in methods]
     text = ["all kinds\n" + table(["method", *HEADER], lines)]
     own = [a for a in answers if a.method == methods[0]]
-    for what, kinds, tuned in (("hole", HOLES, TUNED_HOLES), ("error", ERRORS, TUNED_ERRORS)):
+    kinds_of: tuple[tuple[str, Iterable[str], Sequence[str]], ...] = (
+        ("hole", HOLES, TUNED_HOLES),
+        ("error", ERRORS, TUNED_ERRORS),
+        ("factors", FACTORS, ()),
+    )
+    for what, kinds, tuned in kinds_of:
         rows = [
             [kind + ("*" if kind in tuned else ""), *counted([a for a in own if getattr(a, what) == kind])]
             for kind in kinds

@@ -1,9 +1,10 @@
 """Made-up problems whose holes and errors have structure, as those of real tables do, and what of them can be found.
 
 L has singular values in geometric progression and a root mean square of 1. Each problem has one kind of hole and one
-kind of error; sizes, rank, condition, noise and the share of wrong entries are drawn. Constants of the default method
-were chosen on `TUNED` kinds, with other seeds. Wrong answers to problems of all kinds were looked at when the tests of
-an answer were designed, those that ask for one rank more and for attempts that agree.
+kind of error; what the factors of L look like, sizes, rank, condition, noise and the share of wrong entries are drawn.
+Constants of the default method were chosen on `TUNED` kinds, with other seeds. Wrong answers to problems of all kinds
+were looked at when the tests of an answer were designed, those that ask for one rank more, for attempts that agree, and
+for components that only some lines have.
 
 What can be found: only rows and columns count in which half of the entries are right, and five more than the rank. Of
 L an entry is determined there if the entries that are right fix it to within a tenth of the root mean square, given
@@ -24,7 +25,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 import lowsparse as ls
 
-__all__ = ["ERRORS", "HOLES", "TUNED_ERRORS", "TUNED_HOLES", "StructuredProblem", "draw_problem"]
+__all__ = ["ERRORS", "FACTORS", "HOLES", "TUNED_ERRORS", "TUNED_HOLES", "StructuredProblem", "draw_problem"]
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
@@ -34,6 +35,7 @@ SMALLEST_NOISE = 1e-4  # that determination is judged by, against the root mean 
 DETERMINED = 0.1  # standard deviation up to which an entry of L is determined
 PROBES = 6  # samples of the posterior
 MARGIN = 5  # entries of a line beyond the rank that are right, at least
+FEWEST = 8  # lines that have a component
 
 # ---------------------------------------------------------------------- holes: True is observed
 
@@ -292,6 +294,44 @@ ERRORS: dict[str, Callable[[Float, float, Rng], None]] = {
 }
 TUNED_ERRORS = ("none", "scattered", "one-sided", "huge", "small", "rows", "columns", "patch", "runs", "stuck")
 
+# ---------------------------------------------------------------------- factors of L, of some rows and of some columns
+
+Factors = tuple[Float, Float]
+
+
+def _normal(m: int, n: int, rank: int, rng: Rng) -> Factors:
+    return rng.standard_normal((m, rank)), rng.standard_normal((n, rank))
+
+
+def _some_lines(m: int, n: int, rank: int, rng: Rng) -> Factors:
+    """Only some of the rows, or of the columns, have the last component: an odd but coherent group."""
+    U, V = _normal(m, n, rank, rng)
+    F = U if rng.random() < 0.5 else V
+    if rank > 1:
+        size = max(FEWEST, math.ceil(rng.uniform(0.03, 0.3) * len(F)))
+        F[rng.permutation(len(F))[size:], int(rng.integers(rank))] = 0
+    return U, V
+
+
+def _unequal(m: int, n: int, rank: int, rng: Rng) -> Factors:
+    """Some rows and columns are far larger than others."""
+    U, V = _normal(m, n, rank, rng)
+    return U * np.exp(0.8 * rng.standard_normal((m, 1))), V * np.exp(0.8 * rng.standard_normal((n, 1)))
+
+
+def _grouped(m: int, n: int, rank: int, rng: Rng) -> Factors:
+    """Rows are those of a few types, with small differences."""
+    U, V = _normal(m, n, rank, rng)
+    return U[rng.integers(0, max(rank + 1, 5), m)] + 0.1 * rng.standard_normal((m, rank)), V
+
+
+FACTORS: dict[str, Callable[[int, int, int, Rng], Factors]] = {
+    "normal": _normal,
+    "some lines": _some_lines,
+    "unequal": _unequal,
+    "grouped": _grouped,
+}
+
 # ---------------------------------------------------------------------- a problem
 
 
@@ -306,6 +346,7 @@ class StructuredProblem:
     right: Bool  # of the entries of M: within four standard deviations of L
     determined: Bool  # m x n: of the entries of L, by the entries of M that are right
     expected: float  # root mean square error there of a fit to the entries that are right
+    factors: str  # one of FACTORS
     about: str
 
     @property
@@ -336,7 +377,8 @@ def draw_problem(seed: list[int], hole: str, error: str, *, largest: int = 700) 
     share = float(rng.uniform(0.05, 0.3))
     sigma = condition ** -np.linspace(0, 1, rank) if rank > 1 else np.ones(1)
     sigma *= math.sqrt(m * n) / np.linalg.norm(sigma)
-    U, V = (np.linalg.qr(rng.standard_normal((k, rank)))[0] for k in (m, n))
+    factors = str(rng.choice(list(FACTORS)))
+    U, V = (np.linalg.qr(F)[0] for F in FACTORS[factors](m, n, rank, rng))
     L = ls.LowRank(U * sigma, V.T)
     seen = HOLES[hole](m, n, rank, rng)
     X = L.to_dense() + noise * rng.standard_normal((m, n))
@@ -344,12 +386,13 @@ def draw_problem(seed: list[int], hole: str, error: str, *, largest: int = 700) 
     M = ls.ObservedMatrix.from_dense(np.where(seen, X, np.nan))
     e = np.asarray(L.at(M.rows, M.columns_of_entries())) - M.values
     right = np.abs(e) <= 4 * noise + 1e-9
-    about = f"{m} x {n}, rank {rank}, condition {condition:g}, noise {noise:g}, share {share:.2f}, {hole}, {error}"
+    about = f"{m} x {n}, rank {rank}, condition {condition:g}, noise {noise:g}, share {share:.2f}"
     core = _core(M, right, rank)
     deviation = posterior_deviation(M, L, right & core[M.rows, M.columns_of_entries()], max(noise, SMALLEST_NOISE))
     determined = core & (deviation <= DETERMINED)
     expected = float(np.sqrt(np.mean(deviation[determined] ** 2))) if noise and determined.any() else 0.0
-    return StructuredProblem(M, L, rank, noise, right, determined, expected, about)
+    about += f", {hole}, {error}, {factors}"
+    return StructuredProblem(M, L, rank, noise, right, determined, expected, factors, about)
 
 
 def _core(M: ls.ObservedMatrix, right: Bool, rank: int) -> Bool:

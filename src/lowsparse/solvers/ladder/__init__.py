@@ -294,14 +294,15 @@ class Ladder(Solver):
     def _compare(self, state: LadderState, attempt: Attempt) -> None:
         """Keep the attempt if it is the best, and note whether it agrees with the best."""
         score, best = judging.score_of(state), min(state.scores, default=np.inf)
-        alike = judging.is_alike(state, attempt.residuals)
-        if score < best:
+        alike, more = judging.is_alike(state, attempt.residuals), judging.explains_more(state, attempt)
+        close = abs(score - best) <= AGREE
+        if score < best - AGREE or (close and (more > 0 or (score < best and not more))):
             state.best = attempt
         state.scores = (*state.scores, score)
         state.grown += SLOW < state.attempt <= self.attempts
-        if score < best - AGREE:
+        if score < best - AGREE or (close and more > 0):
             state.agreed = False  # what others agreed with is no longer the best
-        elif alike and score <= best + AGREE:
+        elif alike and close and not more:
             state.agreed = True
 
     # -- the choice between attempts

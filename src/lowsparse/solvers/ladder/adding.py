@@ -28,6 +28,7 @@ PASSES = 6  # of the fit of w and of the coefficients
 EVIDENCE = 1.5  # entries that a group must explain for each parameter of the component and of its lines
 BELONGS = 0.5  # share of its entries that a line of the group explains; by a w that is a line, the square of it
 CLOSE = 1e-3  # least c, in units
+LARGE = 10.0  # magnitude of an entry in medians of its line, above which it has no part in w
 
 
 def add_component(state: LadderState, shares: tuple[Float, Float]) -> bool:
@@ -109,9 +110,8 @@ class Group:
         """The fit on (B, w) with the line as w that explains most entries, where this line was observed."""
         best, most = None, 0
         for i in rng.permutation(self.M.shape[1])[:CANDIDATES]:
-            at = slice(*self.M.indptr[i : i + 2])
-            places = self.M.rows[at].astype(np.intp)
-            Q, R = basis(np.column_stack([self.B[places], self.M.values[at]]))
+            places, x = self._usual_entries(i)
+            Q, R = basis(np.column_stack([self.B[places], x / np.linalg.norm(x)]))
             if np.abs(np.diag(R)).min() <= CLOSE * np.abs(np.diag(R)).max():
                 continue  # B is not determined there, or the line is explained
             fit = self._regress(self.M.take_rows(places), Q, BELONGS**2)
@@ -120,6 +120,13 @@ class Group:
                 best = GroupFit(np.linalg.solve(R, fit.coefficients.T).T, fit.explained, fit.inside)
                 most = explained
         return best
+
+    def _usual_entries(self, i: int) -> tuple[NDArray[np.intp], Float]:
+        """The places and values of a line, without those that are far larger than the others."""
+        at = slice(*self.M.indptr[i : i + 2])
+        places, x = self.M.rows[at].astype(np.intp), self.M.values[at].astype(np.float64)
+        usual = np.abs(x) <= LARGE * np.median(np.abs(x))
+        return places[usual], x[usual]
 
     def fit(self, fit: GroupFit) -> tuple[Float, GroupFit]:
         """w and the coefficients in turn."""

@@ -15,7 +15,7 @@ from ...robust.regression import EFFICIENT, EXPLAINED
 from ...sweeps import Float, min_support
 from .climbing import climb
 from .passes import BETWEEN, MIN_HELD_OUT, PATIENCE, SETTLED, run_pass, widened
-from .state import LadderState, log_error, orthonormalise, parameter_count
+from .state import Attempt, LadderState, log_error, orthonormalise, parameter_count
 
 PARTLY = 0.2  # noise of a part relative to that of all, below which all could be explained far better
 FEW = 4  # entries per parameter, below which the slow attempt ends in joint steps
@@ -32,7 +32,10 @@ FARTHER = 2.0  # scale of residuals of held-out entries, relative to what is exp
 # units, exceeds NOISY, unless the error of the fit is larger anyway.
 ALIKE, NOISY = (1.0, 0.2), 0.2
 SAME = 0.4  # the same relative to L itself
-MANY, GATHERED = 0.15, 4.0  # share of unexplained entries, and its variance in lines relative to chance: suspicious
+# Difference between the numbers of entries that two attempts explain that may be chance, in standard deviations, and
+# as a share of all entries.
+CHANCE, NO_MORE = 3.0, 0.01
+MANY, GATHERED = 0.01, 4.0  # share of unexplained entries, and its variance in lines relative to chance: suspicious
 # Scale of the closest residuals relative to that of all, below which most entries may be wrong: for normal noise .96
 # if 20 % are, .91 if 30 % are. What c is multiplied by in a pass, and the passes in which the score must fall by GAIN.
 HEAVY, FALL, WAIT, GAIN = 0.95, 0.8, 6, 0.05
@@ -126,6 +129,20 @@ def is_alike(state: LadderState, residuals: Float) -> bool:
     size = float(np.linalg.norm(host(state.V))) / math.sqrt(math.prod(state.matrix.shape))  # of L
     difference = robust_scale(residuals - state.best.residuals)
     return difference <= min(most * state.noise, SAME * size) + EXPLAINED * state.unit
+
+
+def explains_more(state: LadderState, attempt: Attempt) -> int:
+    """Whether an attempt explains more entries than the best so far (1), fewer (-1), or as many but for chance (0)."""
+    if not state.scores:
+        return 0
+    columns, bound = state.views.compared_columns, OUTLIER * min(attempt.noise, state.best.noise)
+    by_it, by_best = (
+        np.abs(columns.sweep.residual(one.U, one.V)) <= bound + EXPLAINED * state.unit for one in (attempt, state.best)
+    )
+    more, fewer = (int(np.count_nonzero(one)) for one in (by_it & ~by_best, by_best & ~by_it))
+    due = parameter_count(columns.M, attempt.U.shape[1]) - parameter_count(columns.M, state.best.U.shape[1])
+    chance = max(CHANCE * math.sqrt(more + fewer), NO_MORE * columns.M.nnz) + abs(due)
+    return (more - fewer > chance) - (fewer - more > chance)
 
 
 def evidence(state: LadderState) -> float:
