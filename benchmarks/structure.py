@@ -3,8 +3,9 @@
     python -m benchmarks.structure --problems 600 --jobs 2 --out results
     python -m benchmarks.structure --quick
 
-`benchmarks.structured` makes the problems: every kind of hole with every kind of error in turn, drawn anew. All methods
-get the same ones with the true rank, and none of them the seed of the data. Of each answer, on what can be found of L:
+`benchmarks.structured` makes the problems: every kind of hole with every kind of error in turn, drawn anew, and factors
+of L of some kind. All methods get the same ones with the true rank, and none of them the seed of the data. Of each
+answer, on what can be found of L:
 
 - found: its relative error is at most 10⁻³, or three times what noise makes of a fit to the entries that are right;
 - missed: it is farther off, although the truth explains at least as many of the observed entries, to within 1 %;
@@ -72,9 +73,9 @@ def judge(problem: StructuredProblem, result: ls.Result) -> tuple[str, bool, flo
     return "missed" if behind >= -MORE else "other", behind >= MORE, off
 
 
-def attempt(seed: list[int], hole: str, error: str, methods: Sequence[str], largest: int) -> list[Answer]:
+def attempt(seed: list[int], hole: str, error: str, factors: str, methods: Sequence[str], largest: int) -> list[Answer]:
     """All methods on one problem; none if it cannot be found."""
-    problem = draw_problem(seed, hole, error, largest=largest)
+    problem = draw_problem(seed, hole, error, factors=factors, largest=largest)
     if not problem.findable:
         return []
     answers = []
@@ -85,18 +86,25 @@ def attempt(seed: list[int], hole: str, error: str, methods: Sequence[str], larg
         outcome, behind, off = judge(problem, result)
         wrong = result.converged and behind
         said = outcome, result.converged, wrong, off, seconds
-        answers.append(Answer(hole, error, problem.factors, method, *said, problem.about))
+        answers.append(Answer(hole, error, factors, method, *said, problem.about))
     return answers
 
 
 def run(
-    count: int, methods: Sequence[str], jobs: int, largest: int, kinds: Sequence[tuple[str, str]], seed: int = SEED
+    count: int,
+    methods: Sequence[str],
+    jobs: int,
+    largest: int,
+    kinds: Sequence[tuple[str, str]],
+    seed: int = SEED,
+    factors: Sequence[str] = tuple(FACTORS),
 ) -> list[Answer]:
-    """Answers to so many problems, the kinds in turn."""
+    """Answers to so many problems, the kinds of holes and errors in turn, those of factors at random."""
     order = np.random.default_rng(seed).permutation(len(kinds))
     chosen = [kinds[order[k % len(kinds)]] for k in range(count)]
     seeds = [[seed, k] for k in range(count)]
-    arguments = (seeds, *zip(*chosen, strict=True), [tuple(methods)] * count, [largest] * count)
+    drawn = [str(one) for one in np.random.default_rng([seed, count]).choice(factors, count)]
+    arguments = (seeds, *zip(*chosen, strict=True), drawn, [tuple(methods)] * count, [largest] * count)
     with workers(jobs) as pool:
         done: Iterable[list[Answer]] = (pool.map if pool else map)(attempt, *arguments)
         return [answer for answers in done for answer in answers]
@@ -177,6 +185,13 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=own, choices=able, help="default: all but those with a fixed γ")
     parser.add_argument("--problems", type=int, default=408, help="how many (default: 408, two of each pair of kinds)")
     parser.add_argument("--largest", type=int, default=400, help="rows and columns, at most (default: 400)")
+    parser.add_argument(
+        "--factors",
+        nargs="+",
+        choices=list(FACTORS),
+        default=list(FACTORS),
+        help="kinds of factors of L (default: all)",
+    )
     parser.add_argument("--seed", type=int, default=SEED, help=f"of the problems (default: {SEED})")
     parser.add_argument("--jobs", type=int, default=1, help="processes, of one thread each (default: 1, all threads)")
     parser.add_argument("--quick", action="store_true", help="few small problems: to see that it runs")
@@ -187,7 +202,7 @@ def main() -> None:
     count, largest = (12, 80) if given.quick else (given.problems, given.largest)
     methods = [DEFAULT, *(name for name in dict.fromkeys(given.methods) if name != DEFAULT)]
     print(f"lowsparse {ls.__version__}; {count} problems; the default is {DEFAULT}\n", flush=True)
-    answers = run(count, methods, given.jobs, largest, list(product(HOLES, ERRORS)), given.seed)
+    answers = run(count, methods, given.jobs, largest, list(product(HOLES, ERRORS)), given.seed, given.factors)
     print(describe(answers))
     write_csv(given.out / "structure.csv", [vars(answer) for answer in answers])
     figure(answers).savefig(given.out / "structure.png")

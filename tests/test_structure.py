@@ -17,6 +17,7 @@ from lowsparse.robust.growth import SEEDS, Part, climb_blocks, grow_part, predic
 from lowsparse.robust.joint import JointSystem, balanced_factors, coupling, determination, joint_step
 from lowsparse.robust.regression import LineRegression, Prior, regress_by_subsets
 from lowsparse.robust.ties import Ties
+from lowsparse.solvers.ladder.groups import Group
 from lowsparse.solvers.ladder.judging import sparsest_direction
 from lowsparse.sweeps import Blocks, Draws
 
@@ -544,3 +545,70 @@ def test_there_is_no_prior_where_it_would_not_be_felt():
     assert Prior.of(C, 1e-9, 1.0) is None
     assert Prior.of(C, 0.5, 1.0) is not None
     assert Prior.of(np.zeros((5, 2)), 0.5, 1.0) is None
+
+
+def with_group(m, n, rank, group, side, seed, noise=0.0):
+    """A matrix of this rank whose last component only a group of the rows, or columns, has; with holes and errors."""
+    rng = np.random.default_rng([seed, m, n])
+    U, V = rng.standard_normal((m, rank)), rng.standard_normal((n, rank))
+    F = U if side == "rows" else V
+    F[rng.permutation(len(F))[group:], -1] = 0
+    truth = U @ V.T
+    X = truth + noise * rng.standard_normal(truth.shape)
+    wrong = rng.random(X.shape) < 0.1
+    X[wrong] += 5 * rng.standard_normal(int(wrong.sum()))
+    X[rng.random(X.shape) < 0.3] = np.nan
+    return truth, X
+
+
+@pytest.mark.parametrize("side", ["rows", "columns"])
+@pytest.mark.parametrize(("m", "n", "rank", "group"), [(120, 90, 3, 24), (300, 200, 2, 24), (1200, 700, 4, 40)])
+@pytest.mark.parametrize("choose", [False, True])
+def test_a_component_that_only_some_lines_have_is_found(m, n, rank, group, side, choose):
+    truth, X = with_group(m, n, rank, group, side, seed=11)
+    r = ls.solve(X, "auto" if choose else rank)
+    assert r.converged
+    assert r.L.U.shape[1] == rank
+    assert r.L.error(truth, relative=True) < 1e-6
+
+
+@pytest.mark.parametrize("seed", [1, 3, 5, 10])
+def test_such_a_component_is_found_where_errors_go_together(seed):
+    """An exact fit of the full rank spends a component on errors that have the structure of what is sought."""
+    rng = np.random.default_rng(seed)
+    truth, _ = with_group(100, 70, 4, 16, "columns", seed)
+    rows, columns = rng.permutation(100)[:40], rng.permutation(70)[:28]
+    X = truth.copy()
+    X[np.ix_(rows, columns)] += np.outer(3 * rng.standard_normal(40), rng.standard_normal(28))
+    r = ls.solve(X, 4)
+    assert r.converged
+    assert r.L.error(truth, relative=True) < 1e-6
+
+
+def test_rows_that_have_nothing_in_common_are_no_group():
+    rng = np.random.default_rng(13)
+    truth = rng.standard_normal((150, 3)) @ rng.standard_normal((3, 100))
+    X = truth.copy()
+    X[:25] = 2 * rng.standard_normal((25, 100))
+    r = ls.solve(X, "auto")
+    assert r.converged
+    assert r.L.U.shape[1] == 3
+    assert np.abs(r.L.to_dense() - truth)[25:].max() < 1e-6
+
+
+def test_a_group_is_found_from_one_of_its_lines():
+    """In spite of errors in a fifth of the entries, and of as many lines that are not of the group."""
+    rng = np.random.default_rng(14)
+    B = np.linalg.qr(rng.standard_normal((60, 3)))[0]
+    w = rng.standard_normal(60)
+    X = B @ rng.standard_normal((3, 40)) * 8 + np.outer(w, rng.standard_normal(40))
+    X[:, 20:] = 3 * rng.standard_normal((60, 20))
+    wrong = rng.random((60, 20)) < 0.2
+    X[:, :20][wrong] += 4 * rng.standard_normal(int(wrong.sum()))
+    group = Group(ObservedMatrix.from_dense(X), B, 1e-3, 1.0, "auto")
+    start = group.best_candidate(np.random.default_rng(1))
+    assert start is not None
+    found, fit = group.fit(start)
+    w -= B @ (B.T @ w)
+    assert abs(found @ w) / np.linalg.norm(w) > 1 - 1e-9
+    np.testing.assert_array_equal(fit.explained, np.arange(20))

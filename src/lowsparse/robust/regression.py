@@ -133,8 +133,8 @@ class LineRegression:
 
     def complete(
         self, B: Float, known: NDArray[np.intp], C: Float, c: float, n_reweight: int, *, noise: float = 0.0
-    ) -> tuple[Float, bool]:
-        """Coefficients of all lines, given those of the known ones; and whether a line is poorly explained."""
+    ) -> tuple[Float, Float]:
+        """Coefficients of all lines, given those of the known ones; and the share of its entries that each explains."""
         c = max(c, EXPLAINED * self.unit)
         if len(known) == self.M.shape[1]:
             guess = to_device_of(C, self.M.values)
@@ -145,7 +145,7 @@ class LineRegression:
         fitted = self.refit(B, guess, c, 1, like=C, noise=noise)
         share = self.share(fitted.inside)
         found, share, _ = self.refit_poorly_explained(B, fitted.V, c, share, float(np.median(share[known])))
-        return found, poorly_explained(share, 0.5).size > 0
+        return found, share
 
 
 @dataclass(frozen=True)

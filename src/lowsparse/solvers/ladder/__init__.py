@@ -56,7 +56,7 @@ from ...sweeps import Float
 from ..base import Outcome, Problem, Solver, nothing
 from ..factors import trace_row
 from ..parameters import parameter
-from . import adding, climbing, growing, judging, passes, whole
+from . import climbing, groups, growing, judging, passes, whole
 from .shrinking import MIN_HELD_OUT, ShrinkagePath, predicts_better
 from .state import SLOW, Attempt, LadderState, log_error
 from .views import Views
@@ -246,7 +246,7 @@ class Ladder(Solver):
     def _add_component(state: LadderState, shares: tuple[Float, Float]) -> bool:
         """Add a component that only some lines have, if the rank allows one; passes follow then."""
         most = state.views.rank
-        if state.rank >= most or state.additions >= most or not adding.add_component(state, shares):
+        if state.rank >= most or state.additions >= most or not groups.add_component(state, shares):
             return False
         state.target = state.rank
         return True
@@ -393,7 +393,7 @@ class Ladder(Solver):
         trial = copy(state)
         judging.take_best(trial)
         trial.c = max(trial.c, EXPLAINED * state.unit)
-        return adding.with_component(trial, judging.explained_shares(trial))
+        return groups.with_component(trial, judging.explained_shares(trial))
 
     def _begin_without_sparsest(self, state: LadderState, larger: LadderState) -> bool:
         """Begin an attempt from one rank more, without its sparsest component; False if most lines have all."""

@@ -199,7 +199,7 @@ def drop_sparsest(state: LadderState) -> bool:
     Rows or columns that are wrong together have a component of their own.
     """
     rng = np.random.default_rng(0x737061)
-    found = [(side, *sparsest_direction(Q, rng, SPARSE_NEXT)) for side, Q in _orthonormal_factors(state)]
+    found = [(side, *sparsest_direction(Q, rng, SPARSE_NEXT)) for side, Q in orthonormal_factors(state)]
     return _drop_one(state, [(side, direction) for side, direction, share in found if share <= 0.5], np.inf)
 
 
@@ -217,7 +217,8 @@ def sparsest_direction(F: Float, rng: np.random.Generator, size: float, draws: i
     return np.asarray(directions[best], dtype=np.float64), float(shares[best])
 
 
-def _orthonormal_factors(state: LadderState) -> list[tuple[str, Float]]:
+def orthonormal_factors(state: LadderState) -> list[tuple[str, Float]]:
+    """The sides of L, and a basis of its columns (U) and of its rows (V)."""
     return [("U", basis(host(state.U))[0]), ("V", basis(host(state.V))[0])]
 
 
@@ -276,14 +277,14 @@ def _can_spare(state: LadderState) -> bool:
 
 
 def _first_direction(state: LadderState, find: Callable[[Float], Float | None]) -> tuple[str, Float] | None:
-    found = ((side, find(Q)) for side, Q in _orthonormal_factors(state))
+    found = ((side, find(Q)) for side, Q in orthonormal_factors(state))
     return next(((side, direction) for side, direction in found if direction is not None), None)
 
 
 def _drop_components(state: LadderState, find: Callable[[Float], Float | None], slack: float = 0.0) -> None:
     """Remove the directions that `find` gives for the orthonormal factors, while the score rises by at most `slack`."""
     while _can_spare(state):
-        found = [(side, find(Q)) for side, Q in _orthonormal_factors(state)]
+        found = [(side, find(Q)) for side, Q in orthonormal_factors(state)]
         if not _drop_one(state, [(side, direction) for side, direction in found if direction is not None], slack):
             return
 

@@ -9,10 +9,10 @@ from ...linalg.arrays import host, matmul_small, to_device_of
 from ...linalg.grassmann import qr
 from ...linalg.lowrank import LowRank
 from ...linalg.scale import OUTLIER, outlying, robust_scale, trimmed_deviation
-from ...robust.regression import EXPLAINED
+from ...robust.regression import EXPLAINED, poorly_explained
 from ...sweeps import Float
 from ..base import Outcome
-from . import adding, growing, judging, passes
+from . import groups, growing, judging, passes
 from .state import LadderState, orthonormalise, parameter_count
 
 REST = 0.1  # passes end when all that follow would change L by less than this share of the error due to noise,
@@ -27,40 +27,39 @@ def begin(state: LadderState, determined: bool) -> None:
     held = state.held_residual()[state.views.comparable]
     if held.size:
         state.held_out = state.scale(held)
-    open_rows, poor = _extend(state)
+    shares = _extend(state)
     state.view, state.refits, state.shrinks = "whole", 0, True
     state.c = max(state.c, EXPLAINED * state.unit)
     state.restart_count()
-    if poor and state.is_exact():
-        _add_components(state)
-    if determined and not open_rows:
+    groups.settle(state, shares)
+    if determined and not _is_open(state, shares[1]):
         state.finished = "an exact fit" + (", confirmed by held-out entries" if held.size else "")
 
 
-def _add_components(state: LadderState) -> None:
-    """Add components that too few lines of the block have to be seen there."""
-    while state.rank < state.views.rank and adding.add_component(state, judging.explained_shares(state)):
-        judging.refit_poor_lines(state)
-
-
-def _extend(state: LadderState) -> tuple[bool, bool]:
+def _extend(state: LadderState) -> tuple[Float, Float]:
     """Extend L to all rows of the block's columns, then to all columns.
 
-    Returns whether a row is poorly determined, and whether a row or a column is poorly explained.
+    Returns the shares of explained entries, by column and by row; rows have those of the block's columns alone.
     """
     views, sketch, M = state.views, state.views.sketch, state.problem.M
-    counts, poor = views.rows(state.view).M.column_counts, False
+    row_share = np.ones(M.shape[0])
     if len(sketch.rows) < M.shape[0]:
-        strip = views.strip()
-        counts = strip.M.column_counts
         Q, C = orthonormalise(state.V, state.U)
-        C, poor = strip.complete(Q, sketch.rows, C, state.c, n_reweight=7, noise=state.noise)
+        C, row_share = views.strip().complete(Q, sketch.rows, C, state.c, n_reweight=7, noise=state.noise)
         state.U, state.V = orthonormalise(C, Q)
     columns = views.columns("whole")
-    state.V, poor_column = columns.complete(state.U, sketch.columns, state.V, state.c, n_reweight=5, noise=state.noise)
+    state.V, share = columns.complete(state.U, sketch.columns, state.V, state.c, n_reweight=5, noise=state.noise)
     state.U = to_device_of(state.U, state.V)  # the block may have been small enough for the processor
-    few = bool(((counts < 3 * state.rank) & (M.row_counts > 0)).any())
-    return poor or few, poor or poor_column
+    return share, row_share
+
+
+def _is_open(state: LadderState, row_share: Float) -> bool:
+    """Whether a row is poorly explained, or has hardly more entries in the columns of the block than the rank."""
+    views, M = state.views, state.problem.M
+    whole = len(views.sketch.rows) == M.shape[0]
+    counts = (views.rows("block") if whole else views.strip()).M.column_counts
+    few = (counts < 3 * state.rank) & (M.row_counts > 0)
+    return poorly_explained(row_share, 0.5).size > 0 or bool(few.any())
 
 
 def end_if_converged(state: LadderState) -> None:

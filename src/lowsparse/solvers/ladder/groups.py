@@ -5,6 +5,9 @@ nothing is added to L any more. Let B be the known factor, and x a line that it 
 for errors, with the same w for the whole group, then each of its lines is a w, but for its own errors: modulo B, the
 others are multiples of it. So some lines are tried as w, and the one that explains most of the others is improved:
 given the coefficients, w is regressed place by place on those of the group; given w, each line on (B, w).
+
+A block may have so few lines of a group that the component fits their errors. In the whole matrix the lines of the
+group then explain fewer entries than others do. These lines alone are regressed on, without an initial guess.
 """
 
 from copy import copy
@@ -16,9 +19,18 @@ from numpy.typing import NDArray
 from ...entries.observed import ObservedMatrix
 from ...linalg.arrays import host, to_device_of
 from ...linalg.grassmann import basis
+from ...linalg.scale import OUTLIER
 from ...robust.growth import take_block
-from ...robust.regression import EFFICIENT, FIRST_C, LineRegression
+from ...robust.regression import EFFICIENT, EXPLAINED, FIRST_C, LineRegression
 from ...sweeps import Float, Robust, min_support
+from .judging import (
+    SPARSE_NEXT,
+    explained_shares,
+    orthonormal_factors,
+    refit_poor_lines,
+    remove_direction,
+    sparsest_direction,
+)
 from .passes import widened
 from .state import LadderState, orthonormalise
 
@@ -27,7 +39,12 @@ LARGEST, CANDIDATES = 300, 30  # lines among which a group is sought, and those 
 PASSES = 6  # of the fit of w and of the coefficients
 EVIDENCE = 1.5  # entries that a group must explain for each parameter of the component and of its lines
 BELONGS = 0.5  # share of its entries that a line of the group explains; by a w that is a line, the square of it
-CLOSE = 1e-3  # least c, in units
+CLOSE = 5e-3  # noise, in units, below which groups are looked for in the whole matrix
+LEAST_C = 1e-3  # in units
+ROUNDS = 4  # in which groups of the whole matrix are looked for
+SAMPLED, DIRECTIONS = 1000, 100  # lines and directions by which a component is looked for that most lines lack
+UNUSUAL = 4.0  # standard deviations by which a line of a group explains fewer entries than others
+SINGULAR = 1e-3  # least element of the diagonal of a triangular factor, relative to the largest
 LARGE = 10.0  # magnitude of an entry in medians of its line, above which it has no part in w
 
 
@@ -78,7 +95,7 @@ def _shared_component(lines: LineRegression, B: Float, share: Float, state: Ladd
     some = lines.M.take_columns(poor) if poor.size > 2 else None
     if some is None:
         return None
-    group = Group(some.to_host(), B, max(EFFICIENT * state.noise, CLOSE * state.unit), state.unit, lines.sweep.host)
+    group = Group(some.to_host(), B, max(EFFICIENT * state.noise, LEAST_C * state.unit), state.unit, lines.sweep.host)
     start = group.best_candidate(rng)
     if start is None:
         return None
@@ -112,7 +129,7 @@ class Group:
         for i in rng.permutation(self.M.shape[1])[:CANDIDATES]:
             places, x = self._usual_entries(i)
             Q, R = basis(np.column_stack([self.B[places], x / np.linalg.norm(x)]))
-            if np.abs(np.diag(R)).min() <= CLOSE * np.abs(np.diag(R)).max():
+            if _is_singular(R):
                 continue  # B is not determined there, or the line is explained
             fit = self._regress(self.M.take_rows(places), Q, BELONGS**2)
             explained = int(fit.inside[fit.explained].sum())
@@ -154,6 +171,115 @@ class Group:
         w = across.regress(b / np.linalg.norm(b), None, options).V[:, 0]
         w -= self.B @ (self.B.T @ w)
         return np.asarray(w / max(float(np.linalg.norm(w)), np.finfo(float).tiny))
+
+
+def settle(state: LadderState, shares: tuple[Float, Float]) -> None:
+    """Let groups of lines of the whole matrix have their say, of which the block may have had too few.
+
+    `shares` are those of explained entries, by column and by row, as far as they are known. Not where suspicious ties
+    would be a group.
+    """
+    if state.noise > CLOSE * state.unit or not _may_have_groups(state, shares) or state.views.ties is not None:
+        return
+    for _ in range(ROUNDS):
+        shares = explained_shares(state)
+        improved = refit_by_group(state, shares)
+        if improved:
+            shares = explained_shares(state)
+        found = add_component(state, shares) if state.rank < state.views.rank else _exchange(state, shares)
+        if not (improved or found):
+            return
+        refit_poor_lines(state)
+
+
+def _may_have_groups(state: LadderState, shares: tuple[Float, Float]) -> bool:
+    """Whether lines are poorly explained, or a component is one of few lines."""
+    poor = any(bool((share < POOR * np.median(share)).any()) for share in shares)
+    return poor or any(_with_sparsest(F) is not None for F in (state.U, state.V))
+
+
+def _with_sparsest(F: Float) -> NDArray[np.intp] | None:
+    """The lines that have a component which most lack, as a sample of the lines shows; None if most have all."""
+    Q, R = basis(host(F[:: -(-len(F) // SAMPLED)]))
+    direction, share = sparsest_direction(Q, np.random.default_rng(0x737061), SPARSE_NEXT, DIRECTIONS)
+    if share > 0.5 or _is_singular(R):
+        return None
+    Q = np.linalg.solve(R.T, host(F).T).T
+    return np.flatnonzero(np.abs(Q @ direction) > SPARSE_NEXT * np.linalg.norm(Q, axis=1))
+
+
+def _is_singular(R: Float) -> bool:
+    """Whether a triangular matrix is close to a singular one."""
+    sizes = np.abs(np.diag(R))
+    return float(sizes.min()) <= SINGULAR * float(sizes.max())
+
+
+def refit_by_group(state: LadderState, shares: tuple[Float, Float]) -> int:
+    """Regress columns on groups of rows alone, and rows on groups of columns; return how many are better then."""
+    columns, rows = state.lines
+    n_better = 0
+    for group in _groups(rows, state.U, shares[1]):
+        state.V, n = _refit_on(group, rows, columns, state.U, state.V, state.c)
+        n_better += n
+    Q, C = orthonormalise(state.V, state.U)
+    for group in _groups(columns, Q, shares[0]):
+        C, n = _refit_on(group, columns, rows, Q, C, state.c)
+        n_better += n
+    state.U, state.V = orthonormalise(C, Q)
+    return n_better
+
+
+def _groups(lines: LineRegression, F: Float, share: Float) -> list[NDArray[np.intp]]:
+    """The lines that explain unusually few entries, and those that have a component which most lack."""
+    counts, usual = lines.M.column_counts, float(np.median(share))
+    chance = UNUSUAL * np.sqrt(counts * max(usual * (1 - usual), 1e-4)) + 1
+    found = [np.flatnonzero(counts * (usual - share) > chance)]
+    sparse = _with_sparsest(F)
+    if sparse is not None:
+        found.append(sparse)
+    return [group for group in found if 2 * F.shape[1] <= group.size <= len(F) / 2]
+
+
+def _refit_on(
+    group: NDArray[np.intp], places: LineRegression, lines: LineRegression, B: Float, C: Float, c: float
+) -> tuple[Float, int]:
+    """Coefficients on B of lines, from their entries in a group of places alone where more are explained then."""
+    some = places.M.take_columns(group)
+    Q, R = basis(host(B)[group])
+    if some is None or _is_singular(R):
+        return C, 0
+    M = some.T
+    part = LineRegression(M, M.open_sweep(lines.sweep.host), lines.unit, learning=True)
+    fitted = host(part.fit_from_zero(to_device_of(Q, M.values), c, n_reweight=15))
+    new = to_device_of(np.linalg.solve(R, fitted.T).T, C)
+    before, after = (lines.refit(B, F, c, 1).inside for F in (C, new))
+    better = np.flatnonzero(after > before + 1)
+    C = C.copy()
+    C[to_device_of(better, C)] = new[to_device_of(better, new)]
+    return C, int(better.size)
+
+
+def _exchange(state: LadderState, shares: tuple[Float, Float]) -> bool:
+    """Add a component that a group of lines has, and drop another that fewer have, if that explains more."""
+    trial = with_component(state, shares)
+    if trial is None:
+        return False
+    rng = np.random.default_rng(0x737061)
+    found = [(side, *sparsest_direction(Q, rng, SPARSE_NEXT)) for side, Q in orthonormal_factors(trial)]
+    side, direction, share = min(found, key=lambda one: one[2])
+    if share > 0.5:
+        return False
+    remove_direction(trial, side, direction)
+    refit_poor_lines(trial)
+    bound = OUTLIER * state.noise + EXPLAINED * state.unit
+    before, after = (
+        int(np.count_nonzero(np.abs(one.lines[0].sweep.residual(one.U, one.V)) <= bound)) for one in (state, trial)
+    )
+    if after < before + EVIDENCE * sum(state.matrix.shape):
+        return False
+    state.U, state.V, state.c = trial.U, trial.V, trial.c
+    state.restart_count()
+    return True
 
 
 def with_component(state: LadderState, shares: tuple[Float, Float]) -> LadderState | None:
