@@ -11,7 +11,7 @@ group then explain fewer entries than others do. These lines alone are regressed
 """
 
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,7 +134,7 @@ class Group:
             fit = self._regress(self.M.take_rows(places), Q, BELONGS**2)
             explained = int(fit.inside[fit.explained].sum())
             if explained > most and fit.explained.size > 1:
-                best = GroupFit(np.linalg.solve(R, fit.coefficients.T).T, fit.explained, fit.inside)
+                best = replace(fit, coefficients=np.asarray(np.linalg.solve(R, fit.coefficients.T).T, dtype=np.float64))
                 most = explained
         return best
 
