@@ -144,7 +144,7 @@ class Judge:
         expected = self.closer.expect(given, first)
         runs = Runs.of(bad & ~stuck_runs(Z))
         E, departs = Z - expected, expected - self.robust[-1].expect(Z, first)
-        rest = runs.medians(np.abs(Z - self.closer.expect(Z, first)))
+        rest = runs.medians(np.abs(Z - self.closer.expect_at(np.flatnonzero(bad.any(axis=1)), Z, first)))
         far = UNUSUAL * usual_spreads(departs)[runs.series]
         explained = rest < SHARED * runs.medians(np.abs(E))
         unusual = np.sign(runs.medians(E)) * runs.medians(departs) > far

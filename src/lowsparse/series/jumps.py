@@ -61,13 +61,18 @@ class _Readings:
     e: Float
 
     @cached_property
-    def steps(self) -> Float:
-        """Spreads of the steps of z and of e."""
-        return column_spreads(np.stack([np.diff(self.z), np.diff(self.e)], axis=1), TAIL)
+    def step(self) -> float:
+        """The spread of the steps of z."""
+        return float(column_spreads(np.diff(self.z)[:, None], TAIL)[0])
+
+    @cached_property
+    def residual_step(self) -> float:
+        """The spread of the steps of e."""
+        return float(column_spreads(np.diff(self.e)[:, None], TAIL)[0])
 
     def follows(self, bound: float) -> bool:
         """Whether the steps of the series are small, relative to those of its residual."""
-        return bool(self.steps[0] < bound * self.steps[1])
+        return self.step < bound * self.residual_step
 
 
 def jumping_runs(E: Float, caution: float = 1.0, spreads: Float | None = None, Z: Float | None = None) -> Bool:
@@ -86,7 +91,7 @@ def jumping_runs(E: Float, caution: float = 1.0, spreads: Float | None = None, Z
         if len(readings) < FEWEST:
             continue
         own = _Readings((E if Z is None else Z)[readings, j], E[readings, j])
-        usual = caution * JUMP * max(float(own.steps[1]), 0.1 * scale)
+        usual = caution * JUMP * max(own.residual_step, 0.1 * scale)
         far, least = caution * NEARER * FAR * scale, LONG
         while (outside := np.abs(own.e) > far).any():
             begin, end = _between_jumps(np.where(outside, np.sign(own.e), 0.0), own.e, usual, least)
@@ -166,7 +171,7 @@ class _Stretches:
     def jumps(self) -> Index:
         """Steps that are large, also relative to those on one of their sides."""
         sizes = np.abs(self.d)
-        found = np.flatnonzero(sizes > self.caution * STEP * max(self.own.steps[0], LEAST))
+        found = np.flatnonzero(sizes > self.caution * STEP * max(self.own.step, LEAST))
         mirrored, side = np.pad(sizes, BESIDE, mode="reflect"), np.arange(BESIDE)
         around = [mirrored[found[:, None] + first + side] for first in (0, BESIDE + 1)]
         beside = CONSISTENT * np.minimum(*(np.median(steps, axis=1) for steps in around))
