@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
 import lowsparse as ls  # noqa: E402
 from lowsparse.robust.calibration import Calibration  # noqa: E402
-from lowsparse.series import bridging, files, groups, judging, normal  # noqa: E402
+from lowsparse.series import bridging, files, groups, judging, jumps, normal  # noqa: E402
 from lowsparse.series.anomalies import find_anomalies  # noqa: E402
 from lowsparse.series.bridging import Bridge, Gaps  # noqa: E402
 from lowsparse.series.correlation import column_spreads  # noqa: E402
@@ -319,10 +319,47 @@ def test_lines_that_repeat_are_found():
 
 def test_a_long_run_is_bad_at_half_the_distance_of_a_short_one():
     E = np.sin(np.arange(400) / 10)[:, None] * np.ones(2)
-    far = 0.6 * judging.FAR * float(column_spreads(E, judging.TAIL)[0]) + 1
-    E[100 : 100 + judging.LONG, 0] += far
-    E[200 : 200 + judging.LONG - 1, 1] += far
-    assert np.flatnonzero(judging.jumping_runs(E).any(axis=1)).tolist() == list(range(100, 100 + judging.LONG))
+    far = 0.6 * jumps.FAR * float(column_spreads(E, jumps.TAIL)[0]) + 1
+    E[100 : 100 + jumps.LONG, 0] += far
+    E[200 : 200 + jumps.LONG - 1, 1] += far
+    assert np.flatnonzero(jumps.jumping_runs(E).any(axis=1)).tolist() == list(range(100, 100 + jumps.LONG))
+
+
+def readings_and_residuals(seed):
+    """A series that changes little from reading to reading, and of which the others say little."""
+    rng = np.random.default_rng(seed)
+    z = 0.1 * rng.standard_normal((600, 1))
+    return z, z + 0.2 * rng.standard_normal((600, 1))
+
+
+def test_an_event_takes_some_readings_and_an_error_begins_at_once():
+    z, e = readings_and_residuals(6)
+    course = np.zeros((600, 1))
+    course[100:130] = -9.0  # an error
+    course[300:330] = -9.0  # an event, that begins half way
+    course[300] = course[329] = -4.5
+    course[450:460, 0] = np.linspace(60, 90, 10)  # far from all it has shown: no event, however it begins
+    bad = jumps.jumping_runs(e + course, Z=z + course)
+    assert np.flatnonzero(bad).tolist() == [*range(100, 130), *range(450, 460)]
+    assert jumps.jumping_runs(e + course)[301:329].all()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_steady_stretch_between_jumps_is_shifted_and_a_rough_one_is_not(seed):
+    z, e = readings_and_residuals(seed)
+    course = np.zeros((600, 1))
+    course[100:125] = 3.0
+    course[300:325] = 3.0 + 1.2 * np.random.default_rng(8).standard_normal((25, 1))
+    course[580:] = 3.0  # does not end
+    assert np.flatnonzero(jumps.shifted_runs(z + course, e + course)).tolist() == list(range(100, 125))
+
+
+def test_a_number_at_which_a_series_stays_again_and_again_is_not_stuck():
+    z = readings_and_residuals(9)[0].round(2)
+    for first in (50, 200, 350):
+        z[first : first + 20] = 0.12
+    z[500:520] = 0.25
+    assert np.flatnonzero(judging.stuck_runs(z)).tolist() == list(range(500, 520))
 
 
 def test_repeated_numbers_are_stuck_where_they_are_far_from_what_is_expected():

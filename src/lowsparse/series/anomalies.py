@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..sweeps import Float
-from .judging import CHANCE, LONG, NEARER, stuck_runs
+from .judging import CHANCE, stuck_runs
+from .jumps import LONG, NEARER
 from .model import Filled, SeriesModel
 from .runs import Bool, Index, Runs
 

@@ -42,10 +42,13 @@ class Bridge:
     periods: tuple[int, ...]
 
     @classmethod
-    def fit(cls, R: Float, periods: tuple[int, ...]) -> Bridge:
-        """Estimate the correlations of the columns of R; NaN is missing."""
+    def fit(cls, R: Float, periods: tuple[int, ...], pairs: Float | None = None) -> Bridge:
+        """Estimate the correlations of the columns of R; NaN is missing.
+
+        The numbers of pairs of readings, by `count_pairs` up to the largest lag, are given if they are known.
+        """
         spreads = column_spreads(R)
-        return cls(autocorrelation(R, largest_lag(len(R), periods), spreads), spreads, periods)
+        return cls(autocorrelation(R, largest_lag(len(R), periods), spreads, pairs), spreads, periods)
 
     def predict(self, R: Float, gaps: Gaps) -> Float:
         """Predict R at the entries of gaps from their neighbours."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from statistics import NormalDist
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 
 from ..linalg.scale import CONSISTENT
@@ -90,30 +91,39 @@ def largest_lag(moments: int, periods: tuple[int, ...]) -> int:
     return max(1, min(moments - 1, max(LEAST_LAG, PERIODS * max(periods, default=0))))
 
 
-def autocorrelation(R: Float, lags: int, spreads: Float | None = None) -> Float:
+def count_pairs(known: NDArray[np.bool_], lags: int) -> Float:
+    """How many pairs of numbers of each column are 0, ..., `lags` moments apart.
+
+    >>> count_pairs(np.array([[True], [False], [True], [True]]), 2).round().ravel().tolist()
+    [3.0, 1.0, 1.0]
+    """
+    return np.maximum(_sums(known.astype(np.float64), lags), 0.0)
+
+
+def autocorrelation(R: Float, lags: int, spreads: Float | None = None, pairs: Float | None = None) -> Float:
     """Correlations at lags 0, ..., `lags` of each column of R, whose numbers are about 0; NaN is missing.
 
     r(h) = (Σ x_t x_{t+h} / pairs) / (Σ x_t² / readings), of x clipped at three spreads. The sums over all lags
-    are products of Fourier transforms. What makes the spectrum negative is cut off.
+    are products of Fourier transforms. What makes the spectrum negative is cut off. Spreads of the columns, and numbers
+    of pairs by `count_pairs`, are given if they are known.
 
     >>> x = np.sin(np.arange(400) / 4)[:, None]
     >>> bool(autocorrelation(x, 50)[25, 0] > 0.9)  # the period is 8π = 25.1
     True
     """
-    T = len(R)
     known = ~np.isnan(R)
     bound = CLIP * (column_spreads(R) if spreads is None else spreads)
     x = np.where(known, np.clip(R, -bound, bound), 0.0)
-    size = next_fast_len(T + lags, real=True)
-    pairs = np.maximum(_sums(known.astype(np.float64), size, lags), 0.0)
-    r = _sums(x, size, lags) / np.maximum(pairs, 1.0)
+    pairs = count_pairs(known, lags) if pairs is None else pairs
+    r = _sums(x, lags) / np.maximum(pairs, 1.0)
     r = r * pairs / (pairs + FEW)
     variance = np.where(r[0] > 0, r[0], 1.0)
     return _with_spectrum(r / variance)
 
 
-def _sums(x: Float, size: int, lags: int) -> Float:
+def _sums(x: Float, lags: int) -> Float:
     """Σ_t x_t x_{t+h} of each column for all lags h."""
+    size = next_fast_len(len(x) + lags, real=True)
     power = np.abs(rfft(np.ascontiguousarray(x.T), size)) ** 2
     return np.asarray(irfft(power, size)[:, : lags + 1].T)
 

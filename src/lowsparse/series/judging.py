@@ -1,12 +1,8 @@
 """Bad readings, judged in runs: a stretch that is far from what is expected, and that begins and ends with a jump.
 
-A single reading may be far off because the series has a heavy tail: a peak rises and falls. Errors (a spike, zeros,
-another unit, a shifted stretch) begin and end from one moment to the next. So the residual e of a series is cut into
-maximal runs of readings with |e| > FAR spreads, and a run is bad if e jumps, by more than JUMP times the usual step,
-where it begins and where it ends; the first and last reading of a series count as jumps. The same with 2, 4, ...
-times FAR: an error may stand on a peak; and with half of FAR, if the run is long: a shifted stretch is sure by its
-length. A run that stays for very long is not bad: the level has shifted. Numbers that are repeated exactly are stuck,
-if the series hardly repeats any, or if they are far from what is expected.
+What begins and ends with a jump is sought in `jumps`. Numbers that are repeated exactly are stuck, if the series hardly
+repeats any, or if they are far from what is expected; a number that a series is at again and again for some time is a
+limit of it, such as the speed that is allowed.
 """
 
 from __future__ import annotations
@@ -20,19 +16,15 @@ from ..entries.observed import ObservedMatrix
 from ..imputation.model import Imputation, Prediction
 from ..sweeps import Float
 from .correlation import column_scales, column_spreads
+from .jumps import TAIL, jumping_runs, shifted_runs, usual_spreads
 from .normal import Normal
-from .runs import Bool, Index, Runs
+from .runs import Bool, Index, Runs, distinct
 
-FAR = 5.0  # spreads of the residual
-JUMP = 6.0  # spreads of its steps from reading to reading
-LEAST = 0.02  # spread of the residual, in units of the series: what is closer is no error
-TAIL = 0.85  # of the residuals of a series, by which their spread is known: so many are not in a bad run
-LONG, NEARER = 12, 0.5  # readings of a long run, and how far it must be relative to FAR
-STAYS = 0.2  # share of the readings of a series that are no bad run
 SHARED = 0.5  # residual by all readings, relative to that by good ones, in an event
 UNUSUAL = 2.0  # spreads of what the others say about the usual shape, in an event
 STUCK = 4  # equal readings in a row, at least
 STUCK_FAR = 2.5  # spreads of the residual, on average, at which they are bad however often the series repeats numbers
+LIMIT = 3  # runs of a number that are so long, by which it is a limit of the series
 CHANCE = 1e-3  # expected number of stuck runs by chance in a series
 RIDGE = 0.03  # of the covariances by which readings are judged
 ROUNDS, CUT = 3, 3.0  # of cells that are left out, and from which distance on, in spreads
@@ -136,7 +128,10 @@ class Judge:
 
     def _closer(self, Z: Float, good: Bool, first: int = 0) -> Bool:
         read = ~np.isnan(Z)
-        bad = bad_runs(Z, self.closer.expect(np.where(good, Z, np.nan), first), self.caution) & read
+        expected = self.closer.expect(np.where(good, Z, np.nan), first)
+        bad = bad_runs(Z, expected, self.caution) & read
+        rest = np.where(bad, np.nan, Z)
+        bad |= shifted_runs(rest, rest - expected, self.caution)
         return np.asarray(read & (~bad | self._seen_by_others(Z, bad, first)))
 
     def _seen_by_others(self, Z: Float, bad: Bool, first: int) -> Bool:
@@ -149,8 +144,8 @@ class Judge:
         expected = self.closer.expect(given, first)
         runs = Runs.of(bad & ~stuck_runs(Z))
         E, departs = Z - expected, expected - self.robust[-1].expect(Z, first)
-        rest = runs.medians(np.abs(Z - self.closer.expect(Z, first)))
-        far = UNUSUAL * _usual_spreads(departs)[runs.series]
+        rest = runs.medians(np.abs(Z - self.closer.expect_at(np.flatnonzero(bad.any(axis=1)), Z, first)))
+        far = UNUSUAL * usual_spreads(departs)[runs.series]
         explained = rest < SHARED * runs.medians(np.abs(E))
         unusual = np.sign(runs.medians(E)) * runs.medians(departs) > far
         z = runs.medians(Z)
@@ -176,49 +171,9 @@ def bad_runs(Z: Float, expected: Float, caution: float = 1.0) -> Bool:
     """
     E = Z - expected
     varies = (np.abs(Z) > 0).any(axis=0)
-    spreads, repeats = _usual_spreads(E), _repeats(Z)
+    spreads, repeats = usual_spreads(E), _repeats(Z)
     stuck = stuck_runs(Z, repeats) | _stuck_and_far(repeats, np.abs(E) / spreads, caution)
-    return np.asarray((jumping_runs(E, caution, spreads) | stuck) & varies)
-
-
-def _usual_spreads(E: Float) -> Float:
-    return np.maximum(column_spreads(E, TAIL), LEAST)
-
-
-def jumping_runs(E: Float, caution: float = 1.0, spreads: Float | None = None) -> Bool:
-    """Readings in runs of residuals that are far from 0, and begin and end with a jump; NaN is missing.
-
-    >>> E = np.tile([0.1, -0.1, 0.2, -0.2], 10)
-    >>> E[30:33] += 9
-    >>> np.flatnonzero(jumping_runs(E[:, None])).tolist()
-    [30, 31, 32]
-    """
-    bad = np.zeros(E.shape, bool)
-    for j, scale in enumerate(_usual_spreads(E) if spreads is None else spreads):
-        readings = np.flatnonzero(~np.isnan(E[:, j]))
-        if len(readings) < STUCK:
-            continue
-        e = E[readings, j]
-        steps = np.abs(np.diff(e))
-        usual = caution * JUMP * max(float(column_spreads(np.diff(e)[:, None], TAIL)[0]), 0.1 * scale)
-        far, least = caution * NEARER * FAR * scale, LONG
-        while (outside := np.abs(e) > far).any():
-            bad[readings[_between_jumps(np.where(outside, np.sign(e), 0.0), steps > usual, least)], j] = True
-            far, least = 2 * far, 1
-    return bad
-
-
-def _between_jumps(sign: Float, jumps: Bool, least: int) -> Index:
-    """The positions in runs of one sign, not shorter than `least`, with a jump before and after, that do not stay."""
-    edges = np.flatnonzero(np.concatenate([[True], np.diff(sign) != 0, [True]]))
-    begin, end = edges[:-1], edges[1:]
-    jumps = np.concatenate([[True], jumps, [True]])
-    length = end - begin
-    wrong = (sign[begin] != 0) & jumps[begin] & jumps[end] & (length < STAYS * len(sign)) & (length >= least)
-    inside = np.zeros(len(sign), bool)
-    for a, b in zip(begin[wrong], end[wrong], strict=True):
-        inside[a:b] = True
-    return np.flatnonzero(inside)
+    return np.asarray((jumping_runs(E, caution, spreads, Z) | stuck) & varies)
 
 
 def stuck_runs(Z: Float, repeats: tuple[Runs, Index] | None = None) -> Bool:
@@ -241,7 +196,10 @@ def stuck_runs(Z: Float, repeats: tuple[Runs, Index] | None = None) -> Bool:
     again = np.bincount(runs.series, np.minimum(lengths - 1, 1), minlength=Z.shape[1])
     share = np.maximum(repeated, (again + 1.0) / (begins + 2.0) * (begins >= STUCK))
     expected = readings[runs.series] * share[runs.series] ** lengths
-    stuck = runs.take((lengths + 1 >= STUCK) & (expected < CHANCE))
+    long = lengths + 1 >= STUCK
+    _, number = distinct(np.column_stack([runs.series, runs.medians(Z)]))
+    limit = np.bincount(number, long)[number] >= LIMIT
+    stuck = runs.take(long & (expected < CHANCE) & ~limit)
     return Runs(stuck.series, stuck.begin - 1, stuck.end).mask((Z.shape[0], Z.shape[1]))
 
 

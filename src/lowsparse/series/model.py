@@ -30,7 +30,7 @@ from ..robust.calibration import Calibration, usual_sizes
 from ..support.threads import one_blas_thread
 from ..sweeps import Float
 from .bridging import Bridge, Gaps
-from .correlation import column_medians, column_scales
+from .correlation import column_medians, column_scales, count_pairs, largest_lag
 from .folding import Folding, Lines, Shape
 from .judging import Expectation, GoodCells, Judge, LowRankMoments, closest
 from .keeping import keep_aside
@@ -156,10 +156,11 @@ class Parts:
     @classmethod
     def fit(cls, Z: Float, periods: tuple[int, ...]) -> tuple[Parts, list[Float]]:
         """Fit series Z, NaN where missing; the parts, and what each expects of Z."""
-        across = Bridge.fit(Z, periods)
+        pairs = count_pairs(~np.isnan(Z), largest_lag(len(Z), periods))
+        across = Bridge.fit(Z, periods, pairs)
         expectations = _expectations(Z, periods, across)
         expected = [across.fill(part.expect(Z)) for part in expectations]
-        along = tuple(Bridge.fit(Z - L, periods) for L in expected)
+        along = tuple(Bridge.fit(Z - L, periods, pairs) for L in expected)
         return cls(Shape.fit(Z, periods[:1]), expectations, along, across), expected
 
     def refit(self, Z: Float) -> Parts:

@@ -96,10 +96,17 @@ class Normal:
 
         Z begins `first` moments after the data that were fitted.
         """
-        n = Z.shape[1]
-        Y = _with_lags(Z, self.lags)
-        expected = np.empty((len(Z), n))
-        nearest = np.clip(np.round((first + np.arange(len(Z))) / self.step), 0, len(self.means) - 1)
+        return self._expect(_with_lags(Z, self.lags), first + np.arange(len(Z)), Z.shape[1])
+
+    def expect_at(self, at: Index, Z: Float, first: int = 0) -> Float:
+        """As `expect`, at some moments; NaN at the others."""
+        expected = np.full(Z.shape, np.nan)
+        expected[at] = self._expect(_with_lags(Z, self.lags)[at], first + at, Z.shape[1])
+        return expected
+
+    def _expect(self, Y: Float, moments: Index, n: int) -> Float:
+        expected = np.empty((len(Y), n))
+        nearest = np.clip(np.round(moments / self.step), 0, len(self.means) - 1)
         for k, (mean, S) in enumerate(zip(self.means, self.covariances, strict=True)):
             inside = slice(*np.searchsorted(nearest, [k, k + 1]))
             K = _inverse(S, self.ridge)
