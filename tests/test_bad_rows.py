@@ -12,7 +12,7 @@ import fake_gpu
 from conftest import SMALL
 from lowsparse import RobustPCA, StoredMatrix
 from lowsparse.estimators import many
-from lowsparse.robust.cases import ScoreDistribution, score_cutoff
+from lowsparse.robust.cases import ScoreDistribution, apart, score_cutoff
 
 
 def spoilt(seed, n=100, d=80, k=4, rows=0.2, cells=0.0, missing=0.0, distance=20.0, noise=0.2, kind="cluster"):
@@ -111,6 +111,58 @@ def test_rows_that_take_the_place_of_a_component_are_found(seed):
     found = RobustPCA(10).fit(X).row_outliers_.off
     assert (found & bad).sum() >= 19
     assert (found & ~bad).sum() <= 1
+
+
+def a09(seed, n, d, share, distance, missing=0.0, cells=0.0):
+    """(X, which rows are bad): the bad ones lie along the eleventh axis, which is almost as long as the tenth."""
+    rng = np.random.default_rng([44, seed])
+    lag = np.abs(np.subtract.outer(np.arange(d), np.arange(d)))
+    sizes, axes = np.linalg.eigh((-0.9) ** lag)
+    X = rng.standard_normal((n, d)) * np.sqrt(sizes) @ axes.T
+    bad = np.arange(n) < share * n
+    X[bad] = X[bad] / np.sqrt(1.5) + distance * axes[:, -11]
+    X[(rng.random((n, d)) < cells) & ~bad[:, None]] = distance
+    X[rng.random((n, d)) < missing] = np.nan
+    return X, bad
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("n", "d", "how"),
+    [
+        (100, 200, {"share": 0.4, "distance": 15.0}),
+        (100, 200, {"share": 0.1, "distance": 20.0, "missing": 0.2, "cells": 0.1}),
+        (400, 50, {"share": 0.1, "distance": 10.0, "missing": 0.2, "cells": 0.1}),
+    ],
+    ids=[
+        "two fifths that are hardly further out",
+        "with cells and holes",
+        "with an axis that the others could do without",
+    ],
+)
+def test_rows_along_an_axis_that_the_others_hardly_have_are_found(n, d, how, seed):
+    X, bad = a09(seed, n, d, **how)
+    found = RobustPCA(10).fit(X).row_outliers_.off
+    assert (found & bad).sum() >= 0.95 * bad.sum()
+    assert (found & ~bad).sum() <= 0.01 * n
+
+
+@pytest.mark.parametrize("rank", [5, 7])
+def test_bad_rows_are_found_with_more_components_than_there_are(rank):
+    X, _, bad = spoilt(24, n=200)
+    assert np.array_equal(RobustPCA(rank).fit(X).row_outliers_.off, bad)
+
+
+def test_two_groups_that_overlap_in_their_distances_are_told_apart():
+    rng = np.random.default_rng(45)
+    Z = rng.standard_normal((100, 8))
+    Z[:40, 3] += 7.0
+    usual = ScoreDistribution.fit(Z, 1e-3)
+    assert not apart(usual.distances(Z), score_cutoff(8)).any()
+    assert np.array_equal(usual.group(Z), np.arange(100) < 40)
+    for other in (rng.standard_normal((100, 8)), rng.uniform(-1, 1, (500, 3)), rng.exponential(size=(500, 4))):
+        assert not ScoreDistribution.fit(other, 1e-3).group(other).any()
+    assert not usual.group(np.ones((50, 8))).any()
 
 
 @pytest.mark.slow
