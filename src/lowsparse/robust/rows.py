@@ -218,8 +218,9 @@ class RowModel:
         assert self.scores is not None
         within = self.scores.distances(scores)
         fair = partial(_fair_sums, np.sqrt(1 + within**2 / self.n), OUTLIER * self.noise + 1e-7 * self.unit)
-        squares, counts = M.reduce("++", fair, self.errors(M, scores))
+        squares, gross = M.reduce("++", fair, self.errors(M, scores))
         k, observed = len(self.components), M.row_counts
+        counts = observed - gross
         freedom = np.where(observed >= min_support(k), np.maximum(counts - k, 1), 0).astype(np.int64)
         unit = max(self.noise, EXPLAINED * self.unit)
         distance = np.sqrt(squares / np.maximum(freedom, 1)) / unit * (freedom > 0)
@@ -227,10 +228,12 @@ class RowModel:
 
 
 def _fair_sums(growth: Float, bound: float, columns: Resident, e: Float) -> tuple[Float, ...]:
-    """Of each row: the sum of squares of what is no gross error, relative to its growth; the number of these."""
+    """Of each row: the sum of squares of what is no gross error, relative to its growth; the number of gross errors."""
     e = e / growth[columns.rows]
-    fair = np.abs(e) <= bound
-    return row_sums(columns, fair * e * e, fair)
+    gross = ~(np.abs(e) <= bound)
+    e[gross] = 0.0
+    (squares,) = row_sums(columns, e * e)
+    return squares, np.bincount(columns.rows[gross], minlength=columns.shape[0]).astype(np.float64)
 
 
 def _sums_along(columns: Resident, e: Float, direction: Float) -> tuple[Float, ...]:
