@@ -10,7 +10,7 @@ from sklearn.decomposition import PCA
 
 import fake_gpu
 from conftest import SMALL
-from lowsparse import RobustPCA, StoredMatrix
+from lowsparse import RobustImputer, RobustPCA, StoredMatrix
 from lowsparse.estimators import many
 from lowsparse.robust.cases import ScoreDistribution, apart, score_cutoff
 
@@ -280,6 +280,17 @@ def test_bad_rows_have_no_say_from_disk_either():
     assert outside.result_.notes == inside.result_.notes
 
 
+def test_new_rows_in_memory_are_judged_by_a_fit_from_disk():
+    X, _, bad = spoilt(15, missing=0.1)
+    inside, outside = RobustPCA(4).fit(X), RobustPCA(4, backend="outofcore", memory=SMALL).fit(X)
+    new = X.copy()
+    new[np.random.default_rng(1).random(X.shape) < 0.2] = np.nan
+    np.testing.assert_allclose(outside.transform(new), inside.transform(new), atol=1e-6)
+    np.testing.assert_allclose(outside.decision_function(new), inside.decision_function(new), atol=1e-5)
+    assert np.array_equal(outside.predict(new) == -1, bad)
+    assert np.array_equal(outside.fit_predict(X) == -1, bad)
+
+
 @pytest.mark.parametrize(
     "how",
     ["in memory", pytest.param("from disk", marks=pytest.mark.slow), pytest.param("median", marks=pytest.mark.slow)],
@@ -335,3 +346,9 @@ def test_zeros_and_ones_are_not_taken_for_errors_without_a_word():
     with pytest.warns(UserWarning, match="of the entries are taken for gross errors, and most features have few"):
         RobustPCA(2).fit((X > 0) * 1.0)
     RobustPCA(2, scale="robust").fit((X > 2.5) * 1.0)  # most rows are the same: no warning of overflow
+
+
+def test_new_rows_in_memory_are_filled_by_a_fit_from_disk():
+    X, _, _ = spoilt(16, missing=0.1)
+    inside, outside = RobustImputer().fit(X), RobustImputer(backend="outofcore", memory=SMALL).fit(X)
+    np.testing.assert_allclose(outside.transform(X[:20]), inside.transform(X[:20]), atol=1e-3)
