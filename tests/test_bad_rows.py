@@ -10,9 +10,9 @@ from sklearn.decomposition import PCA
 
 import fake_gpu
 from conftest import SMALL
-from lowsparse import RobustPCA, StoredMatrix
+from lowsparse import RobustImputer, RobustPCA, StoredMatrix
 from lowsparse.estimators import many
-from lowsparse.robust.cases import ScoreDistribution, score_cutoff
+from lowsparse.robust.cases import ScoreDistribution, apart, score_cutoff
 
 
 def spoilt(seed, n=100, d=80, k=4, rows=0.2, cells=0.0, missing=0.0, distance=20.0, noise=0.2, kind="cluster"):
@@ -111,6 +111,58 @@ def test_rows_that_take_the_place_of_a_component_are_found(seed):
     found = RobustPCA(10).fit(X).row_outliers_.off
     assert (found & bad).sum() >= 19
     assert (found & ~bad).sum() <= 1
+
+
+def a09(seed, n, d, share, distance, missing=0.0, cells=0.0):
+    """(X, which rows are bad): the bad ones lie along the eleventh axis, which is almost as long as the tenth."""
+    rng = np.random.default_rng([44, seed])
+    lag = np.abs(np.subtract.outer(np.arange(d), np.arange(d)))
+    sizes, axes = np.linalg.eigh((-0.9) ** lag)
+    X = rng.standard_normal((n, d)) * np.sqrt(sizes) @ axes.T
+    bad = np.arange(n) < share * n
+    X[bad] = X[bad] / np.sqrt(1.5) + distance * axes[:, -11]
+    X[(rng.random((n, d)) < cells) & ~bad[:, None]] = distance
+    X[rng.random((n, d)) < missing] = np.nan
+    return X, bad
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("n", "d", "how"),
+    [
+        (100, 200, {"share": 0.4, "distance": 15.0}),
+        (100, 200, {"share": 0.1, "distance": 20.0, "missing": 0.2, "cells": 0.1}),
+        (400, 50, {"share": 0.1, "distance": 10.0, "missing": 0.2, "cells": 0.1}),
+    ],
+    ids=[
+        "two fifths that are hardly further out",
+        "with cells and holes",
+        "with an axis that the others could do without",
+    ],
+)
+def test_rows_along_an_axis_that_the_others_hardly_have_are_found(n, d, how, seed):
+    X, bad = a09(seed, n, d, **how)
+    found = RobustPCA(10).fit(X).row_outliers_.off
+    assert (found & bad).sum() >= 0.95 * bad.sum()
+    assert (found & ~bad).sum() <= 0.01 * n
+
+
+@pytest.mark.parametrize("rank", [5, 7])
+def test_bad_rows_are_found_with_more_components_than_there_are(rank):
+    X, _, bad = spoilt(24, n=200)
+    assert np.array_equal(RobustPCA(rank).fit(X).row_outliers_.off, bad)
+
+
+def test_two_groups_that_overlap_in_their_distances_are_told_apart():
+    rng = np.random.default_rng(45)
+    Z = rng.standard_normal((100, 8))
+    Z[:40, 3] += 7.0
+    usual = ScoreDistribution.fit(Z, 1e-3)
+    assert not apart(usual.distances(Z), score_cutoff(8)).any()
+    assert np.array_equal(usual.group(Z), np.arange(100) < 40)
+    for other in (rng.standard_normal((100, 8)), rng.uniform(-1, 1, (500, 3)), rng.exponential(size=(500, 4))):
+        assert not ScoreDistribution.fit(other, 1e-3).group(other).any()
+    assert not usual.group(np.ones((50, 8))).any()
 
 
 @pytest.mark.slow
@@ -228,6 +280,17 @@ def test_bad_rows_have_no_say_from_disk_either():
     assert outside.result_.notes == inside.result_.notes
 
 
+def test_new_rows_in_memory_are_judged_by_a_fit_from_disk():
+    X, _, bad = spoilt(15, missing=0.1)
+    inside, outside = RobustPCA(4).fit(X), RobustPCA(4, backend="outofcore", memory=SMALL).fit(X)
+    new = X.copy()
+    new[np.random.default_rng(1).random(X.shape) < 0.2] = np.nan
+    np.testing.assert_allclose(outside.transform(new), inside.transform(new), atol=1e-6)
+    np.testing.assert_allclose(outside.decision_function(new), inside.decision_function(new), atol=1e-5)
+    assert np.array_equal(outside.predict(new) == -1, bad)
+    assert np.array_equal(outside.fit_predict(X) == -1, bad)
+
+
 @pytest.mark.parametrize(
     "how",
     ["in memory", pytest.param("from disk", marks=pytest.mark.slow), pytest.param("median", marks=pytest.mark.slow)],
@@ -283,3 +346,9 @@ def test_zeros_and_ones_are_not_taken_for_errors_without_a_word():
     with pytest.warns(UserWarning, match="of the entries are taken for gross errors, and most features have few"):
         RobustPCA(2).fit((X > 0) * 1.0)
     RobustPCA(2, scale="robust").fit((X > 2.5) * 1.0)  # most rows are the same: no warning of overflow
+
+
+def test_new_rows_in_memory_are_filled_by_a_fit_from_disk():
+    X, _, _ = spoilt(16, missing=0.1)
+    inside, outside = RobustImputer().fit(X), RobustImputer(backend="outofcore", memory=SMALL).fit(X)
+    np.testing.assert_allclose(outside.transform(X[:20]), inside.transform(X[:20]), atol=1e-3)

@@ -23,6 +23,7 @@ from ..linalg.lowrank import LowRank
 from ..robust.calibration import Interval
 from ..support.checks import check_choice, check_share
 from ..support.format import percent
+from ..sweeps import host_backend
 from .curved import as_imputer, compare, train, without_errors
 from .samples import (
     Samples,
@@ -309,7 +310,7 @@ class RobustImputer(SampleTransformer):
         def predict(rest: ObservedMatrix | None) -> LowRank:
             if rest is not None:
                 rest = rest.with_values((rest.values + level[rest.rows]) * scale[rest.rows])
-            found = self._prediction.rows(rest, len(one), self.backend) / scale - level
+            found = self._prediction.rows(rest, len(one), host_backend(self.backend)) / scale - level
             return LowRank(found, np.eye(features))
 
         return held_out_score(M.with_values(M.values / scale[M.rows] - level[M.rows]), predict)
@@ -414,7 +415,7 @@ class RobustImputer(SampleTransformer):
 
     def _predict(self, samples: Samples) -> NDArray[np.float64]:
         """The prediction of all entries of samples."""
-        return self._prediction.rows(to_observed(samples.T), samples.shape[0], self.backend)
+        return self._prediction.rows(to_observed(samples.T), samples.shape[0], host_backend(self.backend))
 
     def _fill(self, X: Any, samples: Samples, predicted: NDArray[np.float64]) -> Any:
         """The samples, with predictions for missing entries, and 0 in features without any entry in `fit`."""

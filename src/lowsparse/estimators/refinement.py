@@ -62,6 +62,7 @@ NEARLY_SQUARED = 20.0  # c in standard deviations: with hardly any error left, a
 # The loss of a fit without suspicious entries is smaller than that of one with them by this share of what parameters
 # use up, or less, if they are good.
 CLEARLY = 1 / 3
+FURTHER = 3  # reweightings of samples from zero, beyond what brings the scale of the loss down to the noise
 WORST, MOST = 0.1, 2000  # share of samples that are regressed again in the end; their number
 FAR = 1e4  # distance to which entries without a say are moved, in units
 LEAST_FREEDOM = 0.25  # share of the entries that are not used up by parameters, for the scale of the noise
@@ -90,7 +91,7 @@ def regress_samples(
     """Scores of samples, columns minus the mean, by robust regression on a fit; `usual` are its samples that are."""
     axes, c = np.ascontiguousarray(fit.components.T), max(EFFICIENT * fit.noise, SMALLEST * unit)
     lines = LineRegression(samples, samples.open_sweep(backend), unit, learning=False)
-    guess = lines.fit_from_zero(axes, c, 15) if guess is None else guess
+    guess = lines.fit_from_zero(axes, c, lines.steps_from_zero(c) + FURTHER) if guess is None else guess
     return lines.refit(axes, guess, c, 5, like=fit.scores[usual]).V
 
 
@@ -196,8 +197,8 @@ class _Data:
         """Regress features and samples in turn until the subspace is at rest; the noise follows until the last time."""
         tolerance = self._tolerance(fit) * (1 if last else ROUGH)
         for _ in range(passes if last else ROUGH_PASSES):
-            previous, fit = fit.components, self._pass(fit, kind, width, fixed=last or kind is Kind.SQUARED)
-            if float(np.linalg.norm(fit.components - fit.components @ previous.T @ previous)) <= tolerance:
+            previous, fit = fit, self._pass(fit, kind, width, fixed=last or kind is Kind.SQUARED)
+            if _turn(fit, previous) <= tolerance:
                 break
         return fit
 
@@ -230,10 +231,13 @@ class _Data:
 
     def _tolerance(self, fit: AffineFit) -> float:
         """A turn of the subspace that is small compared with the error due to noise."""
+        return max(SETTLED * self.usual_error(fit), 1e-6)
+
+    def usual_error(self, fit: AffineFit) -> float:
+        """About the turn of the subspace that is due to noise."""
         (n, d), k = self.M.shape, len(fit.components)
         size = float(np.linalg.norm(fit.scores[self.kept]))
-        error = fit.noise * math.sqrt(d * k * (n + d - k) / self.M.nnz * n) / size if size else 0.0
-        return max(SETTLED * error, 1e-6)
+        return fit.noise * math.sqrt(d * k * (n + d - k) / self.M.nnz * n) / size if size else 0.0
 
     def _minus(self, mean: Float) -> PartialMatrix:
         """The samples minus a mean."""
@@ -293,6 +297,11 @@ class _Data:
         return np.sort(found[np.argsort(-loss[found], kind="stable")[:MOST]])
 
 
+def _turn(fit: AffineFit, other: AffineFit) -> float:
+    """The distance of the components of a fit from the subspace of another."""
+    return float(np.linalg.norm(fit.components - fit.components @ other.components.T @ other.components))
+
+
 def _bounded_squares(c: float, columns: Resident, e: Float) -> tuple[Float, ...]:
     """The sums of squares of the columns, each taken as at most c²."""
     return column_sums(columns, np.minimum(e * e, c * c))
@@ -315,7 +324,7 @@ class _Usual:
 
     def improve(self, found: AffineFit, first: AffineFit) -> AffineFit:
         """The MM-estimate found from a first fit, or one that fits the usual entries better; with the passes of all."""
-        strict = self._estimate(first)
+        strict = self._estimate(found, first)
         if strict is None:
             return found
         again = self.data.estimate(strict)  # its bound loses fewer good entries, if it rejects the errors too
@@ -325,10 +334,11 @@ class _Usual:
         best = strict if losses[2] < clearly * min(losses[:2]) else best
         return replace(best, n_iter=found.n_iter + again.n_iter - first.n_iter)
 
-    def _estimate(self, first: AffineFit) -> AffineFit | None:
+    def _estimate(self, found: AffineFit, first: AffineFit) -> AffineFit | None:
         """The MM-estimate to all but the entries that are unusual for their feature and for the fit to the others.
 
-        None if these are no more than in normal noise.
+        None if these are no more than in normal noise, or if the fit to the others is as close to what was found as
+        noise lets it be: no errors hide there.
         """
         if np.mean(self.wide) <= ALMOST:
             return None
@@ -336,6 +346,8 @@ class _Usual:
         some, start = self.data.without(self.wide), self._start(k)
         noise = robust_scale(some.residuals(start))
         start = some.settle(replace(start, noise=noise, n_iter=first.n_iter), Kind.TUKEY, NEARLY_SQUARED)
+        if _turn(start, found) <= self.data.usual_error(found):
+            return None
         # the residuals of what was fitted have the scale σ √f, the errors of what was left out about σ / √f
         wrong = self.wide & (np.abs(self.data.errors(start)) > CUT * start.noise / some.freedom(k))
         return self.data.without(wrong).estimate(start) if np.mean(wrong) > ALMOST else None

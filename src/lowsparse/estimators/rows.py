@@ -2,7 +2,8 @@
 
 A fit that is robust to wrong entries takes many samples of another kind for one more component. So a first fit is
 judged: samples that are a group far out within the subspace, or far from it, are suspects. The fit of the others says
-which of them are wrong: those that are off its subspace. Suspects that lie in it, though far out, are like the others.
+which of them are wrong: those that are off its subspace. Suspects that lie in it, though far out, are like the others,
+unless these do not determine the axis along which they lie: another subspace without it would fit them as well.
 """
 
 from __future__ import annotations
@@ -20,8 +21,11 @@ from ..linalg.grassmann import basis
 from ..linalg.lowrank import LowRank
 from ..linalg.scale import OUTLIER, outlying
 from ..result import Result
+from ..robust.cases import FEWEST
 from ..robust.rows import RowModel, RowOutliers
-from ..sweeps import Float, host_backend
+from ..solvers.start import generator, left_singular_vectors
+from ..sweeps import Float, Robust, host_backend
+from ..sweeps.losses import Kind
 from .affine import AffineFit
 from .refinement import refine
 from .subspace import principal_axes
@@ -30,6 +34,7 @@ ROUNDS = 6  # fits without suspects
 MANY = 0.45  # share of suspects above which nobody can say who is wrong
 FEW = 0.02  # share of samples with or without which a fit is as good
 NOISELESS = 1e-5  # noise relative to the size of the entries, below which any loss gives the same
+BY_CHANCE = 2.0  # standard errors, within which a mean is that of no difference
 LISTED = 8  # samples named in a note
 
 Flags: TypeAlias = NDArray[np.bool_]
@@ -48,7 +53,30 @@ class CentredFit:
         result = self.result
         scores, _, components = axes_of(result.L, kept)
         model = RowModel(components, result.noise, result.M.median_magnitude() or 1.0)
-        return JudgedFit(self, *model.fit_and_measure(result.M, scores, kept, ~kept), kept)
+        measure = partial(model.fit_and_measure, result.M, scores, kept, ~kept)
+        fitted, cases = measure()
+        group = ~kept & cases.far & ~cases.off
+        if np.count_nonzero(group) >= FEWEST and len(components) > 1:
+            away = _discriminant(scores, kept, group)
+            if not self._is_determined(scores, components, away, kept):
+                fitted, cases = measure(needed=_complement(away))
+        return JudgedFit(self, fitted, cases, kept)
+
+    def _is_determined(self, scores: Float, components: Float, away: Float, kept: Flags) -> bool:
+        """Whether samples that are kept differ more along an axis of the subspace than along any that is not fitted.
+
+        By more than chance: else they are fitted as well without this axis.
+        """
+        M, others = self.result.M, _complement(away)
+        e = M.open_sweep().residual(scores @ others, np.ascontiguousarray(components.T @ others))
+        e = np.minimum(np.maximum(e, -OUTLIER * self.result.noise), OUTLIER * self.result.noise)
+        samples = M.with_stored_values(e * M.spread_over_rows(1.0 * kept)).T.open_sweep()
+        own = components.T @ away[:, None]
+        largest, _ = left_singular_vectors(samples, M.shape[1], 2, generator(0))
+        axes = np.hstack([own, np.linalg.svd(largest - own @ (own.T @ largest), full_matrices=False)[0][:, :1]])
+        V = samples.regress(axes, None, Robust(c=1.0, kind=Kind.SQUARED)).V[kept]
+        more = V[:, 0] ** 2 - V[:, 1] ** 2
+        return bool(more.mean() > BY_CHANCE * more.std() / math.sqrt(more.size))
 
     def refine(self, kept: Flags, backend: str, *, move: bool) -> CentredFit:
         """The MM-estimate, in which the samples that are kept have a say; the mean moves along, if it may."""
@@ -70,6 +98,20 @@ class CentredFit:
         S = M.outliers(flagged, -e[flagged].astype(M.dtype, copy=False))
         result = replace(self.result, L=L, M=M, flagged=flagged, S=S, noise=found.noise)
         return CentredFit(None if self.mean is None else self.mean + found.mean, result, found.n_iter)
+
+
+def _discriminant(scores: Float, kept: Flags, group: Flags) -> Float:
+    """The direction, of length 1, in which a group differs most from the samples that are kept, relative to these."""
+    usual = scores[kept] - scores[kept].mean(axis=0)
+    shift = scores[group].mean(axis=0) - scores[kept].mean(axis=0)
+    floor = 1e-12 * float(np.sum(usual**2) + shift @ shift)
+    w = np.linalg.solve(usual.T @ usual + floor * np.eye(len(shift)), shift)
+    return np.asarray(w / np.linalg.norm(w))
+
+
+def _complement(w: Float) -> Float:
+    """An orthonormal basis of what is orthogonal to w."""
+    return np.linalg.qr(w[:, None], mode="complete")[0][:, 1:]
 
 
 def axes_of(L: LowRank, kept: Flags) -> tuple[Float, Float, Float]:

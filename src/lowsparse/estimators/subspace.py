@@ -13,7 +13,7 @@ from ..entries.observed import ObservedMatrix
 from ..linalg.lowrank import LowRank
 from ..linalg.scale import OUTLIER
 from ..robust.regression import EFFICIENT, SubspaceRegression
-from ..sweeps import Float
+from ..sweeps import Float, host_backend
 from .samples import (
     Samples,
     SampleTransformer,
@@ -71,7 +71,8 @@ class SubspaceTransformer(ClassNamePrefixFeaturesOutMixin, SampleTransformer):
         if M is None:
             return np.zeros((n, len(self.components_)))
         B = np.ascontiguousarray(self.components_.T, dtype=np.float64)
-        return SubspaceRegression(B, EFFICIENT * self.noise_, self._unit, self._largest).coefficients(M, self.backend)
+        regression = SubspaceRegression(B, EFFICIENT * self.noise_, self._unit, self._largest)
+        return regression.coefficients(M, host_backend(self.backend))  # new samples are in memory
 
     def transform(self, X: Any) -> Any:
         """The scores of samples, by robust regression on the components.

@@ -10,6 +10,8 @@ are those of the shortest half (Hubert, Rousseeuw and Vanden Branden, Technometr
 From it, the distance is the root mean square of the residuals that are not gross errors, in units of the noise.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from typing import Self
@@ -21,6 +23,7 @@ from scipy.stats import chi2, norm
 from ..entries.statistics import usual_numbers
 from ..linalg.scale import CONSISTENT
 from ..sweeps import Float
+from .mixture import two_groups
 
 DIRECTIONS = 500
 SAMPLE = 2000  # samples by which centre and covariance are found
@@ -30,6 +33,9 @@ USUAL = 0.999  # quantile of the distances of good samples that is the cut-off
 SUSPECT = 1.5  # distance within the subspace, relative to its cut-off, of samples that may have turned the subspace
 FEWEST = 3  # samples far out that may be part of a group
 GAP = 0.15  # half of the gap in front of a group, relative to the distance of the group
+LIKELY = 25.0, 4.0  # (a, b): 2 log of the likelihood ratio of two groups of k scores is at most a + b k by chance
+SEPARATE = 5.0  # standard deviations between two groups; halves of uniform numbers have 3.5
+GROUPED = 500  # samples by which two groups are found
 APART = 0.1  # number of samples between the cut-off and suspects, relative to that of suspects, if they are a group
 LEAST = 0.63  # cube root of the square of the distance of usual samples, at least: half of the noise
 RARE = 3.0  # deviations that hardly any usual sample exceeds
@@ -91,36 +97,44 @@ class ScoreDistribution:
         return found
 
     def group(self, scores: Float) -> NDArray[np.bool_]:
-        """Which samples are a group of their own, `apart` or on one side: there is a gap in front of them.
+        """Which samples are a group of their own, `apart` or one of two: there is a gap in front of them.
 
-        They may be hardly further out than others, so they are looked at along w, the discriminant of those far out.
+        The two may overlap in their distances, so they are looked at along the direction that tells them apart, if two
+        groups are far more likely than one.
         """
-        distance, cutoff = self.distances(scores), score_cutoff(scores.shape[1])
-        found = apart(distance, cutoff)
-        far = distance > cutoff
-        if found.any() or np.count_nonzero(far) < FEWEST:
+        found = apart(self.distances(scores), score_cutoff(scores.shape[1]))
+        n, k = scores.shape
+        part = scores[:: -(-n // GROUPED)]
+        if len(part) <= 2 * k or not np.isfinite(self.covariance).all() or not np.ptp(part, axis=0).any():
             return found
-        w = np.linalg.solve(self.covariance, (scores[far] - self.centre).mean(axis=0))
-        x = (scores - self.centre) @ w / math.sqrt(float(w @ self.covariance @ w))
-        middle = float(np.median(x[far]))
-        beyond, gap = x > middle / 2, np.abs(x / middle - 0.5) < GAP
-        expected = 1 + x.size * float(norm.sf(middle * (0.5 - GAP)))
-        narrow = np.count_nonzero(gap) > APART * np.count_nonzero(beyond) + expected
-        return found if middle < cutoff or narrow else beyond
+        two = two_groups(part)
+        if two.likelihood_ratio <= LIKELY[0] + LIKELY[1] * k or two.separation <= SEPARATE:
+            return found
+        x = (scores - two.first) @ two.axis
+        beyond, gap = x > 0.5, np.abs(x - 0.5) < GAP
+        expected = 1 + n * float(norm.sf(two.separation * (0.5 - GAP)))
+        return found if np.count_nonzero(gap) > APART * np.count_nonzero(beyond) + expected else found | beyond
 
     @classmethod
     def _of(cls, Z: Float, floor: Float) -> Self:
         centre = Z.mean(axis=0)
         return cls(centre, (Z - centre).T @ (Z - centre) / max(len(Z) - 1, 1) + floor)
 
+    def along(self, axes: Float) -> ScoreDistribution:
+        """That of the scores along some axes (k x j)."""
+        return ScoreDistribution(self.centre @ axes, axes.T @ self.covariance @ axes)
+
+    def whitened(self, scores: Float) -> Float:
+        """Scores about the centre, turned and scaled such that their covariance is I."""
+        if not np.isfinite(self.covariance).all():  # there are too few samples to know it
+            return np.zeros_like(scores)
+        sizes, axes = np.linalg.eigh(self.covariance)
+        return np.asarray((scores - self.centre) @ axes / np.sqrt(np.maximum(sizes, np.finfo(float).tiny)))
+
     def distances(self, scores: Float) -> Float:
         """The distances of Mahalanobis from the centre."""
-        if not np.isfinite(self.covariance).all():  # there are too few samples to know it
-            return np.zeros(len(scores))
-        sizes, axes = np.linalg.eigh(self.covariance)
-        sizes = np.maximum(sizes, np.finfo(float).tiny)
         with np.errstate(over="ignore"):  # most scores may be the same
-            return np.asarray(np.sqrt(np.sum(((scores - self.centre) @ axes) ** 2 / sizes, axis=1)))
+            return np.asarray(np.linalg.norm(self.whitened(scores), axis=1))
 
 
 def _outlyingness(Z: Float) -> Float:

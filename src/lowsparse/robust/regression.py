@@ -76,6 +76,10 @@ class LineRegression:
         """Regress on B without an initial guess: c decreases from the size of the data."""
         return self.sweep.regress(B, None, Robust(c=c, first_c=FIRST_C * self.unit, n_reweight=n_reweight)).V
 
+    def steps_from_zero(self, c: float) -> int:
+        """The number of reweightings in which c decreases from the size of the data by `STEP` each time."""
+        return math.ceil(math.log(max(FIRST_C * self.unit / c, 1.0)) / math.log(STEP)) + 1
+
     def fit_with_subsets(self, B: Float, c: float, *, thorough: bool = False) -> tuple[Float, NDArray[np.int64]]:
         """Regress on B without an initial guess, lines with many unexplained entries by random subsets too.
 
@@ -139,8 +143,7 @@ class LineRegression:
         if len(known) == self.M.shape[1]:
             guess = to_device_of(C, self.M.values)
         else:
-            steps = math.ceil(math.log(max(FIRST_C * self.unit / c, 1.0)) / math.log(STEP)) + 1
-            guess = self.fit_from_zero(B, c, min(n_reweight, steps))
+            guess = self.fit_from_zero(B, c, min(n_reweight, self.steps_from_zero(c)))
             guess[to_device_of(known, guess)] = to_device_of(C, guess)
         fitted = self.refit(B, guess, c, 1, like=C, noise=noise)
         share = self.share(fitted.inside)

@@ -78,13 +78,27 @@ class CommonDirection:
     """What bad samples have in common off the subspace."""
 
     axis: Float  # d, of length 1
+    needed: Float  # k x j, orthonormal: the part of the subspace that usual samples determine
     turned: float  # residual along it that the error of the subspace causes at the distance 1 within it
     middle: float  # residual along it of usual samples, and its spread
     spread: float
+    centre: Float | None = None  # where the bad samples are, within the subspace and along the axis, if most are off it
 
-    def distance(self, along: Float, within: Float) -> Float:
-        """How far samples are out along the axis, in robust standard deviations."""
-        return np.maximum(along - self.turned * within - self.middle, 0.0) / self.spread
+    def distance(self, along: Float, within: Float, scores: Float) -> Float:
+        """How far samples are out along the axis, in robust standard deviations.
+
+        Within the subspace `within` is the distance, and the scores have the covariance I. A sample that is more than
+        half way from the usual ones to the centre of the bad ones is far out, too, by `STRICT` there.
+        """
+        out = np.maximum(along - self.turned * within - self.middle, 0.0) / self.spread
+        if self.centre is None:
+            return out
+        towards = self.position(along, scores) @ self.centre / (self.centre @ self.centre)
+        return np.maximum(out, 2 * STRICT * towards)
+
+    def position(self, along: Float, scores: Float) -> Float:
+        """Where samples are, within the subspace and along the axis, in standard deviations."""
+        return np.column_stack([scores, (along - self.middle) / self.spread])
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,9 +115,17 @@ class RowModel:
     common: CommonDirection | None = None  # of samples that only it shows to be off the subspace
 
     def fit_and_measure(
-        self, M: PartialMatrix, scores: Float, usual: Flags, suspects: Flags | None = None
+        self,
+        M: PartialMatrix,
+        scores: Float,
+        usual: Flags,
+        suspects: Flags | None = None,
+        needed: Float | None = None,
     ) -> tuple[RowModel, RowOutliers]:
-        """Learn what is usual from samples M, minus their mean, limits from the `usual` ones; and `measure` all."""
+        """Learn what is usual from samples M, minus their mean, limits from the `usual` ones; and `measure` all.
+
+        What suspects have in common is looked for off the part of the subspace that is `needed`, all by default.
+        """
         distribution = ScoreDistribution.fit(scores, self.noise)
         model = replace(self, scores=distribution, n=int(np.count_nonzero(usual)))
         distances = model._distances(M, scores)
@@ -113,7 +135,8 @@ class RowModel:
         model = replace(model, limit=limit, cell_share=float(np.mean(share[near if near.any() else usual])))
         cases = model._judge(M, distances, np.zeros_like(distance))
         if suspects is not None and np.count_nonzero(suspects) > 2:
-            joint, common = model._joint_distances(M, scores, cases.score_distance, suspects)
+            needed = np.eye(len(self.components)) if needed is None else needed
+            joint, common = model._joint_distances(M, scores, needed, suspects)
             alone, cases = cases.off, replace(cases, joint_distance=joint)
             model = replace(model, common=common if (cases.off & ~alone).any() else None)
         return model, cases
@@ -123,10 +146,13 @@ class RowModel:
         distances = self._distances(M, scores)
         joint = np.zeros(M.shape[0])
         if self.common is not None:
-            within = distances[-1]
-            e, growth = self._clipped_errors(M, scores, within)
+            part, scores = self._within(self.common.needed, scores)
+            assert part.scores is not None
+            white = part.scores.whitened(scores)
+            within = np.linalg.norm(white, axis=1)
+            e, growth = part._clipped_errors(M, scores, within)
             along, _ = M.reduce("++", _sums_along, e, M.spread_over_columns(self.common.axis))
-            joint = self.common.distance(along, within / growth)
+            joint = self.common.distance(along, within / growth, white)
         return self._judge(M, distances, joint)
 
     def _judge(self, M: PartialMatrix, distances: Distances, joint: Float) -> RowOutliers:
@@ -139,8 +165,13 @@ class RowModel:
         least = np.where(distance > self.limit.rarely_exceeded(freedom), SOME, MANY)
         return RowOutliers(within, distance, share, *cutoffs, np.clip(chance, least, MOSTLY), joint)
 
+    def _within(self, needed: Float, scores: Float) -> tuple[RowModel, Float]:
+        """The model of a part of the subspace, and the scores of samples in it."""
+        assert self.scores is not None
+        return replace(self, components=needed.T @ self.components, scores=self.scores.along(needed)), scores @ needed
+
     def _joint_distances(
-        self, M: PartialMatrix, scores: Float, within: Float, suspects: Flags
+        self, M: PartialMatrix, scores: Float, needed: Float, suspects: Flags
     ) -> tuple[Float, CommonDirection]:
         """How far suspects are from the others in the direction of the residuals e of the other suspects.
 
@@ -148,18 +179,24 @@ class RowModel:
         clipped at gross errors. A group far out has the error of the subspace in common, which is about δ σ √(d/n) long
         at the distance δ within it.
         """
-        e, growth = self._clipped_errors(M, scores, within)
+        part, scores = self._within(needed, scores)
+        assert part.scores is not None
+        white = part.scores.whitened(scores)
+        within = np.linalg.norm(white, axis=1)
+        e, growth = part._clipped_errors(M, scores, within)
         (s,) = M.reduce("|", column_sums, e * M.spread_over_rows(1.0 * suspects))
         along, squares = M.reduce("++", _sums_along, e, M.spread_over_columns(s))
         length = np.sqrt(np.maximum(s @ s - suspects * (2 * along - squares), np.finfo(float).tiny))
-        far = np.median(within[suspects]) > score_cutoff(len(self.components))
+        far = np.median(within[suspects]) > score_cutoff(len(part.components))
         turned = far * TURNED * self.noise * math.sqrt(M.shape[1] / self.n)
         along = (along - suspects * squares) / length
         usual = (along - turned * within / growth)[~suspects]
         spread = robust_scale(usual - np.median(usual)) or OUTLIER * self.noise + 1e-7 * self.unit
         axis = s / (float(np.linalg.norm(s)) or 1.0)
-        common = CommonDirection(axis, float(turned), float(np.median(usual)), spread)
-        return suspects * common.distance(along, within / growth), common
+        common = CommonDirection(axis, needed, float(turned), float(np.median(usual)), spread)
+        if np.median(common.distance(along, within / growth, white)[suspects]) > STRICT:
+            common = replace(common, centre=np.median(common.position(along, white)[suspects], axis=0))
+        return suspects * common.distance(along, within / growth, white), common
 
     def _clipped_errors(self, M: PartialMatrix, scores: Float, within: Float) -> tuple[PerEntry, Float]:
         """Residuals, relative to how they grow with the distance within the subspace and at most gross; the growth."""
@@ -181,8 +218,9 @@ class RowModel:
         assert self.scores is not None
         within = self.scores.distances(scores)
         fair = partial(_fair_sums, np.sqrt(1 + within**2 / self.n), OUTLIER * self.noise + 1e-7 * self.unit)
-        squares, counts = M.reduce("++", fair, self.errors(M, scores))
+        squares, gross = M.reduce("++", fair, self.errors(M, scores))
         k, observed = len(self.components), M.row_counts
+        counts = observed - gross
         freedom = np.where(observed >= min_support(k), np.maximum(counts - k, 1), 0).astype(np.int64)
         unit = max(self.noise, EXPLAINED * self.unit)
         distance = np.sqrt(squares / np.maximum(freedom, 1)) / unit * (freedom > 0)
@@ -190,10 +228,12 @@ class RowModel:
 
 
 def _fair_sums(growth: Float, bound: float, columns: Resident, e: Float) -> tuple[Float, ...]:
-    """Of each row: the sum of squares of what is no gross error, relative to its growth; the number of these."""
+    """Of each row: the sum of squares of what is no gross error, relative to its growth; the number of gross errors."""
     e = e / growth[columns.rows]
-    fair = np.abs(e) <= bound
-    return row_sums(columns, fair * e * e, fair)
+    gross = ~(np.abs(e) <= bound)
+    e[gross] = 0.0
+    (squares,) = row_sums(columns, e * e)
+    return squares, np.bincount(columns.rows[gross], minlength=columns.shape[0]).astype(np.float64)
 
 
 def _sums_along(columns: Resident, e: Float, direction: Float) -> tuple[Float, ...]:
