@@ -321,6 +321,8 @@ def test_who_stays_for_more_than_half_of_the_time_and_leaves_is_in_front(colour)
         ([4, 4, 4, 0, 0, 0, 0, 0, 0, 0], True),  # a ghost, three times
         ([4, 4, 0, 0, 0, 0, 0, 0, 0, 0], False),  # twice: leaves may seem to be one
         ([4, 4, 4, 0.5, 0.5, 0, 0, 0, 0, 0], False),  # nearly as often a thing
+        ([2, 4, 4, 0, 0, 0, 0, 0, 0, 2], True),  # a ghost twice, and perhaps when somebody passes it
+        ([2, 4, 4, 0.5, 0, 0, 0, 0, 2, 0], False),  # but not if it is a thing as well
         ([2, 2, 0, 0, 0, 0, 0, 0, 0, 2], True),  # behind before and after
         ([0, 0, 2, 2, 2, 0, 0, 0, 0, 0], False),  # a thing of low contrast
         ([2, 0, 0, 2, 0, 2, 0, 0, 2, 2], False),  # leaves

@@ -21,6 +21,7 @@ from .sampling import Single
 
 SIDE = 7  # of the square around a pixel on the border
 GHOST, PERHAPS = 3.0, 1.2  # factor between the step of a ghost in the background and that in the frame, if it is sure
+TWICE = 2  # it is also one if it surely is in so many pictures, and may be in enough of them
 OFTEN = 0.2  # share of the pictures in which a ghost must be seen
 LEAST = 0.5  # grey levels: smaller steps are as good as none
 STEP = 8.0  # grey levels: least step of a ghost in the background
@@ -82,10 +83,13 @@ class Sightings:
     def gone(self) -> tuple[Mask, list[Mask]]:
         """The pixels from which a thing has left, and for each picture those of them that show what is behind it."""
         enough = max(3, OFTEN * len(self._ghosts))
-        sure = np.asarray(self._votes >= enough)
+        likely = (self._votes >= TWICE) & (self._doubtful >= enough)
+        sure = np.asarray((self._votes >= enough) | likely)
         nested = (self._before > 0) & (self._since > 0) & (self._before + self._since == self._doubtful)
         returned = nested & self._agreed & (self._doubtful >= enough) & ~sure
-        behind = [(sure & one) | (returned & other) for one, other in zip(self._ghosts, self._perhaps, strict=True)]
+        behind = [
+            (sure & one) | ((returned | likely) & other) for one, other in zip(self._ghosts, self._perhaps, strict=True)
+        ]
         gone = sure | returned
         if gone.shape == self.shape:
             return gone, behind
