@@ -48,6 +48,11 @@ class Layout:
         self.blocks = -(-H // 2) * -(-W // 2)
         self.values = 4 if not self.colour else 6 if self.halved else 12
 
+    @property
+    def bytes(self) -> int:
+        """Of one sample of each block, and the frame it is from."""
+        return self.blocks * (self.values + 1)
+
     def extract_all(self, picture: Picture) -> Grey:
         """The values (values x blocks) of all blocks."""
         values = np.empty((self.values, self.blocks), np.uint8)
@@ -139,11 +144,11 @@ class PixelSamples:
         """The first frame from which there is a sample."""
         return min(one.first + int(one.offset.min()) for one in self.intervals)
 
-    def uncover(self, covered: Callable[[NDArray[np.int64]], NDArray[np.bool_]]) -> None:
+    def uncover(self, covered: Callable[[NDArray[np.int64]], NDArray[np.bool_]]) -> float:
         """Replace the samples of blocks that are covered by others of the same blocks, which are spread over the time.
 
         `covered` is given a frame for each block, in which it was sampled, and says which of them are covered there.
-        Blocks that are never seen stay as they are.
+        Blocks that are never seen stay as they are. The share of the samples that are replaced is returned.
         """
         frames = [one.offset.astype(np.int64) + one.first for one in self.intervals]
         hidden = np.stack([covered(one) for one in frames])
@@ -161,6 +166,7 @@ class PixelSamples:
             one.values[:, blocks] = np.take_along_axis(seen, chosen[None, None], axis=0)[0]
             one.offset = one.offset.astype(kind)
             one.offset[blocks] = np.take_along_axis(when, chosen[None], axis=0)[0] - one.first
+        return float(gaps.sum()) / (many * self.layout.blocks)
 
 
 def _mapped_zeros(values: int, blocks: int) -> Grey:
