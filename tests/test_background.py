@@ -142,7 +142,7 @@ def test_samples_that_are_covered_are_replaced_by_others_of_the_block_and_keep_t
         sampler.add(Picture(np.full((4, 6), 10 * t, np.uint8)))
     samples = sampler.samples()
     before = samples.frames(slice(None))
-    samples.uncover(lambda frames: (frames >= 6) & (frames < 12) & (np.arange(6) < 4) | (np.arange(6) == 5))
+    samples.uncover(lambda _, frames: (frames >= 6) & (frames < 12) & (np.arange(6) < 4) | (np.arange(6) == 5))
     after = samples.frames(slice(None))
     assert np.array_equal(samples.values(slice(None)), np.broadcast_to(10 * after, (4, 6, 10)))
     hidden = (before >= 6) & (before < 12) & (np.arange(6) < 4)[:, None]

@@ -373,12 +373,11 @@ class Background:
             planes: Single, noise: Single, level: float, values: list[Grey], zero: int = 0
         ) -> tuple[Single, Single]:
             """b and noise, with the median over the pictures that show what is behind."""
-            where, without = gone, behind
-            if gone.shape != noise.shape[-2:]:
-                where, without = max_of_block(gone), [max_of_block(one) for one in behind]
+            size = noise.shape[-2:]
+            where = _resized(gone, size)
             shown = [
-                np.where(ok[where], (x[..., where].astype(np.float32) - zero) / light, np.nan)
-                for ok, x, light in zip(without, values, brightness, strict=True)
+                np.where(_resized(ok, size)[where], (x[..., where].astype(np.float32) - zero) / light, np.nan)
+                for ok, x, light in zip(behind, values, brightness, strict=True)
             ]
             planes, noise = planes.copy(), noise.copy()
             planes[..., where] = np.multiply.outer(self.brightness, np.nanmedian(shown, axis=0))
@@ -489,6 +488,13 @@ def check_separation(threshold: float, clean: int) -> None:
     """Raise if these cannot be a threshold and a radius."""
     check_positive("threshold", threshold)
     check_count("clean", clean, 0, 20)
+
+
+def _resized(mask: NDArray[np.bool_], size: tuple[int, ...]) -> NDArray[np.bool_]:
+    """A mask of pixels as one of blocks of 2 x 2 pixels, or the other way round, if it has not this size."""
+    if mask.shape == size:
+        return mask
+    return max_of_block(mask) if mask.shape > size else doubled(mask, (size[0], size[1]))
 
 
 def _far(values: Grey, expected: Grey, unit: Single) -> Single:

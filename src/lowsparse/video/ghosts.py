@@ -81,7 +81,10 @@ class Sightings:
         self._perhaps.append(perhaps)
 
     def gone(self) -> tuple[Mask, list[Mask]]:
-        """The pixels from which a thing has left, and for each picture those of them that show what is behind it."""
+        """The pixels from which a thing has left, and for each picture those of them that show what is behind it.
+
+        Of a large picture, the latter are blocks of 2 x 2 pixels.
+        """
         enough = max(3, OFTEN * len(self._ghosts))
         likely = (self._votes >= TWICE) & (self._doubtful >= enough)
         sure = np.asarray((self._votes >= enough) | likely)
@@ -91,9 +94,7 @@ class Sightings:
             (sure & one) | ((returned | likely) & other) for one, other in zip(self._ghosts, self._perhaps, strict=True)
         ]
         gone = sure | returned
-        if gone.shape == self.shape:
-            return gone, behind
-        return doubled(gone, self.shape), [doubled(one, self.shape) for one in behind]
+        return gone if gone.shape == self.shape else doubled(gone, self.shape), behind
 
 
 def _mean_steps(mask: Mask, border: NDArray[np.int32], luma: Grey, regions: int) -> Float:

@@ -277,10 +277,12 @@ class Follower:
         """Learn the background from the first frames of a scene, and separate them."""
         first, self._first = self._first, Shelf()
         found, samples = fit_background(self._sampler, self.rank, self.backend), self._sampler.samples(at_end=True)
+        release_memory()
         stride = -(-len(first) // WITNESSES)
         some = [first[k].picture for k in range(0, len(first), stride)]
         found, spots = _complete(found, some, samples)
         for _ in range(LOOKS):
+            release_memory()
             if samples.uncover(_in_front_of(found, some, stride)) < FEW:
                 break
             found, spots = _complete(_fit_again(found, samples, found.coefficients), some, samples)
@@ -394,7 +396,7 @@ def _things(mask: Mask, picture: Picture, background: Picture) -> Mask:
     return max_of_block(is_thing) if is_thing.shape == mask.shape else is_thing
 
 
-def _in_front_of(found: Background, pictures: list[Picture], stride: int) -> Callable[[NDArray[np.int64]], Mask]:
+def _in_front_of(found: Background, pictures: list[Picture], stride: int) -> Callable[[slice, NDArray[np.int64]], Mask]:
     """Which blocks of pixels are covered in the frames that are given for them, by the nearest of these pictures.
 
     A block is covered by what stays in front of it for some pictures in a row; leaves and waves do so more briefly.
@@ -409,7 +411,7 @@ def _in_front_of(found: Background, pictures: list[Picture], stride: int) -> Cal
     spells = in_front[0] + np.count_nonzero(in_front[1:] & ~in_front[:-1], axis=0)
     covered = in_front & (in_front.sum(axis=0) >= SPELL * spells)
     blocks = np.arange(covered.shape[1])
-    return lambda frames: covered[np.minimum((frames + stride // 2) // stride, len(covered) - 1), blocks]
+    return lambda tile, frames: covered[np.minimum((frames + stride // 2) // stride, len(covered) - 1), blocks[tile]]
 
 
 def _complete(
