@@ -366,6 +366,7 @@ class Follower:
 
         def learn_again() -> tuple[Background, list[Spots]]:
             fitted = _fit_again(replace(current, entries=entries), recent, v)
+            release_memory()
             complete, spots = _complete(fitted, witnesses, recent, earlier)
             release_memory()
             return _judged(complete, current, witnesses), spots
