@@ -57,9 +57,9 @@ def outline_ratio(mask: Mask, frame: Grey, background: Grey) -> Single:
 class Sightings:
     """How often, and when, each pixel, or block of pixels, was seen without what the background shows there.
 
-    Pictures are added in order. A thing has left if it is seen to be a ghost often enough; or if it may be one, and
-    what is behind it was seen before the first and after the last picture that agrees with the background, and never
-    between.
+    Pictures are added in order. A thing has left if it is seen to be a ghost often enough, or twice, and may be one
+    often enough; or if it may be one, and what is behind it was seen before the first and after the last picture that
+    agrees with the background, and never between.
     """
 
     def __init__(self, shape: tuple[int, int]) -> None:

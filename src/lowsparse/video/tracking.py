@@ -6,7 +6,8 @@ come, and sampled; from 30 to 60 samples of each pixel, spread over the latest 3
 every 50 frames, and more often when the scene is new, while the next five pass. What has been in front for a second is
 not sampled: the background takes its place, until it has been there for `absorb` seconds; from then on half of the
 samples make it background. Leaves and waves, which are in front now and then, are sampled; how far they flicker is
-remembered for as long. When a ghost is found (see `ghosts`), its samples are corrected, so that it does not come back.
+said by 24 witnesses, the latest. When a ghost is found (see `ghosts`), its samples are corrected, so that it does not
+come back.
 
 Frames that the background does not explain anywhere are held back too, and those of which a large part has its texture
 in another light. Ten of them in a row are a new scene: all samples are dropped, and a background is learnt from the
