@@ -34,6 +34,7 @@ from ..support.checks import check_count, check_positive
 from ..sweeps import Float, host_backend
 from ..sweeps.native import num_threads
 from . import compiled
+from .flicker import Spots, rounded
 from .foreground import FINE, Bounds, Separated, compiled_mask, foreground_mask, label_regions, majority, max_of_block
 from .ghosts import Sightings, outline_ratio
 from .light import NO_LIGHT, split_changes
@@ -47,8 +48,6 @@ DARKEST = 2.5  # the first where it is dark,
 BRIGHT = 100.0  # and the grey level from which on it is as said
 WITNESSES = 24  # whole frames from which the flicker is learnt
 SPOT = 200  # a region smaller than this part of the picture may be flicker
-AGAIN = 7  # side of the square of blocks in which flicker is seen again: who walks by is elsewhere then
-RARE = 5  # what one picture in so many shows there is flicker: those who walk the same way are there less often
 REACH = 3  # side of the square of blocks around a spot in which it flickers as well
 BEYOND = 1.3  # times the flicker: what is in front goes that far
 PROBES = 4096  # pixels that determine v of a frame, for each rank
@@ -374,12 +373,11 @@ class Background:
             planes: Single, noise: Single, level: float, values: list[Grey], zero: int = 0
         ) -> tuple[Single, Single]:
             """b and noise, with the median over the pictures that show what is behind."""
-            where, without = gone, behind
-            if gone.shape != noise.shape[-2:]:
-                where, without = max_of_block(gone), [max_of_block(one) for one in behind]
+            size = noise.shape[-2:]
+            where = _resized(gone, size)
             shown = [
-                np.where(ok[where], (x[..., where].astype(np.float32) - zero) / light, np.nan)
-                for ok, x, light in zip(without, values, brightness, strict=True)
+                np.where(_resized(ok, size)[where], (x[..., where].astype(np.float32) - zero) / light, np.nan)
+                for ok, x, light in zip(behind, values, brightness, strict=True)
             ]
             planes, noise = planes.copy(), noise.copy()
             planes[..., where] = np.multiply.outer(self.brightness, np.nanmedian(shown, axis=0))
@@ -462,43 +460,41 @@ class Background:
             total += Signs.of(mask, picture.luma, background.luma)
         return total
 
-    def with_flicker(self, pictures: list[Picture], *, again: bool = False) -> Background:
-        """This background, with the flicker of these pictures.
+    def spots_in(self, pictures: list[Picture]) -> list[Spots]:
+        """How far small spots of these pictures are from the background.
 
         Parameters
         ----------
         pictures
             As `align` gives them.
-        again
-            Only of what is seen often enough near the same place.
 
         Returns
         -------
-        Background
-            A new one.
+        list of arrays of uint8
+            For each picture the largest distance in each block of 2 x 2 pixels; see `flicker`.
         """
-        largest, unit = np.zeros_like(self.flicker), self.spread()
-        near = np.zeros((max(2, -(-len(pictures) // RARE)), *largest.shape), np.float32)  # the largest, the first first
-        coarse = self.noise.size > FINE
-        for picture, v in zip(pictures, self.coefficients_of(pictures)[0], strict=True):
+        unit, coarse, found = self.spread(), self.noise.size > FINE, []
+        for picture, v in zip(pictures, self.coefficients_of(pictures)[0] if pictures else (), strict=True):
             far = self.distance(picture, self.picture(v), unit, of_blocks=coarse)
             labels, areas = label_regions(far > THRESHOLD, corners=not coarse)
             is_spot = areas < far.size / SPOT
             is_spot[0] = False
             spots = is_spot[labels] * far
-            spots = spots if coarse else max_of_block(spots)
-            np.maximum(largest, spots, out=largest)
-            if again:
-                seen = ndimage.maximum_filter(spots, AGAIN)
-                for level in near:
-                    level[:], seen = np.maximum(level, seen), np.minimum(level, seen)
-        return replace(self, flicker=np.minimum(largest, near[-1]) if again else largest)
+            found.append(rounded(spots if coarse else max_of_block(spots)))
+        return found
 
 
 def check_separation(threshold: float, clean: int) -> None:
     """Raise if these cannot be a threshold and a radius."""
     check_positive("threshold", threshold)
     check_count("clean", clean, 0, 20)
+
+
+def _resized(mask: NDArray[np.bool_], size: tuple[int, ...]) -> NDArray[np.bool_]:
+    """A mask of pixels as one of blocks of 2 x 2 pixels, or the other way round, if it has not this size."""
+    if mask.shape == size:
+        return mask
+    return max_of_block(mask) if mask.shape > size else doubled(mask, (size[0], size[1]))
 
 
 def _far(values: Grey, expected: Grey, unit: Single) -> Single:

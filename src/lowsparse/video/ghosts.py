@@ -21,6 +21,7 @@ from .sampling import Single
 
 SIDE = 7  # of the square around a pixel on the border
 GHOST, PERHAPS = 3.0, 1.2  # factor between the step of a ghost in the background and that in the frame, if it is sure
+TWICE = 2  # it is also one if it surely is in so many pictures, and may be in enough of them
 OFTEN = 0.2  # share of the pictures in which a ghost must be seen
 LEAST = 0.5  # grey levels: smaller steps are as good as none
 STEP = 8.0  # grey levels: least step of a ghost in the background
@@ -56,9 +57,9 @@ def outline_ratio(mask: Mask, frame: Grey, background: Grey) -> Single:
 class Sightings:
     """How often, and when, each pixel, or block of pixels, was seen without what the background shows there.
 
-    Pictures are added in order. A thing has left if it is seen to be a ghost often enough; or if it may be one, and
-    what is behind it was seen before the first and after the last picture that agrees with the background, and never
-    between.
+    Pictures are added in order. A thing has left if it is seen to be a ghost often enough, or twice, and may be one
+    often enough; or if it may be one, and what is behind it was seen before the first and after the last picture that
+    agrees with the background, and never between.
     """
 
     def __init__(self, shape: tuple[int, int]) -> None:
@@ -80,16 +81,20 @@ class Sightings:
         self._perhaps.append(perhaps)
 
     def gone(self) -> tuple[Mask, list[Mask]]:
-        """The pixels from which a thing has left, and for each picture those of them that show what is behind it."""
+        """The pixels from which a thing has left, and for each picture those of them that show what is behind it.
+
+        Of a large picture, the latter are blocks of 2 x 2 pixels.
+        """
         enough = max(3, OFTEN * len(self._ghosts))
-        sure = np.asarray(self._votes >= enough)
+        likely = (self._votes >= TWICE) & (self._doubtful >= enough)
+        sure = np.asarray((self._votes >= enough) | likely)
         nested = (self._before > 0) & (self._since > 0) & (self._before + self._since == self._doubtful)
         returned = nested & self._agreed & (self._doubtful >= enough) & ~sure
-        behind = [(sure & one) | (returned & other) for one, other in zip(self._ghosts, self._perhaps, strict=True)]
+        behind = [
+            (sure & one) | ((returned | likely) & other) for one, other in zip(self._ghosts, self._perhaps, strict=True)
+        ]
         gone = sure | returned
-        if gone.shape == self.shape:
-            return gone, behind
-        return doubled(gone, self.shape), [doubled(one, self.shape) for one in behind]
+        return gone if gone.shape == self.shape else doubled(gone, self.shape), behind
 
 
 def _mean_steps(mask: Mask, border: NDArray[np.int32], luma: Grey, regions: int) -> Float:

@@ -28,6 +28,7 @@ from ..support.memory import release_memory
 from ..sweeps import Float
 from ..sweeps.native import num_threads
 from .background import THRESHOLD, WITNESSES, Background
+from .flicker import flicker_of
 from .foreground import max_of_block
 from .light import extremes, split_changes
 from .pixel_regression import (
@@ -118,7 +119,7 @@ def learn(
         found = _with_lights(found, sampler, witnesses.kept, backend, on_progress)
     del sampler  # the samples are the larger part of the memory
     found = found.without_ghosts(witnesses.kept)
-    found = found.with_flicker(witnesses.kept, again=True)
+    found = replace(found, flicker=flicker_of(found.spots_in(witnesses.kept)))
     lost = share_lost(found.still, witnesses.kept)
     uneven, signs = is_uneven(found.shares_explained(witnesses.kept)), found.signs_in(witnesses.kept)
     del witnesses

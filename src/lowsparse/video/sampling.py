@@ -18,6 +18,7 @@ from ..entries.pictures import NEUTRAL, Grey, Picture
 
 TARGET = 80  # samples of each pixel, where there is a choice; in a long video up to twice as many
 MIN_SAMPLES = 3
+UNCOVERED = 16_384  # blocks whose samples are replaced together: all at once need more memory than the samples
 MANY = 0.05  # share of the blocks above which all of them are taken out of a picture, which is faster than some
 MAX_BYTES = 150_000_000  # of the samples of a video,
 FEWEST = 20  # unless these samples of each pixel need more
@@ -47,6 +48,11 @@ class Layout:
         self.is_odd = bool(H % 2 or W % 2)
         self.blocks = -(-H // 2) * -(-W // 2)
         self.values = 4 if not self.colour else 6 if self.halved else 12
+
+    @property
+    def bytes(self) -> int:
+        """Of one sample of each block, and the frame it is from."""
+        return self.blocks * (self.values + 1)
 
     def extract_all(self, picture: Picture) -> Grey:
         """The values (values x blocks) of all blocks."""
@@ -139,28 +145,36 @@ class PixelSamples:
         """The first frame from which there is a sample."""
         return min(one.first + int(one.offset.min()) for one in self.intervals)
 
-    def uncover(self, covered: Callable[[NDArray[np.int64]], NDArray[np.bool_]]) -> None:
+    def uncover(self, covered: Callable[[slice, NDArray[np.int64]], NDArray[np.bool_]]) -> float:
         """Replace the samples of blocks that are covered by others of the same blocks, which are spread over the time.
 
-        `covered` is given a frame for each block, in which it was sampled, and says which of them are covered there.
-        Blocks that are never seen stay as they are.
+        `covered` is given some blocks and a frame for each of them, in which it was sampled, and says which of them are
+        covered there. Blocks that are never seen stay as they are. The share of the samples that are replaced is
+        returned.
         """
-        frames = [one.offset.astype(np.int64) + one.first for one in self.intervals]
-        hidden = np.stack([covered(one) for one in frames])
+        latest = max(one.first + int(one.offset.max()) for one in self.intervals)
+        for one in self.intervals:
+            one.offset = one.offset.astype(np.int16 if latest < 1 << 15 else np.int64, copy=False)
+        tiles = [slice(k, min(k + UNCOVERED, self.layout.blocks)) for k in range(0, self.layout.blocks, UNCOVERED)]
+        return sum(self._uncover(tile, covered) for tile in tiles) / (len(self) * self.layout.blocks)
+
+    def _uncover(self, tile: slice, covered: Callable[[slice, NDArray[np.int64]], NDArray[np.bool_]]) -> int:
+        """The same for a part of the blocks; the number of samples is returned."""
+        frames = self.frames(tile).T
+        hidden = np.stack([covered(tile, one) for one in frames])
         blocks = np.flatnonzero(hidden.any(axis=0) & ~hidden.all(axis=0))
-        hidden, many = hidden[:, blocks], len(self)
+        hidden, when, many = hidden[:, blocks], frames[:, blocks], len(self)
         gaps = hidden.sum(axis=0)
         order = np.argsort(hidden, axis=0, kind="stable")  # those that are seen first, in the order of time
         which = (np.cumsum(hidden, axis=0) - 0.5) / np.maximum(gaps, 1) * (many - gaps)  # of those
         spread = np.take_along_axis(order, np.where(hidden, which, 0).astype(np.intp), axis=0)
         source = np.where(hidden, spread, np.arange(many)[:, None])
+        blocks += tile.start
         seen = np.stack([one.values[:, blocks] for one in self.intervals])
-        when = np.stack([one[blocks] for one in frames])
-        kind = np.int16 if frames[-1].max() < 1 << 15 else np.int64
         for one, chosen in zip(self.intervals, source, strict=True):
             one.values[:, blocks] = np.take_along_axis(seen, chosen[None, None], axis=0)[0]
-            one.offset = one.offset.astype(kind)
             one.offset[blocks] = np.take_along_axis(when, chosen[None], axis=0)[0] - one.first
+        return int(gaps.sum())
 
 
 def _mapped_zeros(values: int, blocks: int) -> Grey:

@@ -17,7 +17,7 @@ from ..entries.frames import Frame
 from ..entries.pictures import Grey, Picture
 from .registration import Aligned, Shift, shifted
 
-MOST = 50_000_000  # bytes of pictures in memory
+MOST = 20_000_000  # bytes of pictures in memory
 NOTHING = Picture(np.empty((0, 0), np.uint8))
 
 

@@ -2,11 +2,12 @@
 
 The first frames are held back until a background can be learnt from them, and learnt again from what is not in front:
 in a short time somebody may cover a pixel for a large part of it. From then on frames are separated as they
-come, and sampled; from 30 samples of each pixel, spread over the latest 300 frames, the background is learnt again
+come, and sampled; from 30 to 60 samples of each pixel, spread over the latest 300 frames, it is learnt again
 every 50 frames, and more often when the scene is new, while the next five pass. What has been in front for a second is
 not sampled: the background takes its place, until it has been there for `absorb` seconds; from then on half of the
 samples make it background. Leaves and waves, which are in front now and then, are sampled; how far they flicker is
-remembered for as long. When a ghost is found (see `ghosts`), its samples are corrected, so that it does not come back.
+said by 24 witnesses, the latest. When a ghost is found (see `ghosts`), its samples are corrected, so that it does not
+come back.
 
 Frames that the background does not explain anywhere are held back too, and those of which a large part has its texture
 in another light. Ten of them in a row are a new scene: all samples are dropped, and a background is learnt from the
@@ -16,7 +17,7 @@ first of them on. Otherwise they are separated as they are, with much in front.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
@@ -30,26 +31,29 @@ from ..support.checks import check_count
 from ..support.memory import release_memory
 from ..sweeps import Float
 from .background import PARTLY, THRESHOLD, WITNESSES, Background, check_separation
+from .flicker import Spots, flicker_of
 from .foreground import Mask, Separated, max_of_block
 from .ghosts import outline_ratio
 from .learning import fit_background, fit_pixels, noise_level, without_things
 from .registration import Aligned, Steadiness, move, share_lost
-from .sampling import MIN_SAMPLES, PixelSampler, PixelSamples, Single, check_fraction
+from .sampling import MIN_SAMPLES, Layout, PixelSampler, PixelSamples, Single, check_fraction
 from .shelf import Shelf
 from .signs import Signs
 
 ABSORB = 30.0  # seconds in front after which something is sampled,
 SURE = 1.0  # and seconds after which it is not
 SHARE = 0.1  # of the pixels of each frame that is sampled
-LATEST = 30  # samples of each pixel that are kept
-FIRST = 100  # frames from which a new scene is learnt,
-FIRST_SHARE = 0.5  # and the share of their pixels that is sampled
+LATEST, MOST = 30, 60  # samples of each pixel that are kept, and of small pictures:
+LATEST_BYTES = 60_000_000  # as many as need so much
+FIRST = 100  # frames from which a new scene is learnt
 PART, REFRESH = 5, 50  # the background is learnt again after a fifth of the scene so far, or so many frames
-LOOKS = 2  # times that it is learnt again without what was found to be in front
+LOOKS = 6  # times, at most, that it is learnt again without what was found to be in front,
+FEW = 0.001  # until so few samples are
+WITHIN = 0.85  # times the flicker: what covers a pixel differs by more
 SPELL = 2.5  # witnesses in a row, in the mean, in which a block is in front if something covers it
 LAG = 5  # frames that pass while it is learnt
-PERIODS = 6  # for which the flicker is remembered
-WITNESS_EVERY = 6  # one of so many frames shows how far pixels flicker
+WITNESS_EVERY = 6  # one of so many frames shows how far pixels flicker,
+REMEMBERED = 24  # and the latest of these say it
 UNEXPLAINED = 0.5  # times the usual share of pixels that are explained: a frame with less is not explained
 NEW_SCENE = 10  # frames in a row that are not explained make a new scene, unless the background
 SEEN, TILES = 0.25, 8  # is seen in this share of their tiles; so many tiles are across and down,
@@ -68,7 +72,8 @@ class Follower:
     rank, threshold, clean, backend, stabilise
         As for a background that is learnt once: see `learn` and `Background.separate`.
     observe
-        Share of the pixels of each frame to sample; the background depends on the latest 30 / observe frames.
+        Share of the pixels of each frame to sample; the background depends on the latest 30 / observe frames, of which
+        small ones are sampled up to twice as often.
     absorb
         Seconds after which something that stays in front begins to become background; infinity: never.
     random_state
@@ -128,7 +133,7 @@ class Follower:
 
     def _begin_scene(self, frames: list[Frame]) -> None:
         self.camera = Steadiness()
-        self._sampler = PixelSampler(FIRST_SHARE, latest=LATEST, final_share=self.observe, random_state=self.rng)
+        self._sampler = PixelSampler(1.0)  # until there is a frame
         self._first = Shelf()  # frames of the scene, until its background is known
         self._unexplained: list[Aligned] = []
         self._v: list[Float] = []  # of the frames from `_oldest` on; empty until the background is known
@@ -139,10 +144,10 @@ class Follower:
         self._witnesses: list[Picture] = []  # some of the frames since the background was learnt again
         self._judged = 0  # frames of the scene of which it is known whether they show the background
         self._usual = 1.0  # share of the pixels that are explained
-        self._next: Future[Background] | None = None
+        self._next: Future[tuple[Background, list[Spots]]] | None = None
         self._due = FIRST + FIRST // PART  # frames of the scene after which it is learnt again
         self._ready = 0  # and after which what is being learnt is used
-        self._flicker: deque[Single] = deque(maxlen=PERIODS)  # of each period in which it was learnt
+        self._spots: deque[Spots] = deque(maxlen=REMEMBERED)  # of the latest witnesses
         for frame in frames:
             self._hold_back(self.camera.align(frame))
 
@@ -262,26 +267,29 @@ class Follower:
         yield from self.finish()
 
     def _hold_back(self, one: Aligned) -> None:
+        if not self._sampler.frames:
+            latest = most_samples(one.picture)
+            share = min(self.observe * latest / LATEST, 1.0)
+            self._sampler = PixelSampler(1.0, latest=latest, final_share=share, random_state=self.rng)
         self._sampler.add(one.picture)
         self._first.add(one)
 
     def _learn_scene(self) -> Iterator[Separated]:
         """Learn the background from the first frames of a scene, and separate them."""
         first, self._first = self._first, Shelf()
-        if 0 < len(first) < LATEST / FIRST_SHARE:  # it has ended: all of it is looked at
-            self._sampler = PixelSampler(min(LATEST / len(first), 1.0), latest=LATEST, random_state=self.rng)
-            for one in first:
-                self._sampler.add(one.picture)
         found, samples = fit_background(self._sampler, self.rank, self.backend), self._sampler.samples(at_end=True)
+        release_memory()
         stride = -(-len(first) // WITNESSES)
         some = [first[k].picture for k in range(0, len(first), stride)]
-        found = _complete(found, some, samples)
+        found, spots = _complete(found, some, samples)
         for _ in range(LOOKS):
-            samples.uncover(_in_front_of(found, some, stride))
-            found = _complete(_fit_again(found, samples, found.coefficients), some, samples)
+            release_memory()
+            if samples.uncover(_in_front_of(found, some, stride)) < FEW:
+                break
+            found, spots = _complete(_fit_again(found, samples, found.coefficients), some, samples)
         self._use(_judged(found, found, some))
         del found, some  # the frames below are dropped one by one
-        self._flicker.append(self.background.flicker)
+        self._spots.extend(spots)
         self.scenes.append(first[0].frame.number)
         fitted = [(v, explained) for one in first for _, v, explained in self._fit([one])]
         self._v = [v for v, _ in fitted]
@@ -341,9 +349,9 @@ class Follower:
     def _refresh(self) -> None:
         """When it is time, use the background that was learnt meanwhile, and start learning the next one."""
         if self._next is not None and self._sampler.frames >= self._ready:
-            learnt, self._next = self._next.result(), None
-            self._flicker.append(learnt.flicker)
-            self._use(replace(learnt, flicker=np.max(self._flicker, axis=0)))
+            (learnt, spots), self._next = self._next.result(), None
+            self._spots.extend(spots)
+            self._use(learnt)
         if self._sampler.frames < self._due:
             return
         self._ready = self._due + LAG
@@ -355,13 +363,21 @@ class Follower:
         recent = PixelSamples(samples.layout, [replace(one, first=one.first - oldest) for one in samples.intervals])
         v, entries = np.asarray(self._v), self._sampler.entries
         witnesses, self._witnesses = self._witnesses, []
+        earlier = list(self._spots)
 
-        def learn_again() -> Background:
-            complete = _complete(_fit_again(replace(current, entries=entries), recent, v), witnesses, recent)
+        def learn_again() -> tuple[Background, list[Spots]]:
+            fitted = _fit_again(replace(current, entries=entries), recent, v)
             release_memory()
-            return _judged(complete, current, witnesses)
+            complete, spots = _complete(fitted, witnesses, recent, earlier)
+            release_memory()
+            return _judged(complete, current, witnesses), spots
 
         self._next = self._threads.submit(learn_again)
+
+
+def most_samples(picture: Picture) -> int:
+    """How many samples of each pixel are kept of pictures as large as this."""
+    return int(np.clip(LATEST_BYTES // Layout(picture).bytes, LATEST, MOST))
 
 
 def _fit_again(current: Background, samples: PixelSamples, v: Float) -> Background:
@@ -382,12 +398,14 @@ def _things(mask: Mask, picture: Picture, background: Picture) -> Mask:
     return max_of_block(is_thing) if is_thing.shape == mask.shape else is_thing
 
 
-def _in_front_of(found: Background, pictures: list[Picture], stride: int) -> Callable[[NDArray[np.int64]], Mask]:
+def _in_front_of(found: Background, pictures: list[Picture], stride: int) -> Callable[[slice, NDArray[np.int64]], Mask]:
     """Which blocks of pixels are covered in the frames that are given for them, by the nearest of these pictures.
 
     A block is covered by what stays in front of it for some pictures in a row; leaves and waves do so more briefly.
+    Beside somebody they are a part of his region, but no farther from the background than they ever are.
     """
-    low, high, masks = found.bounds(THRESHOLD), found.bounds(THRESHOLD, found.flicker), []
+    far, masks = np.float32(WITHIN) * found.flicker, []
+    low, high = found.bounds(THRESHOLD, far), found.bounds(THRESHOLD, found.flicker)
     for one, v in zip(pictures, found.coefficients_of(pictures)[0], strict=True):
         background, mask = found.compare(one, v, low, high)
         masks.append(ndimage.binary_dilation(_things(mask, one, background), np.ones((3, 3), bool)))
@@ -395,19 +413,23 @@ def _in_front_of(found: Background, pictures: list[Picture], stride: int) -> Cal
     spells = in_front[0] + np.count_nonzero(in_front[1:] & ~in_front[:-1], axis=0)
     covered = in_front & (in_front.sum(axis=0) >= SPELL * spells)
     blocks = np.arange(covered.shape[1])
-    return lambda frames: covered[np.minimum((frames + stride // 2) // stride, len(covered) - 1), blocks]
+    return lambda tile, frames: covered[np.minimum((frames + stride // 2) // stride, len(covered) - 1), blocks[tile]]
 
 
-def _complete(found: Background, pictures: list[Picture], samples: PixelSamples) -> Background:
+def _complete(
+    found: Background, pictures: list[Picture], samples: PixelSamples, earlier: Sequence[Spots] = ()
+) -> tuple[Background, list[Spots]]:
     """A background that was fitted to these samples, without ghosts and with the flicker, by some whole pictures.
 
-    The samples of ghosts are corrected, so that they do not come back.
+    The flicker is that of their spots, which are returned too, and of earlier ones. The samples of ghosts are
+    corrected, so that they do not come back.
     """
     clean, v = found.without_ghosts(pictures), found.coefficients
     blocks = np.flatnonzero(max_of_block(np.any(clean.luma != found.luma, axis=0)))
     if blocks.size:
         samples.correct(blocks, lambda t: found.picture(v[t]), lambda t: clean.picture(v[t]))
-    return clean.with_flicker(pictures)
+    spots = clean.spots_in(pictures)
+    return replace(clean, flicker=flicker_of([*earlier, *spots][-REMEMBERED:])), spots
 
 
 def _judged(found: Background, used: Background, pictures: list[Picture]) -> Background:
