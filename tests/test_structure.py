@@ -612,3 +612,13 @@ def test_a_group_is_found_from_one_of_its_lines():
     w -= B @ (B.T @ w)
     assert abs(found @ w) / np.linalg.norm(w) > 1 - 1e-9
     np.testing.assert_array_equal(fit.explained, np.arange(20))
+
+
+def test_lines_of_zeros_are_no_group():
+    """Poorly explained lines most entries of which are zero."""
+    rng = np.random.default_rng(15)
+    truth = rng.standard_normal((120, 2)) @ rng.standard_normal((2, 80))
+    X = truth.copy()
+    X[:15] = np.where(rng.random((15, 80)) < 0.3, 3 * rng.standard_normal((15, 80)), 0.0)
+    r = ls.solve(X, 4)
+    assert np.abs(r.L.to_dense() - truth)[15:].max() < 1e-6

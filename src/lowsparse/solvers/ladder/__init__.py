@@ -18,7 +18,8 @@ problem is not convex, so there are several attempts of different kinds:
   larger components have been removed, small ones are not taken for outliers, nor outliers for components;
 - growing (`growing`): several small dense blocks are climbed on at once. The one that explains other lines best grows,
   line by line (`robust.growth`), and its noise bounds c;
-- from one rank more, if that leaves far less noise: without the component that the fewest rows or columns have;
+- from one rank more, if that leaves far less noise or some lines have a component of their own: without the component
+  that the fewest rows or columns have;
 - shrinking (`shrinking`): a path of decreasing shrinkage, if the rank is to be chosen and a climb leaves noise. It is
   taken if it predicts held-out entries better than the climb, and in doubt if the rank is not clear-cut.
 
@@ -26,7 +27,8 @@ c decreases step by step: if it collapsed, a part of the data would be fitted an
 are wrong, the median of the residuals no longer falls; where they look like that, c goes on to fall while held-out
 entries are predicted better, and from then on follows the closest fifth of the residuals. Suspicious ties
 (`robust.ties`) take no part in some attempts, nor in their comparison. At the end of an attempt, lines that explain few
-of their entries are regressed again, from scratch and by random subsets. Where the explained entries do not connect all
+of their entries are regressed again, from scratch and by random subsets; and if the fit is exact and the rank allows it, as a group with a
+component of its own (`groups`). Where the explained entries do not connect all
 rows and columns, but some that are taken for outliers would, Gauss-Newton steps in both factors follow
 (`robust.joint`), from a wider c.
 

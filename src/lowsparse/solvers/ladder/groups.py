@@ -128,7 +128,10 @@ class Group:
         best, most = None, 0
         for i in rng.permutation(self.M.shape[1])[:CANDIDATES]:
             places, x = self._usual_entries(i)
-            Q, R = basis(np.column_stack([self.B[places], x / np.linalg.norm(x)]))
+            size = float(np.linalg.norm(x))
+            if not size or x.size < min_support(self.B.shape[1] + 1):
+                continue
+            Q, R = basis(np.column_stack([self.B[places], x / size]))
             if _is_singular(R):
                 continue  # B is not determined there, or the line is explained
             fit = self._regress(self.M.take_rows(places), Q, BELONGS**2)
@@ -168,9 +171,13 @@ class Group:
         left = -some.open_sweep(self.backend).residual(self.B, a)
         across = some.with_values(left.astype(some.dtype)).T.open_sweep(self.backend)
         options = Robust(c=self.c, first_c=FIRST_C * self.unit, n_reweight=15)
-        w = across.regress(b / np.linalg.norm(b), None, options).V[:, 0]
-        w -= self.B @ (self.B.T @ w)
-        return np.asarray(w / max(float(np.linalg.norm(w)), np.finfo(float).tiny))
+        w = across.regress(_normalised(b), None, options).V[:, 0]
+        return _normalised(w - self.B @ (self.B.T @ w))
+
+
+def _normalised(x: Float) -> Float:
+    """x / ‖x‖, or zero."""
+    return np.asarray(x / max(float(np.linalg.norm(x)), np.finfo(float).tiny), dtype=np.float64)
 
 
 def settle(state: LadderState, shares: tuple[Float, Float]) -> None:
@@ -179,7 +186,8 @@ def settle(state: LadderState, shares: tuple[Float, Float]) -> None:
     `shares` are those of explained entries, by column and by row, as far as they are known. Not where suspicious ties
     would be a group.
     """
-    if state.noise > CLOSE * state.unit or not _may_have_groups(state, shares) or state.views.ties is not None:
+    close = state.rank > 0 and state.noise <= CLOSE * state.unit
+    if not close or not _may_have_groups(state, shares) or state.views.ties is not None:
         return
     for _ in range(ROUNDS):
         shares = explained_shares(state)
