@@ -27,10 +27,9 @@ c decreases step by step: if it collapsed, a part of the data would be fitted an
 are wrong, the median of the residuals no longer falls; where they look like that, c goes on to fall while held-out
 entries are predicted better, and from then on follows the closest fifth of the residuals. Suspicious ties
 (`robust.ties`) take no part in some attempts, nor in their comparison. At the end of an attempt, lines that explain few
-of their entries are regressed again, from scratch and by random subsets; and if the fit is exact and the rank allows it, as a group with a
-component of its own (`groups`). Where the explained entries do not connect all
-rows and columns, but some that are taken for outliers would, Gauss-Newton steps in both factors follow
-(`robust.joint`), from a wider c.
+of their entries are regressed again, from scratch and by random subsets; and if the fit is exact and the rank allows
+it, as a group with a component of its own (`groups`). Where the explained entries do not connect all rows and columns,
+but some that are taken for outliers would, Gauss-Newton steps in both factors follow (`robust.joint`), from a wider c.
 
 That this finds the truth is not proved, only measured (`python -m benchmarks.phase`, `benchmarks.structure`), so the
 answer is tested (`judging`). Some entries are held out, if there are 500 or more. An attempt is taken at once if it

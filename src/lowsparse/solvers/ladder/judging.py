@@ -33,8 +33,8 @@ FARTHER = 2.0  # scale of residuals of held-out entries, relative to what is exp
 ALIKE, NOISY = (1.0, 0.2), 0.2
 SAME = 0.4  # the same relative to L itself
 # Difference between the numbers of entries that two attempts explain that may be chance, in standard deviations, and
-# as a share of all entries.
-CHANCE, NO_MORE = 3.0, 0.01
+# as a share of all entries; and the noise, in units, above which these numbers say little.
+CHANCE, NO_MORE, UNCLEAR = 3.0, 0.01, 0.05
 MANY, GATHERED = 0.01, 4.0  # share of unexplained entries, and its variance in lines relative to chance: suspicious
 # Scale of the closest residuals relative to that of all, below which most entries may be wrong: for normal noise .96
 # if 20 % are, .91 if 30 % are. What c is multiplied by in a pass, and the passes in which the score must fall by GAIN.
@@ -132,8 +132,11 @@ def is_alike(state: LadderState, residuals: Float) -> bool:
 
 
 def explains_more(state: LadderState, attempt: Attempt) -> int:
-    """Whether an attempt explains more entries than the best so far (1), fewer (-1), or as many but for chance (0)."""
-    if not state.scores:
+    """Whether an attempt explains more entries than the best so far (1), fewer (-1), or as many but for chance (0).
+
+    Only of close fits: with much noise, a fit that is less close explains more.
+    """
+    if not state.scores or max(attempt.noise, state.best.noise) > UNCLEAR * state.unit:
         return 0
     columns, bound = state.views.compared_columns, OUTLIER * min(attempt.noise, state.best.noise)
     by_it, by_best = (
