@@ -303,7 +303,7 @@ class Ladder(Solver):
         state.grown += SLOW < state.attempt <= self.attempts
         if score < best - AGREE or (close and more > 0):
             state.agreed = False  # what others agreed with is no longer the best
-        elif alike and close and not more:
+        elif alike and close:
             state.agreed = True
 
     # -- the choice between attempts
