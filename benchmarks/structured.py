@@ -1,10 +1,10 @@
 """Made-up problems whose holes and errors have structure, as those of real tables do, and what of them can be found.
 
 L has singular values in geometric progression and a root mean square of 1. Each problem has one kind of hole, of error
-and of factors of L; sizes, rank, condition, noise and the share of wrong entries are drawn.
-Constants of the default method were chosen on `TUNED` kinds, with other seeds. Wrong answers to problems of all kinds
-were looked at when the tests of an answer were designed, those that ask for one rank more, for attempts that agree, and
-for components that only some lines have.
+and of factors of L; sizes, rank, condition, noise and the share of wrong entries are drawn. Constants of the default
+method were chosen on `TUNED` kinds, with other seeds. Wrong answers to problems of all kinds were looked at when the
+tests of an answer were designed, those that ask for one rank more, for attempts that agree, and for components that
+only some lines have.
 
 What can be found: only rows and columns count in which half of the entries are right, and five more than the rank. Of
 L an entry is determined there if the entries that are right fix it to within a tenth of the root mean square, given
@@ -294,7 +294,7 @@ ERRORS: dict[str, Callable[[Float, float, Rng], None]] = {
 }
 TUNED_ERRORS = ("none", "scattered", "one-sided", "huge", "small", "rows", "columns", "patch", "runs", "stuck")
 
-# ---------------------------------------------------------------------- factors of L, of some rows and of some columns
+# ---------------------------------------------------------------------- factors of L: of its rows, and of its columns
 
 Factors = tuple[Float, Float]
 
@@ -304,7 +304,7 @@ def _normal(m: int, n: int, rank: int, rng: Rng) -> Factors:
 
 
 def _some_lines(m: int, n: int, rank: int, rng: Rng) -> Factors:
-    """Only some of the rows, or of the columns, have the last component: an odd but coherent group."""
+    """Only some of the rows, or of the columns, have one of the components: an odd but coherent group."""
     U, V = _normal(m, n, rank, rng)
     F = U if rng.random() < 0.5 else V
     if rank > 1:

@@ -180,24 +180,25 @@ def _normalised(x: Float) -> Float:
     return np.asarray(x / max(float(np.linalg.norm(x)), np.finfo(float).tiny), dtype=np.float64)
 
 
-def settle(state: LadderState, shares: tuple[Float, Float]) -> None:
+def settle(state: LadderState, shares: tuple[Float, Float]) -> bool:
     """Let groups of lines of the whole matrix have their say, of which the block may have had too few.
 
     `shares` are those of explained entries, by column and by row, as far as they are known. Not where suspicious ties
-    would be a group.
+    would be a group. Returns whether L has changed.
     """
     close = state.rank > 0 and state.noise <= CLOSE * state.unit
     if not close or not _may_have_groups(state, shares) or state.views.ties is not None:
-        return
-    for _ in range(ROUNDS):
+        return False
+    for settled in range(ROUNDS):
         shares = explained_shares(state)
         improved = refit_by_group(state, shares)
         if improved:
             shares = explained_shares(state)
         found = add_component(state, shares) if state.rank < state.views.rank else _exchange(state, shares)
         if not (improved or found):
-            return
+            return settled > 0
         refit_poor_lines(state)
+    return True
 
 
 def _may_have_groups(state: LadderState, shares: tuple[Float, Float]) -> bool:

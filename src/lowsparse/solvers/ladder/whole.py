@@ -31,8 +31,8 @@ def begin(state: LadderState, determined: bool) -> None:
     state.view, state.refits, state.shrinks = "whole", 0, True
     state.c = max(state.c, EXPLAINED * state.unit)
     state.restart_count()
-    groups.settle(state, shares)
-    if determined and not _is_open(state, shares[1]):
+    changed = groups.settle(state, shares)
+    if determined and not changed and not _is_open(state, shares[1]):
         state.finished = "an exact fit" + (", confirmed by held-out entries" if held.size else "")
 
 
