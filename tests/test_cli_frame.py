@@ -29,7 +29,7 @@ from lowsparse.cli import extras, probes
 from lowsparse.cli.failure import EXIT_CODES, CommandError, advise, explain
 from lowsparse.cli.folder import output_folder
 from lowsparse.cli.methods import describe
-from lowsparse.cli.output import Output, to_json
+from lowsparse.cli.output import Output
 from lowsparse.cli.progress import Meter
 from lowsparse.cli.text import ERRORS, columns, table
 from lowsparse.places.decide import available
@@ -38,6 +38,7 @@ from lowsparse.solvers.manpg import AManPG
 from lowsparse.solvers.parameters import parameter, parameters_of
 from lowsparse.support import sizes
 from lowsparse.support.format import duration
+from lowsparse.support.jsonable import to_json
 from lowsparse.tables import read_table
 from test_cli import assert_fails, run
 

@@ -94,7 +94,7 @@ def video_run(path, run=None, **options):
         settings={"rank": 1},
         timings={"solving": result.seconds},
         trace=result.trace,
-        diagnosis=result.diagnostics,
+        remarks=diagnosis_remarks(result.diagnostics),
     )
     video_report(path, run, film, density=moving.mean(axis=(1, 2)), fps=10)
     return film
@@ -130,7 +130,7 @@ def table_run(path, result, *, run=None, rows=None, columns=None, **options):
         command="lowsparse complete speeds.csv",
         timings={"reading": 0.1, "solving": result.seconds},
         trace=result.trace,
-        diagnosis=result.diagnostics,
+        remarks=diagnosis_remarks(result.diagnostics),
     )
     table_report(path, run, table)
     return table

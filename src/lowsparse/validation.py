@@ -189,7 +189,10 @@ def cross_validate(
     methods = [method] if isinstance(method, str | Solver) else list(method)
     if not ranks or not methods:
         raise ValueError("there is nothing to compare: give a rank and a method")
-    splits = _folds(M, folds, generator(random_state))
+    entries = removable(M, generator(random_state))
+    if entries.size < folds:
+        raise ValueError(f"{entries.size} entries can be held out, too few for {folds} folds: give fewer, or more data")
+    splits = [split_off(M, entries[k::folds]) for k in range(folds)]
     pairs = [(method, rank) for method in methods for rank in ranks]
     candidates = []
     for k, (method, rank) in enumerate(pairs):
@@ -202,10 +205,3 @@ def cross_validate(
         errors, converged = zip(*results, strict=True)
         candidates.append(Candidate(rank, method if isinstance(method, str) else method.name, errors, converged))
     return Validation(tuple(candidates))
-
-
-def _folds(M: ObservedMatrix, folds: int, rng: np.random.Generator) -> list[Holdout]:
-    entries = removable(M, rng)
-    if entries.size < folds:
-        raise ValueError(f"{entries.size} entries can be held out, too few for {folds} folds: give fewer, or more data")
-    return [split_off(M, entries[k::folds]) for k in range(folds)]

@@ -41,34 +41,33 @@ PEERS = (
 
 Fit = Callable[[ObservedMatrix, int], tuple[LowRank, str]]  # L, and the status
 
-File = Annotated[Path | None, typer.Argument(help="A wide table, as for lowsparse complete. [default: synthetic data]")]
-Rows = Annotated[int | None, typer.Option(min=1, help=f"Rows of the synthetic data. [default: {SIDE}]")]
-Cols = Annotated[int | None, typer.Option(min=1, help="Columns of the synthetic data. [default: as many as rows]")]
-Observed = Annotated[float | None, typer.Option(help=f"Fraction of observed entries. [default: {OBSERVED}]")]
-Outliers = Annotated[float | None, typer.Option(help=f"Fraction of outliers among them. [default: {OUTLIERS}]")]
-Rank = Annotated[int | None, typer.Option(min=1, help=f"The rank. [default: {RANK}; chosen automatically for a file]")]
-Method = Annotated[
-    list[str] | None,
-    typer.Option(
-        help=f"A method of lowsparse; repeatable. [default: {', '.join(METHODS)}]", autocompletion=solvers.names
-    ),
-]
-Repeat = Annotated[int, typer.Option(min=1, help="Runs of each method; the median time counts.")]
-Limit = Annotated[float, typer.Option(help="Time limit of each method of lowsparse, in seconds.")]
-Seed = Annotated[int, typer.Option(min=0, help="Random seed of the data, or of the choice of held-out entries.")]
-
 
 def bench(
-    file: File = None,
-    rows: Rows = None,
-    cols: Cols = None,
-    observed: Observed = None,
-    outliers: Outliers = None,
-    rank: Rank = None,
-    method: Method = None,
-    repeat: Repeat = 3,
-    limit: Limit = 60.0,
-    seed: Seed = 0,
+    file: Annotated[
+        Path | None, typer.Argument(help="A wide table, as for lowsparse complete. [default: synthetic data]")
+    ] = None,
+    rows: Annotated[int | None, typer.Option(min=1, help=f"Rows of the synthetic data. [default: {SIDE}]")] = None,
+    cols: Annotated[
+        int | None, typer.Option(min=1, help="Columns of the synthetic data. [default: as many as rows]")
+    ] = None,
+    observed: Annotated[float | None, typer.Option(help=f"Fraction of observed entries. [default: {OBSERVED}]")] = None,
+    outliers: Annotated[
+        float | None, typer.Option(help=f"Fraction of outliers among them. [default: {OUTLIERS}]")
+    ] = None,
+    rank: Annotated[
+        int | None, typer.Option(min=1, help=f"The rank. [default: {RANK}; chosen automatically for a file]")
+    ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"A method of lowsparse; repeatable. [default: {', '.join(METHODS)}]", autocompletion=solvers.names
+        ),
+    ] = None,
+    repeat: Annotated[int, typer.Option(min=1, help="Runs of each method; the median time counts.")] = 3,
+    limit: Annotated[float, typer.Option(help="Time limit of each method of lowsparse, in seconds.")] = 60.0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Random seed of the data, or of the choice of held-out entries.")
+    ] = 0,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:

@@ -1,10 +1,9 @@
 """The checks of `lowsparse doctor` as text or JSON; it works without the extra `cli`."""
 
-import json
 import textwrap
 from collections.abc import Callable, Sequence
 
-from ..support.jsonable import jsonable
+from ..support.jsonable import to_json
 from .probes import PROBES, Finding, run_probe
 from .text import columns, paragraph, width
 
@@ -52,7 +51,7 @@ def without_extras(options: Sequence[str], missing: Sequence[str]) -> int:
     """`lowsparse doctor` where the command line cannot run: print the report, and return the exit code."""
     found, next_step = check(), NO_COMMANDS.format(packages=" ".join(missing))
     if "--json" in options:
-        print(json.dumps(jsonable(facts(found)), allow_nan=False))
+        print(to_json(facts(found)))
     else:
         print(problems(found) if {"--quiet", "-q"} & set(options) else report(found, next_step))
     return 0 if is_healthy(found) else 1

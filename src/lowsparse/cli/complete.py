@@ -34,85 +34,73 @@ from .verdict import Verdict
 
 WRITTEN = ("completed", "outliers", "report", "lower", "upper")  # the last two with --interval
 
-File = Annotated[
-    Path,
-    typer.Argument(
-        metavar="FILE",
-        help="A table: .csv, .tsv or .txt (also .gz), .xlsx, .parquet, .arrow, .feather, .npy, .npz, .mtx or .mat; "
-        "a .zip with one of these in it; - for stdin; or a folder of .parquet files with records.",
-        show_default=False,
-    ),
-]
-Row = Annotated[
-    str | None,
-    typer.Option(help="Column of the row labels, by name or position from 0. [default: the first of a wide table]"),
-]
-Col = Annotated[str | None, typer.Option(help="Records: column of the column labels.")]
-Value = Annotated[
-    str | None, typer.Option(help="Records: column of the values. .npz and .mat: which of several matrices.")
-]
-Label = Annotated[
-    list[str] | None,
-    typer.Option(help="Wide table: a column that is no data, copied unchanged, as all text and dates are; repeatable."),
-]
-Header = Annotated[
-    bool | None,
-    typer.Option("--header/--no-header", help="Text: whether the first line names the columns. [default: guessed]"),
-]
-Missing = Annotated[
-    list[str] | None,
-    typer.Option(help="What else means missing, separated by commas: '-,?,999'. Empty, NA, -, ? and the like do."),
-]
-Rank = Annotated[str, typer.Option(help="Maximum rank of the fit, or auto: chosen by held-out entries.")]
-Out = Annotated[
-    Path | None,
-    typer.Option(help="Completed table, in the format of its suffix; - for stdout. [default: FILE-completed]"),
-]
-Clean = Annotated[bool, typer.Option("--clean", help="Also replace gross errors by their expected values.")]
-MaxReplaced = Annotated[
-    float, typer.Option(min=0.0, max=1.0, help="Share of the values that --clean may replace; it fails if it is more.")
-]
-All = Annotated[bool, typer.Option("--all", help="Records: write all pairs of labels, not only those in the file.")]
-NoTime = Annotated[
-    bool, typer.Option("--no-time", help="Wide table: take rows whose labels are times as rows in no order.")
-]
-IntervalLevel = Annotated[
-    float | None,
-    typer.Option("--interval", help="Wide table: also write OUT-lower and OUT-upper, bands that hold this share: 0.9."),
-]
-Memory = Annotated[
-    str | None,
-    typer.Option(help="Records in .parquet, larger than memory: solve from disk within this much, such as 1GB."),
-]
-Cluster = Annotated[
-    str | None, typer.Option(help="Records in .parquet: solve on the Dask cluster with this scheduler, tcp://...")
-]
-Store = Annotated[
-    Path | None,
-    typer.Option(help="Records from disk: folder for the matrix, kept and reused. [default: a temporary one]"),
-]
-Seed = Annotated[int, typer.Option(min=0, help="Random seed for the choice of held-out entries.")]
-
 
 def complete(
-    file: File,
-    row: Row = None,
-    col: Col = None,
-    value: Value = None,
-    label: Label = None,
-    header: Header = None,
-    missing: Missing = None,
-    rank: Rank = "auto",
-    out: Out = None,
-    clean: Clean = False,
-    max_replaced: MaxReplaced = MAX_REPLACED,
-    every: All = False,
-    no_time: NoTime = False,
-    interval: IntervalLevel = None,
-    memory: Memory = None,
-    cluster: Cluster = None,
-    store: Store = None,
-    seed: Seed = 0,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="A table: .csv, .tsv or .txt (also .gz), .xlsx, .parquet, .arrow, .feather, .npy, .npz, .mtx or .mat; "
+            "a .zip with one of these in it; - for stdin; or a folder of .parquet files with records.",
+            show_default=False,
+        ),
+    ],
+    row: Annotated[
+        str | None,
+        typer.Option(help="Column of the row labels, by name or position from 0. [default: the first of a wide table]"),
+    ] = None,
+    col: Annotated[str | None, typer.Option(help="Records: column of the column labels.")] = None,
+    value: Annotated[
+        str | None, typer.Option(help="Records: column of the values. .npz and .mat: which of several matrices.")
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Wide table: a column that is no data, copied unchanged, as all text and dates are; repeatable."
+        ),
+    ] = None,
+    header: Annotated[
+        bool | None,
+        typer.Option("--header/--no-header", help="Text: whether the first line names the columns. [default: guessed]"),
+    ] = None,
+    missing: Annotated[
+        list[str] | None,
+        typer.Option(help="What else means missing, separated by commas: '-,?,999'. Empty, NA, -, ? and the like do."),
+    ] = None,
+    rank: Annotated[str, typer.Option(help="Maximum rank of the fit, or auto: chosen by held-out entries.")] = "auto",
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Completed table, in the format of its suffix; - for stdout. [default: FILE-completed]"),
+    ] = None,
+    clean: Annotated[bool, typer.Option("--clean", help="Also replace gross errors by their expected values.")] = False,
+    max_replaced: Annotated[
+        float,
+        typer.Option(min=0.0, max=1.0, help="Share of the values that --clean may replace; it fails if it is more."),
+    ] = MAX_REPLACED,
+    every: Annotated[
+        bool, typer.Option("--all", help="Records: write all pairs of labels, not only those in the file.")
+    ] = False,
+    no_time: Annotated[
+        bool, typer.Option("--no-time", help="Wide table: take rows whose labels are times as rows in no order.")
+    ] = False,
+    interval: Annotated[
+        float | None,
+        typer.Option(
+            "--interval", help="Wide table: also write OUT-lower and OUT-upper, bands that hold this share: 0.9."
+        ),
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(help="Records in .parquet, larger than memory: solve from disk within this much, such as 1GB."),
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option(help="Records in .parquet: solve on the Dask cluster with this scheduler, tcp://...")
+    ] = None,
+    store: Annotated[
+        Path | None,
+        typer.Option(help="Records from disk: folder for the matrix, kept and reused. [default: a temporary one]"),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed for the choice of held-out entries.")] = 0,
     force: Force = False,
     json: Json = False,
     quiet: Quiet = False,

@@ -4,7 +4,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -50,24 +50,15 @@ def connect(address: str | None) -> Iterator[Any]:
         client = distributed.Client(address, timeout=TIMEOUT, set_as_default=False)
     except (OSError, ValueError) as error:
         fail(f"no Dask scheduler answers at {address}: start one (dask scheduler), or leave --cluster out ({error})")
-    with _without_logs():
+    with ExitStack() as at_the_end:
+        # Dask logs tracebacks of running tasks when a command is stopped; the command itself reports the error
+        at_the_end.callback(logging.disable, logging.root.manager.disable)
+        logging.disable()
+        at_the_end.callback(client.close)
         try:
             yield client
         except (distributed.CancelledError, distributed.comm.CommClosedError):
             fail(f"the Dask scheduler at {address} stopped answering: start it, and run the same command again")
-        finally:
-            client.close()
-
-
-@contextmanager
-def _without_logs() -> Iterator[None]:
-    """Dask logs tracebacks of running tasks when a command is stopped; the command itself reports the error."""
-    previous = logging.root.manager.disable
-    logging.disable()
-    try:
-        yield
-    finally:
-        logging.disable(previous)
 
 
 @dataclass(eq=False)

@@ -1,6 +1,5 @@
 """Options that all commands share, and their output: text or one JSON object on stdout, everything else on stderr."""
 
-import json
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -10,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ..support.addresses import shown_address
-from ..support.jsonable import jsonable
+from ..support.jsonable import to_json
 
 Force = Annotated[bool, typer.Option("--force", help="Overwrite existing output files.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout, everything else to stderr.")]
@@ -34,11 +33,6 @@ class Output:
         shown = to_json(facts) if self.json else brief if self.quiet else text
         if shown:
             print(shown, flush=True)
-
-
-def to_json(facts: object) -> str:
-    """ASCII JSON in one line; see `jsonable` for what is converted."""
-    return json.dumps(jsonable(facts), allow_nan=False)
 
 
 def repeat_command(arguments: Sequence[str] | None = None) -> str:

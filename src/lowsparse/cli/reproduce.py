@@ -16,30 +16,28 @@ VIDEOS = ", ".join(settings.VIDEOS)
 FILES = ", ".join(known.file for known in settings.VIDEOS.values() if known.file)
 FOLDER, QUICK_FOLDER = "lowsparse-paper", "lowsparse-paper-quick"
 
-Quick = Annotated[bool, typer.Option("--quick", help="Scaled down: under two minutes with the compiled core.")]
-Case = Annotated[list[int] | None, typer.Option(help="Synthetic case, 1 to 8; repeatable. [default: all]")]
-Video = Annotated[
-    list[str] | None,
-    typer.Option(help=f"{VIDEOS}, or a video file, array file or folder of pictures; repeatable. [default: all]"),
-]
-Method = Annotated[list[str] | None, typer.Option(help=f"{', '.join(settings.METHODS)}; repeatable. [default: all]")]
-Only = Annotated[str, typer.Option(help="'synthetic' or 'video': run only this half.")]
-Data = Annotated[Path, typer.Option(help=f"Folder with the videos known by name: {FILES}.")]
-Out = Annotated[Path | None, typer.Option(help=f"Output folder. [default: {FOLDER}, or {QUICK_FOLDER} with --quick]")]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Ignore earlier runs in the output folder.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the path of the page.")]
-
 
 def reproduce(
-    quick: Quick = False,
-    case: Case = None,
-    video: Video = None,
-    method: Method = None,
-    only: Only = "",
-    data: Data = Path(settings.DATA_FOLDER),
-    out: Out = None,
-    fresh: Fresh = False,
-    quiet: Quiet = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Scaled down: under two minutes with the compiled core.")
+    ] = False,
+    case: Annotated[list[int] | None, typer.Option(help="Synthetic case, 1 to 8; repeatable. [default: all]")] = None,
+    video: Annotated[
+        list[str] | None,
+        typer.Option(help=f"{VIDEOS}, or a video file, array file or folder of pictures; repeatable. [default: all]"),
+    ] = None,
+    method: Annotated[
+        list[str] | None, typer.Option(help=f"{', '.join(settings.METHODS)}; repeatable. [default: all]")
+    ] = None,
+    only: Annotated[str, typer.Option(help="'synthetic' or 'video': run only this half.")] = "",
+    data: Annotated[Path, typer.Option(help=f"Folder with the videos known by name: {FILES}.")] = Path(
+        settings.DATA_FOLDER
+    ),
+    out: Annotated[
+        Path | None, typer.Option(help=f"Output folder. [default: {FOLDER}, or {QUICK_FOLDER} with --quick]")
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Ignore earlier runs in the output folder.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the path of the page.")] = False,
 ) -> None:
     """Reproduce the experiments of the paper.
 

@@ -23,7 +23,7 @@ from ..tables.timeline import Timeline
 from ..tables.write import write_columns
 from .failure import fail
 from .progress import Meter
-from .verdict import LIMIT, Verdict
+from .verdict import Verdict, too_many_outliers
 
 LEVEL = 0.9  # of the bands in the report, unless --interval gives another
 WIDE = 1.3  # half width of the usual band, relative to the spread of its series, at which nothing predicts values
@@ -107,11 +107,8 @@ class SeriesCompletion:
 
     def judge(self, facts: dict[str, Any]) -> Verdict:
         """How far to trust the result: the usual band about a filled value, relative to the spread of its series."""
-        share = facts["flagged"] / facts["observed"]
-        if share > LIMIT:
-            return Verdict(
-                "do not use", f"{percent(share)} of the values are outliers, too many to tell which are right"
-            )
+        if verdict := too_many_outliers(facts["flagged"] / facts["observed"]):
+            return verdict
         filled = np.isnan(self.given) & ~np.isnan(self.value)
         spreads = np.array(
             [robust_scale(x[~np.isnan(x)] - np.nanmedian(x)) if np.isfinite(x).any() else 0.0 for x in self.given.T]

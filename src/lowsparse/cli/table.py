@@ -16,9 +16,11 @@ from ..entries.files.source import ARRAYS
 from ..imputation.bands import Bands
 from ..imputation.model import Imputation
 from ..linalg.lowrank import LowRank
-from ..linalg.scale import LARGEST
+from ..linalg.scale import LARGEST, OUTLIER
 from ..report.page import Run
+from ..report.rows import BadRow, Cell, guesses
 from ..report.table import PANES, TableView, list_outliers, table_report
+from ..support.format import pluralize
 from ..tables import Completed, Table, read_table, write_table
 from ..tables.stream import LargeTable
 from ..tables.write import write_columns
@@ -26,11 +28,12 @@ from .failure import fail
 from .job import Job
 from .large import RECORD_PANES, TOO_LARGE, LargeRecords
 from .progress import Meter
-from .rows import LISTED, bad_rows, note
 from .verdict import Verdict, judge, remarks
 
 MAX_PAIRS = 100_000_000  # records written by --all
 MAX_CELLS = 1 << 29  # of a completed matrix that was sparse in its file
+LISTED = 5  # rows or columns named in a note
+CELLS = 3  # cells of each row
 UNCHANGED_PANES = {
     "As given": "missing values are blank, errors marked",
     "What was done": "kept, flagged, filled",
@@ -143,7 +146,7 @@ class TableCompletion:
         self.model = Imputation.fit(self.table.M, rank, random_state=job.seed, callback=meter.watch)
         self.fit = self.model.lowrank()
         self.flagged = int(self.model.result.flagged.size)
-        self.bad_rows = bad_rows(self.table, self.model, self.fit)
+        self.bad_rows = _bad_rows(self.table, self.model, self.fit)
 
     def write(self, paths: dict[str, Path]) -> int:
         """Write the tables; return the number of cells left empty."""
@@ -170,7 +173,7 @@ class TableCompletion:
 
     def notes(self) -> list[str]:
         """What the user should know of the model."""
-        found = [note(self.bad_rows)] if self.bad_rows else []
+        found = [_note(self.bad_rows)] if self.bad_rows else []
         stuck = np.flatnonzero(np.isfinite(self.model.stuck))
         if stuck.size and isinstance(self.table, Table):
             named = ", ".join(f"{self.table.columns[j]} at {self.model.stuck[j]:.6g}" for j in stuck[:LISTED])
@@ -202,3 +205,41 @@ class TableCompletion:
             run = replace(run, notes=[*run.notes, note])
         reading = "Errors are in units of each column's spread."
         table_report(path, run, view, reading=reading, bad_rows=self.bad_rows)
+
+
+def _bad_rows(table: Table | LargeTable, model: Imputation, fit: LowRank) -> list[BadRow]:
+    """The rows of a wide table that are off the low-rank fit of the others; none if that predicts nothing."""
+    if not isinstance(table, Table) or table.positions is not None or not (model.rank and model.is_reliable):
+        return []
+    found = []
+    by_row, unit, cases = table.M.T, model.prediction.tolerance / OUTLIER, model.row_outliers()
+    for i in cases.indices:
+        part = slice(by_row.indptr[i], by_row.indptr[i + 1])
+        columns, values = by_row.rows[part], by_row.values[part]
+        expected = fit.at(np.full(columns.size, i), columns)
+        z = (values - expected) / unit[columns]
+        worst = np.argsort(-np.abs(z), kind="stable")[:CELLS]
+        found.append(
+            BadRow(
+                label=str(table.rows[i]),
+                filled=table.M.shape[1] - columns.size,
+                observed=columns.size,
+                outliers=round(float(cases.cell_share[i]) * columns.size),
+                many=bool(cases.cell_share[i] > cases.cell_cutoff[i]),
+                distance=float(cases.orthogonal_distance[i]),
+                usual=float(cases.orthogonal_cutoff[i]),
+                cells=[
+                    Cell(str(table.columns[columns[k]]), *map(float, (values[k], expected[k], z[k]))) for k in worst
+                ],
+            )
+        )
+    return found
+
+
+def _note(found: list[BadRow]) -> str:
+    """Which rows are wrong, why, and what becomes of their missing values."""
+    listed = "; ".join(map(str, found[:LISTED])) + (f"; and {len(found) - LISTED} more" if len(found) > LISTED else "")
+    filled = sum(row.filled for row in found)
+    verb = "does" if len(found) == 1 else "do"
+    text = f"{pluralize(len(found), 'row')} {verb} not fit the others as a whole: {listed} (in standard deviations)."
+    return text + (f" {guesses(filled)}" if filled else "")

@@ -62,13 +62,19 @@ def code_among_outliers(table: Table | LargeTable, model: Imputation) -> tuple[f
     return (float(values[k]), int(counts[k])) if often else None
 
 
+def too_many_outliers(share: float) -> Verdict | None:
+    """The verdict if this share of the values are outliers; None if they are not too many."""
+    why = f"{percent(share)} of the values are outliers, too many to tell which are right"
+    return Verdict("do not use", why) if share > LIMIT else None
+
+
 def judge(table: Table | LargeTable, model: Imputation, facts: dict[str, Any]) -> Verdict:
     """The verdict on a completed table."""
     errors, share = Errors.of(model), facts["flagged"] / facts["observed"]
     if not model.is_reliable:
         return Verdict("do not use", "the method did not converge")
-    if share > LIMIT:
-        return Verdict("do not use", f"{percent(share)} of the values are outliers, too many to tell which are right")
+    if verdict := too_many_outliers(share):
+        return verdict
     if code := code_among_outliers(table, model):
         value, count = f"{code[0]:.12g}", f"{code[1]:,} of {facts['flagged']:,}"
         return Verdict("doubtful", f"{count} outliers are {value}; if that means missing, give --missing {value}")

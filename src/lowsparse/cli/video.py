@@ -24,122 +24,108 @@ SUFFIX = "-lowsparse"
 BACKENDS = ["auto", *available()]
 DEFAULT_FILMS = ",".join(FILMS)
 
-Source = Annotated[
-    str,
-    typer.Argument(
-        metavar="IN",
-        help="A video file; a folder of pictures, or a quoted pattern ('shots/*.png'); a .npy or .npz array "
-        "(frames, height, width[, 3]); the URL of a camera or stream (rtsp://...); or - for standard input.",
-    ),
-]
-Rank = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        help="Rank of the background: 1 follows the brightness, more also lights that are switched. [default: 1, or 2 "
-        "if lights are switched; with --stream 1]",
-    ),
-]
-Observe = Annotated[
-    float | None,
-    typer.Option(
-        help="Fraction of the pixels of each frame to use: 0.1 is 10 %. [default: 80 samples per pixel, but at "
-        "least 0.1; with --stream 0.1]"
-    ),
-]
-Out = Annotated[Path | None, typer.Option(help=f"Output folder. [default: IN{SUFFIX}]")]
-Stream = Annotated[
-    bool,
-    typer.Option(
-        "--stream",
-        help="Follow the scene instead of learning one background from the whole video: frames are read once, in "
-        "bounded memory, and new scenes are detected. Ctrl-C ends the stream and keeps the results so far.",
-    ),
-]
-Absorb = Annotated[
-    float | None,
-    typer.Option(
-        metavar="SECONDS",
-        help="With --stream: what stays in front that long becomes background; 0: as soon as it can, inf: never. "
-        f"[default: {ABSORB:g}]",
-    ),
-]
-Grey = Annotated[bool, typer.Option("--grey", "--gray", help="Ignore colours; faster.")]
-RegionText = Annotated[
-    str | None, typer.Option(metavar="X,Y,W,H", help="Use only this part of the picture: left, top, width, height.")
-]
-Start = Annotated[int, typer.Option(min=0, help="First frame to read, counted from 0.")]
-Stop = Annotated[int | None, typer.Option(help="Frame before which to stop. [default: the end]")]
-Every = Annotated[int, typer.Option(min=1, help="Read only every n-th frame.")]
-Shrink = Annotated[int, typer.Option(min=1, help="Reduce pictures by this factor: blocks of pixels become one.")]
-Fps = Annotated[
-    float | None,
-    typer.Option(help="Frames per second, for pictures and arrays, or instead of a video's own times. [default: 25]"),
-]
-Threshold = Annotated[
-    float, typer.Option(help="How much a foreground pixel must differ. Lower values find more, also noise.")
-]
-Clean = Annotated[
-    int,
-    typer.Option(min=0, max=20, help="Radius in pixels within which most must be foreground as well; 0 keeps specks."),
-]
-Stabilise = Annotated[
-    bool,
-    typer.Option(
-        "--stabilise", "--stabilize", help="Undo the shaking of the camera in the films. It never disturbs the masks."
-    ),
-]
-Films = Annotated[
-    str,
-    typer.Option(
-        metavar="A,B,...",
-        help=f"What to film: {', '.join(VIEWS)}, or none. Each is an MP4; mask.mkv is without loss (FFV1), as are the "
-        "pictures in a folder of mask.png.",
-    ),
-]
-Tracks = Annotated[
-    bool, typer.Option("--tracks", help="Write boxes and tracks of objects: tracks.csv, and tracks.json as in COCO.")
-]
-Audio = Annotated[bool, typer.Option("--audio", help="Keep the sound of a video file in the films.")]
-Truth = Annotated[
-    Path | None,
-    typer.Option(
-        help="Ground truth to compare with: a folder of masks (numbered as their frames), an .npz with masks (gt, "
-        "gt_frame_id), or a picture of the clean background."
-    ),
-]
-Backend = Annotated[
-    str,
-    typer.Option(
-        help=f"Where the background is solved: {', '.join(BACKENDS)} (a GPU).", autocompletion=lambda: BACKENDS
-    ),
-]
-Seed = Annotated[int, typer.Option(min=0, help="Random seed for the choice of pixels.")]
-
 
 def video(
-    source: Source,
-    rank: Rank = None,
-    observe: Observe = None,
-    out: Out = None,
-    stream: Stream = False,
-    absorb: Absorb = None,
-    grey: Grey = False,
-    region: RegionText = None,
-    start: Start = 0,
-    stop: Stop = None,
-    every: Every = 1,
-    shrink: Shrink = 1,
-    fps: Fps = None,
-    threshold: Threshold = THRESHOLD,
-    clean: Clean = 1,
-    stabilise: Stabilise = False,
-    films: Films = DEFAULT_FILMS,
-    tracks: Tracks = False,
-    audio: Audio = False,
-    truth: Truth = None,
-    backend: Backend = "auto",
-    seed: Seed = 0,
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="IN",
+            help="A video file; a folder of pictures, or a quoted pattern ('shots/*.png'); a .npy or .npz array "
+            "(frames, height, width[, 3]); the URL of a camera or stream (rtsp://...); or - for standard input.",
+        ),
+    ],
+    rank: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Rank of the background: 1 follows the brightness, more also lights that are switched. [default: 1, "
+            "or 2 if lights are switched; with --stream 1]",
+        ),
+    ] = None,
+    observe: Annotated[
+        float | None,
+        typer.Option(
+            help="Fraction of the pixels of each frame to use: 0.1 is 10 %. [default: 80 samples per pixel, but at "
+            "least 0.1; with --stream 0.1]"
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help=f"Output folder. [default: IN{SUFFIX}]")] = None,
+    stream: Annotated[
+        bool,
+        typer.Option(
+            "--stream",
+            help="Follow the scene instead of learning one background from the whole video: frames are read once, in "
+            "bounded memory, and new scenes are detected. Ctrl-C ends the stream and keeps the results so far.",
+        ),
+    ] = False,
+    absorb: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="With --stream: what stays in front that long becomes background; 0: as soon as it can, inf: never. "
+            f"[default: {ABSORB:g}]",
+        ),
+    ] = None,
+    grey: Annotated[bool, typer.Option("--grey", "--gray", help="Ignore colours; faster.")] = False,
+    region: Annotated[
+        str | None, typer.Option(metavar="X,Y,W,H", help="Use only this part of the picture: left, top, width, height.")
+    ] = None,
+    start: Annotated[int, typer.Option(min=0, help="First frame to read, counted from 0.")] = 0,
+    stop: Annotated[int | None, typer.Option(help="Frame before which to stop. [default: the end]")] = None,
+    every: Annotated[int, typer.Option(min=1, help="Read only every n-th frame.")] = 1,
+    shrink: Annotated[
+        int, typer.Option(min=1, help="Reduce pictures by this factor: blocks of pixels become one.")
+    ] = 1,
+    fps: Annotated[
+        float | None,
+        typer.Option(
+            help="Frames per second, for pictures and arrays, or instead of a video's own times. [default: 25]"
+        ),
+    ] = None,
+    threshold: Annotated[
+        float, typer.Option(help="How much a foreground pixel must differ. Lower values find more, also noise.")
+    ] = THRESHOLD,
+    clean: Annotated[
+        int,
+        typer.Option(
+            min=0, max=20, help="Radius in pixels within which most must be foreground as well; 0 keeps specks."
+        ),
+    ] = 1,
+    stabilise: Annotated[
+        bool,
+        typer.Option(
+            "--stabilise",
+            "--stabilize",
+            help="Undo the shaking of the camera in the films. It never disturbs the masks.",
+        ),
+    ] = False,
+    films: Annotated[
+        str,
+        typer.Option(
+            metavar="A,B,...",
+            help=f"What to film: {', '.join(VIEWS)}, or none. Each is an MP4; mask.mkv is without loss (FFV1), as are "
+            "the pictures in a folder of mask.png.",
+        ),
+    ] = DEFAULT_FILMS,
+    tracks: Annotated[
+        bool,
+        typer.Option("--tracks", help="Write boxes and tracks of objects: tracks.csv, and tracks.json as in COCO."),
+    ] = False,
+    audio: Annotated[bool, typer.Option("--audio", help="Keep the sound of a video file in the films.")] = False,
+    truth: Annotated[
+        Path | None,
+        typer.Option(
+            help="Ground truth to compare with: a folder of masks (numbered as their frames), an .npz with masks (gt, "
+            "gt_frame_id), or a picture of the clean background."
+        ),
+    ] = None,
+    backend: Annotated[
+        str,
+        typer.Option(
+            help=f"Where the background is solved: {', '.join(BACKENDS)} (a GPU).", autocompletion=lambda: BACKENDS
+        ),
+    ] = "auto",
+    seed: Annotated[int, typer.Option(min=0, help="Random seed for the choice of pixels.")] = 0,
     force: Force = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -155,7 +141,10 @@ def video(
       lowsparse video 'shots/*.png' --grey --out street
       lowsparse video rtsp://camera/live --stream --every 5
     """
-    _check(observe=observe, start=start, stop=stop, threshold=threshold, backend=backend)
+    require(observe is None or 0 < observe <= 1, f"--observe must be a share above 0 and up to 1, not {observe}")
+    require(stop is None or stop > start, f"--stop must be more than --start, {start}, not {stop}")
+    require(0 < threshold < math.inf, f"--threshold must be a number above 0, not {threshold:g}")
+    require(backend in BACKENDS, f"--backend must be one of {', '.join(BACKENDS)}, not {backend}")
     require(fps is None or 0 < fps < math.inf, f"--fps must be a number above 0, not {fps}")
     require(fps is None or not audio, "--audio and --fps do not go together: sound has the pace of the video")
     require(absorb is None or stream, "--absorb is for a background that follows the scene: give --stream as well")
@@ -187,14 +176,6 @@ def video(
     own = [name for name in job.outputs if path.exists() and (out / name).exists() and path.samefile(out / name)]
     require(not own, f"{source} would be overwritten by the result: choose another --out")
     process_video(job, Output(quiet=quiet, json=json))
-
-
-def _check(*, observe: float | None, start: int, stop: int | None, threshold: float, backend: str) -> None:
-    """Fail if an option is out of its range."""
-    require(observe is None or 0 < observe <= 1, f"--observe must be a share above 0 and up to 1, not {observe}")
-    require(stop is None or stop > start, f"--stop must be more than --start, {start}, not {stop}")
-    require(0 < threshold < math.inf, f"--threshold must be a number above 0, not {threshold:g}")
-    require(backend in BACKENDS, f"--backend must be one of {', '.join(BACKENDS)}, not {backend}")
 
 
 def name_of(source: str) -> str:

@@ -29,7 +29,6 @@ from ..support.files import TemporaryFolder
 from ..support.npy import check_archive, read_header
 from ..support.optional import import_optional
 from ..support.sizes import check_fits
-from .interlaced import deinterlace
 from .pictures import Grey, Picture, Region
 
 PICTURES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
@@ -443,14 +442,15 @@ class _MediaReader(Reader):
         with self._opened(source) as (container, stream), _packet_writer(copy, stream) as write:
             decoded = self._decoded(container, stream, write)
             size = origin = None
-            for number, frame in enumerate(deinterlace(decoded, stream, import_av())):
+            for number, frame in enumerate(_deinterlaced(decoded, stream)):
                 if frame is None:
                     yield None
                     continue
                 size = size or (frame.width, frame.height)
                 if origin is None:
                     origin = frame.time  # a transport stream begins somewhere
-                    self._set_aspect(stream, frame)
+                    aspect = Fraction(stream.sample_aspect_ratio or 1)
+                    self.pixel_aspect = 1 / aspect if round(frame.rotation / 90) % 2 else aspect
                 time = None if frame.time is None else frame.time - origin
                 yield LazyFrame(number, time, partial(self._upright, frame, size))
 
@@ -479,10 +479,6 @@ class _MediaReader(Reader):
             write(packet)
             yield from (None if frame is None or frame.is_corrupt else frame for frame in found)
 
-    def _set_aspect(self, stream: Any, frame: Any) -> None:
-        aspect = Fraction(stream.sample_aspect_ratio or 1)
-        self.pixel_aspect = 1 / aspect if round(frame.rotation / 90) % 2 else aspect
-
     def _upright(self, frame: Any, size: tuple[int, int]) -> Picture:
         """A frame as it is to be shown: a phone that was held upright stores it lying, and by how much to rotate it."""
         picture, quarters = self._picture(frame, size), round(frame.rotation / 90) % 4
@@ -502,6 +498,37 @@ class _MediaReader(Reader):
 
     def _converted(self, frame: Any, size: tuple[int, int], kind: str) -> Any:
         return self._converter.reformat(frame, *size, format=kind)
+
+
+def _deinterlaced(frames: Iterator[Any], stream: Any) -> Iterator[Any]:
+    """Frames of PyAV; once the odd and even lines of one are of different moments, through FFmpeg's filter `yadif`.
+
+    That gives a frame for each frame, at the same time, and leaves those that are not interlaced as they are. None, a
+    damaged frame, is passed on.
+    """
+    av, graph = import_av(), None
+    for frame in frames:
+        if frame is None or (graph is None and not frame.interlaced_frame):
+            yield frame
+            continue
+        if graph is None:
+            graph = av.filter.Graph()
+            graph.link_nodes(
+                graph.add_buffer(template=stream), graph.add("yadif", "deint=interlaced"), graph.add("buffersink")
+            ).configure()
+        graph.push(frame)
+        yield from _pulled(graph)
+    if graph is not None:
+        graph.push(None)
+        yield from _pulled(graph)
+
+
+def _pulled(graph: Any) -> Iterator[Any]:
+    """What the filter has ready: it sees the next frame before it gives one."""
+    av = import_av()
+    with suppress(av.error.BlockingIOError, av.error.EOFError):
+        while True:
+            yield graph.pull()
 
 
 def open_container(path: str, **options: Any) -> Any:

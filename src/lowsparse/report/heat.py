@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from ..entries.observed import ObservedMatrix
 from ..linalg.lowrank import LowRank
 from ..linalg.tiling import Edges, block_edges, block_of_lines, block_sums
-from .packing import Floats, encode_values, to_base64
+from .page import Floats, encode_values, to_base64
 
 ROWS, COLUMNS = 160, 280  # maximum number of cells
 EXACT = 2_000_000  # entries; with more, the inliers of a cell are replaced by L as well

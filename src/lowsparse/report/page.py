@@ -9,16 +9,18 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from .._version import __version__
-from ..diagnosis import Diagnosis
-from ..notebook import Remark, diagnosis_remarks
+from ..notebook import Remark
 from ..support import files
 from ..support.charts import convergence
 from ..support.format import duration, format_number
 from ..support.html import Markup, element, embedded, joined
 
+Floats = NDArray[np.float64]
+LEVELS = 65_534  # of a value in the page; the next one stands for a missing value
 ICONS = {  # outlines on 24 x 24
     "first": "M6 5v14M19 5l-10 7 10 7z",
     "back": "M15 5l-8 7 8 7",
@@ -47,8 +49,7 @@ class Run:
     settings: Mapping[str, object] = field(default_factory=dict)
     timings: Mapping[str, float] = field(default_factory=dict)  # seconds by step
     trace: Mapping[str, ArrayLike] = field(default_factory=dict)  # of the solve
-    diagnosis: Diagnosis | None = None
-    remarks: Sequence[Remark] = ()  # in addition to the diagnosis
+    remarks: Sequence[Remark] = ()  # on how far to rely on the result
     notes: Sequence[str] = ()  # such as skipped frames
 
 
@@ -66,7 +67,7 @@ def write(
 ) -> None:
     """Write the page: `body`, the key facts, `more`, `cards` and those about the run.
 
-    `reading` explains the diagnosis; `data` are for the scripts.
+    `reading` explains the remarks; `data` are for the scripts.
     """
     script = "".join(_asset(name) for name in ("page.js", *scripts))
     style = _asset("style.css")
@@ -80,11 +81,12 @@ def write(
         element("title", f"{run.title} · lowsparse"),
         element("style", Markup(style)),
     ]
-    about = (_reliability(run, reading), _times(run), _command(run), _convergence(run), _settings(run))
+    about = (_reliability(run, reading), _times(run), _command(run), _convergence(run))
+    settings = card("Settings", settings_list(run.settings)) if run.settings else None
     content = [
         element("a", "Skip to the report", class_="skip", href="#main"),
         _banner(kind),
-        element("main", _heading(run), body, _facts(run), *more, columns(*cards, *about), id="main"),
+        element("main", _heading(run), body, _facts(run), *more, columns(*cards, *about, settings), id="main"),
         _footer(),
         embedded(data),
         element("script", Markup(script)),
@@ -202,6 +204,23 @@ def meters(rows: Sequence[tuple[object, float, str]]) -> Markup:
     return element("table", element("tbody", *lines), class_="meters")
 
 
+def encode_values(values: Floats, low: Floats, span: Floats) -> str:
+    """Values from low to low + span; what is not finite is missing.
+
+    >>> text = encode_values(np.array([2.0, np.nan, 4.0]), np.array(2.0), np.array(2.0))
+    >>> np.frombuffer(base64.b64decode(text), "<u2")
+    array([    0, 65535, 65534], dtype=uint16)
+    """
+    finite = np.isfinite(values)
+    scaled = np.rint(LEVELS * (np.where(finite, values, low) - low) / span)
+    return to_base64(np.where(finite, scaled, LEVELS + 1).astype("<u2"))
+
+
+def to_base64(numbers: NDArray[Any]) -> str:
+    """The bytes of an array."""
+    return base64.b64encode(numbers.tobytes()).decode("ascii")
+
+
 def _banner(kind: str) -> Markup:
     label = element("span", "Dark", class_="theme-name")
     switch = element("button", icon("theme"), label, type="button", id="theme", aria_label="Switch to the dark theme")
@@ -222,8 +241,7 @@ def _facts(run: Run) -> Markup | None:
 
 
 def _reliability(run: Run, reading: str) -> Markup | None:
-    diagnosis = diagnosis_remarks(run.diagnosis) if run.diagnosis else []
-    remarks = [*diagnosis, *run.remarks, *(Remark(note) for note in run.notes)]
+    remarks = [*run.remarks, *(Remark(note) for note in run.notes)]
     if not remarks:
         return None
     kinds = {True: ("good", "Good: "), False: ("warning", "Warning: "), None: ("plain", "")}
@@ -245,10 +263,6 @@ def _times(run: Run) -> Markup | None:
         return None
     total = element("p", f"{duration(sum(run.timings.values()))} in total.", class_="quiet")
     return card("Time", total, meters([(step, time, duration(time)) for step, time in run.timings.items()]))
-
-
-def _settings(run: Run) -> Markup | None:
-    return card("Settings", settings_list(run.settings)) if run.settings else None
 
 
 def _format(value: object) -> str:

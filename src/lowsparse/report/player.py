@@ -50,7 +50,6 @@ def video_report(
         kind="video report",
         body=_player(film, shares, fps),
         cards=[*cards, *([card("Agreement with the ground truth", settings_list(scores))] if scores else [])],
-        reading="Rows are frames, columns are pixels.",
         scripts=["player.js"],
         data=data,
     )

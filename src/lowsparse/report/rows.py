@@ -58,6 +58,11 @@ def _side(cell: Cell) -> str:
     return "high" if cell.deviations > 0 else "low"
 
 
+def guesses(filled: int) -> str:
+    """What becomes of so many missing values in such rows."""
+    return f"Missing values there ({filled:,}) are filled by what fits the row itself, and are guesses."
+
+
 def bad_rows_card(rows: Sequence[BadRow], *, listed: bool = True) -> Markup | None:
     """The rows, the worst first, with the cells that differ most; None if there are none.
 
@@ -76,7 +81,7 @@ def bad_rows_card(rows: Sequence[BadRow], *, listed: bool = True) -> Markup | No
     if len(rows) > LISTED:
         text += f" These are the {LISTED} worst of {len(rows):,}."
     if filled := sum(row.filled for row in rows):
-        text += f" Missing values there ({filled:,}) are filled by what fits the row itself, and are guesses."
+        text += f" {guesses(filled)}"
     worst = sorted(rows, key=lambda row: row.severity, reverse=True)[:LISTED]
     table = element("table", element("tbody", *(_line(row, listed) for row in worst)), class_="meters reasons")
     return card("Rows that are wrong as a whole", element("p", text, class_="quiet"), table)

@@ -16,8 +16,7 @@ from ..series.anomalies import KINDS
 from ..series.runs import Runs
 from ..support.format import percent, pluralize
 from ..support.html import Markup, element
-from .packing import Floats, encode_values, to_base64
-from .page import Run, card, entries, icon, write
+from .page import Floats, Run, card, encode_values, entries, icon, to_base64, write
 
 READ, FILLED, BAD, EMPTY = range(4)  # what a moment of a series is; the script has the same numbers
 SHOWN = 6_000_000  # readings in the page, about; more series than that are left out

@@ -149,7 +149,7 @@ def deviations(result: Result) -> Floats:
 def table_report(
     path: str | os.PathLike[str], run: Run, table: TableView, *, reading: str = "", bad_rows: Sequence[BadRow] = ()
 ) -> None:
-    """Write the report on a table; `reading` explains the diagnosis, `bad_rows` are those that are wrong as a whole."""
+    """Write the report on a table; `reading` explains the remarks, `bad_rows` are those that are wrong as a whole."""
     data = {
         "heat": table.heat.packed(table.by_column),
         "rowNames": table.row_names,

@@ -1,6 +1,7 @@
 """Conversion of Python and NumPy objects to what the json module can write."""
 
 import dataclasses
+import json
 import math
 from collections.abc import Mapping
 from datetime import date
@@ -41,3 +42,8 @@ def jsonable(value: object) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: jsonable(getattr(value, field.name)) for field in dataclasses.fields(value)}
     raise TypeError(f"{type(value).__name__} cannot be written as JSON: {value!r}")
+
+
+def to_json(value: object) -> str:
+    """ASCII JSON in one line, of what `jsonable` converts."""
+    return json.dumps(jsonable(value), allow_nan=False)

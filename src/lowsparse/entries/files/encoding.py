@@ -43,11 +43,8 @@ def _wide_characters(content: bytes) -> str | None:
 
 
 def _is_utf8(content: bytes) -> bool:
-    decoder = codecs.getincrementaldecoder("utf-8")()
+    pieces = (content[first : first + PIECE] for first in range(0, len(content), PIECE))
     try:
-        for first in range(0, len(content), PIECE):
-            decoder.decode(content[first : first + PIECE])
-        decoder.decode(b"", final=True)
+        return all(isinstance(text, str) for text in codecs.iterdecode(pieces, "utf-8"))
     except UnicodeDecodeError:
         return False
-    return True

@@ -83,12 +83,6 @@ class SideWriter:
         self.columns += counts.size
         self.entries += parts[0].size
 
-    def write_headers(self) -> None:
-        """Write the headers of the arrays, whose lengths are known at the end."""
-        for file, dtype in zip(self._files, (np.dtype(np.int32), self.dtype), strict=True):
-            file.seek(0)
-            file.write(_header(dtype, self.entries))
-
 
 @contextmanager
 def write_side(path: Path, n_rows: int, dtype: DTypeLike, source: str = "") -> Iterator[SideWriter]:
@@ -99,7 +93,9 @@ def write_side(path: Path, n_rows: int, dtype: DTypeLike, source: str = "") -> I
         with open(temporary / "rows.npy", "wb") as rows, open(temporary / "values.npy", "wb") as values:
             writer = SideWriter(n_rows, dtype, (rows, values))
             yield writer
-            writer.write_headers()
+            for file, kind in ((rows, np.dtype(np.int32)), (values, writer.dtype)):  # their lengths are known now
+                file.seek(0)
+                file.write(_header(kind, writer.entries))
         counts = np.concatenate([np.zeros(1, np.int64), *writer.counts])
         with open(temporary / "indptr.npy", "wb") as file:
             file.write(_header(np.dtype(np.int64), counts.size))
