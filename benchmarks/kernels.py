@@ -1,6 +1,7 @@
 """What one iteration costs, against things everybody knows.
 
-    python -m benchmarks.kernels --out results
+    python -m benchmarks.kernels --out results           # about four minutes on two cores
+    python -m benchmarks.kernels --full --out results    # as many rounds everywhere: twice as long
 
 One iteration is what `lowsparse.solve` pays for it: the sweep over the entries, the step and the retraction. Beside it,
 in the same run and in turns, the median of
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import math
 import os
 import statistics
 import time
@@ -39,6 +41,8 @@ from .shown import cell
 
 METHODS = ("manpg", "amanpg", "manpgc", "amanpgc", "rmc", "lmafit", "subgm")
 ORACLE = {"manpgc": "manpg", "amanpgc": "amanpg"}  # the same iteration
+ROUNDS = (5, 21)  # least and most; with a high rank 21 take minutes
+SECONDS = 20.0  # of a matrix and rank, after which no round begins
 WARM_UP = 3  # iterations before the first that is timed
 AGAIN = 20  # iterations after which a method starts anew: it is timed on its way, not after its end
 
@@ -126,15 +130,20 @@ class Iteration:
         self.state = self.solver.advance(self.problem, self.state)
 
 
-def medians(contestants: dict[str, Callable[[], object]], repeats: int, in_a_row: int = 4) -> dict[str, float]:
+def medians(
+    contestants: dict[str, Callable[[], object]], repeats: int, limit: float = math.inf, in_a_row: int = 4
+) -> tuple[dict[str, float], int]:
     """Seconds of each: the median over rounds, in every one of which everybody has a turn, in a new order.
 
-    A turn is a few runs in a row, as in a solve; the first, which finds other data in the caches, is not counted.
+    A turn is a few runs in a row, as in a solve; the first, which finds other data in the caches, is not counted. No
+    round begins after `limit` seconds, but a few are run in any case. Returns the number of rounds, too.
     """
     rng = np.random.default_rng(4)
     names = list(contestants)
     seconds: dict[str, list[float]] = {name: [] for name in names}
-    for _ in range(repeats):
+    first_began, rounds = time.perf_counter(), 0
+    while rounds < min(ROUNDS[0], repeats) or (rounds < repeats and time.perf_counter() - first_began < limit):
+        rounds += 1
         for name in rng.permutation(names).tolist() if names else ():
             run = contestants[name]
             if isinstance(run, Iteration):
@@ -145,10 +154,12 @@ def medians(contestants: dict[str, Callable[[], object]], repeats: int, in_a_row
                 began = time.perf_counter()
                 run()
                 seconds[name].append(time.perf_counter() - began)
-    return {name: statistics.median(times) for name, times in seconds.items()}
+    return {name: statistics.median(times) for name, times in seconds.items()}, rounds
 
 
-def measure(shape: Shape, rank: int, methods: Sequence[str], *, repeats: int, oracle: bool) -> list[dict[str, object]]:
+def measure(
+    shape: Shape, rank: int, methods: Sequence[str], *, repeats: int, limit: float, oracle: bool
+) -> list[dict[str, object]]:
     """One row per method and number of threads."""
     backend = "native" if available()["native"] is None else "numpy"
     M = ls.datasets.synthetic(shape.m, shape.n, rank=rank, density=shape.density, outliers=0.1, random_state=1).M
@@ -172,8 +183,8 @@ def measure(shape: Shape, rank: int, methods: Sequence[str], *, repeats: int, or
             plain = M.open_sweep("numpy")
             slow = {name: Iteration(M, rank, plain, U, name) for name in {ORACLE.get(name, name) for name in methods}}
         gc.collect()
-        seconds = medians(contestants, repeats)
-        oracle_seconds = medians(slow, 1, in_a_row=1)
+        seconds, rounds = medians(contestants, repeats, limit)
+        oracle_seconds, _ = medians(slow, 1, in_a_row=1)
     rows: list[dict[str, object]] = []
     for method in methods:
         for count in counts:
@@ -190,6 +201,7 @@ def measure(shape: Shape, rank: int, methods: Sequence[str], *, repeats: int, or
                     "method": method,
                     "backend": backend,
                     "threads": count,
+                    "rounds": rounds,
                     "milliseconds": 1e3 * own,
                     "ns_per_entry": 1e9 * own / M.nnz,
                     "scipy_milliseconds": 1e3 * seconds["scipy"],
@@ -211,8 +223,9 @@ def describe(rows: list[dict[str, object]]) -> str:
     entries = first["entries"]
     share = 100 * float(str(entries)) / (float(str(first["m"])) * float(str(first["n"])))
     title = (
-        f"{first['m']} x {first['n']}, {share:.0f} % observed ({entries:,} entries), r = {first['rank']}: "
-        f"scipy {first['scipy_milliseconds']:.3g} ms, read {first['read_milliseconds']:.3g} ms"
+        f"{first['m']} x {first['n']}, {share:.0f} % observed ({entries:,} entries), r = {first['rank']}, "
+        f"{first['rounds']} rounds: scipy {first['scipy_milliseconds']:.3g} ms, "
+        f"read {first['read_milliseconds']:.3g} ms"
     )
     if first["oracle_milliseconds"] is not None:
         title += f", oracle {first['oracle_milliseconds']:.3g} ms (manpg)"
@@ -239,7 +252,8 @@ def main() -> None:
     parser.add_argument("--shape", nargs="+", choices=sorted(SHAPES), help="which matrices; all by default")
     parser.add_argument("--rank", nargs="+", type=int, help="only these of the ranks")
     parser.add_argument("--method", nargs="+", choices=METHODS, default=METHODS, help="only these of the methods")
-    parser.add_argument("--repeats", type=int, default=21, help="rounds; the median counts (default: 21)")
+    parser.add_argument("--repeats", type=int, default=ROUNDS[1], help="most rounds; the median counts (default: 21)")
+    parser.add_argument("--full", action="store_true", help="make all these rounds, however long they take")
     parser.add_argument("--no-oracle", action="store_true", help="leave the NumPy oracle out; it is slow")
     parser.add_argument("--quick", action="store_true", help="tiny matrices, few rounds: to see that it runs")
     parser.add_argument("--out", type=Path, help="folder for kernels.csv")
@@ -248,6 +262,7 @@ def main() -> None:
         parser.error("--repeats must be 1 or more")
     shapes = QUICK if given.quick else SHAPES
     repeats = min(given.repeats, 3) if given.quick else given.repeats
+    limit = math.inf if given.full else SECONDS
     why = available()["native"]
     print(f"lowsparse {ls.__version__}, {'native' if why is None else 'numpy'} backend, {num_threads()} threads")
     if why is not None:
@@ -260,7 +275,7 @@ def main() -> None:
         for rank in shape.ranks:
             if given.rank and rank not in given.rank:
                 continue
-            rows = measure(shape, rank, given.method, repeats=repeats, oracle=not given.no_oracle)
+            rows = measure(shape, rank, given.method, repeats=repeats, limit=limit, oracle=not given.no_oracle)
             print(describe(rows) + "\n", flush=True)
             everything += rows
     if not everything:

@@ -56,6 +56,15 @@ def test_kernels(tmp_path):
         assert word in done.stdout
 
 
+@pytest.mark.parametrize(("limit", "rounds"), [(0.0, 5), (np.inf, 21)])
+def test_rounds_of_kernels_end_after_some_time_or_when_all_are_made(module, limit, rounds):
+    calls = []
+    found, made = module("kernels").medians({"one": lambda: calls.append(1)}, 21, limit)
+    assert made == rounds
+    assert len(calls) == 4 * rounds
+    assert found["one"] >= 0
+
+
 def test_heldout(tmp_path):
     clip = ls.datasets.moving_blocks(30, 40, 48, random_state=3)
     np.savez(tmp_path / "i2r_hall100.npz", frames=clip.frames)
