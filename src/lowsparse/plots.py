@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .linalg.arrays import host
+from .linalg.arrays import Float, host
 from .linalg.lowrank import LowRank
 from .linalg.tiling import Edges, block_edges, block_of_lines, block_sums
 from .result import Result
@@ -32,8 +32,6 @@ __all__ = [
     "series",
     "spectrum",
 ]
-
-Floats = NDArray[np.float64]
 
 # The colours of Okabe and Ito, for all kinds of colour vision; the two families also differ in their dashes.
 STYLES = {
@@ -525,7 +523,7 @@ def series(
     return figure
 
 
-def _one_series(ax: Axes, x: NDArray[Any], read: Floats, filled: Floats, band: tuple[Floats, Floats] | None) -> None:
+def _one_series(ax: Axes, x: NDArray[Any], read: Float, filled: Float, band: tuple[Float, Float] | None) -> None:
     """Readings as a line, filled stretches with their band, replaced readings as crosses."""
     missing = np.isnan(read)
     replaced = ~missing & (filled != read) & np.isfinite(filled)
@@ -625,7 +623,7 @@ def plain_axes(ax: Axes) -> None:
     ax.spines[["left", "bottom"]].set_color(PALE)
 
 
-def _block_means(result: Result, row_edges: Edges, column_edges: Edges) -> tuple[Floats, Floats]:
+def _block_means(result: Result, row_edges: Edges, column_edges: Edges) -> tuple[Float, Float]:
     """Block means of M and S over the observed entries; NaN where there are none."""
     M, shape = result.M.to_host(), (row_edges.size - 1, column_edges.size - 1)
     S = np.zeros(M.nnz)

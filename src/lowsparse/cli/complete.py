@@ -1,7 +1,5 @@
 """`lowsparse complete`: fill the missing values of a table, and list its gross errors."""
 
-from __future__ import annotations
-
 import math
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """What `lowsparse video` and `lowsparse demo` do: separate a video into background and foreground, with a report."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext

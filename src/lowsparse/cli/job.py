@@ -1,7 +1,5 @@
 """The arguments of `lowsparse complete`, checked before any work."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """`lowsparse complete` for a table whose rows are moments: its columns are series, with gaps and bad readings."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`lowsparse complete` for a table whose rows have no order: read and written in memory, completed by low rank."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator
 from dataclasses import replace

@@ -18,14 +18,12 @@ HELPS = 0.9  # low rank is of little use if its error is more than this share of
 LIMIT = 0.35  # share of wrong entries near to what no method recovers
 REPEATED = 5  # outliers with the same value may be a code for a missing one
 
-Level = Literal["good", "doubtful", "do not use"]
-
 
 @dataclass(frozen=True)
 class Verdict:
     """Whether to use a completed table, and why."""
 
-    level: Level
+    level: Literal["good", "doubtful", "do not use"]
     why: str
 
 

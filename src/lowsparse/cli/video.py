@@ -1,7 +1,5 @@
 """`lowsparse video`: separate a video into background and foreground."""
 
-from __future__ import annotations
-
 import math
 import re
 from pathlib import Path

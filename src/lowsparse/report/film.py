@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ..support.checks import check_count
 from ..support.optional import import_optional
 
-Picture = NDArray[np.uint8]  # grey (H, W) or RGB (H, W, 3)
+Pixels = NDArray[np.uint8]  # grey (H, W) or RGB (H, W, 3)
 
 BASE64 = 4 / 3  # characters per byte
 QUALITIES = (80, 70, 60, 50)  # of JPEG
@@ -42,7 +42,7 @@ class Filmstrip:
         """Whether this frame would be kept."""
         return number % self.every == 0
 
-    def add(self, number: int, original: Picture, background: Picture, foreground: Picture) -> None:
+    def add(self, number: int, original: Pixels, background: Pixels, foreground: Pixels) -> None:
         """Add a frame, numbered from 0, if it is wanted."""
         if self.numbers and number <= self.numbers[-1]:
             raise ValueError(f"frames must be added in order: {number} came after {self.numbers[-1]}")
@@ -76,7 +76,7 @@ class Filmstrip:
         self.numbers = [self.numbers[k] for k in kept]
         self.moments = [self.moments[k] for k in kept]
 
-    def _best_quality(self, *pictures: Picture) -> int:
+    def _best_quality(self, *pictures: Pixels) -> int:
         """The best JPEG quality that fits the budget, if the background changes little."""
         moments = -(-(self.expected or self.most) // self.every)
         for quality in QUALITIES[:-1]:
@@ -85,7 +85,7 @@ class Filmstrip:
                 return quality
         return QUALITIES[-1]
 
-    def _encoded(self, pane: int, picture: Picture) -> bytes:
+    def _encoded(self, pane: int, picture: Pixels) -> bytes:
         small = _reduced(picture, self.width)
         last = self._last[pane]
         if last is not None and _alike(last[0], small):
@@ -128,7 +128,7 @@ def _jpeg(pixels: NDArray[np.uint8], quality: int) -> bytes:
     return file.getvalue()
 
 
-def _reduced(picture: Picture, width: int) -> NDArray[np.uint8]:
+def _reduced(picture: Pixels, width: int) -> NDArray[np.uint8]:
     pixels = np.asarray(picture)
     if pixels.dtype != np.uint8 or pixels.ndim not in (2, 3) or pixels.shape[2:] not in ((), (3,)) or not pixels.size:
         raise ValueError(f"a picture must be (H, W) or (H, W, 3) of uint8, not {pixels.shape} of {pixels.dtype}")

@@ -1,7 +1,5 @@
 """Heat maps of a table: given values, outliers, filled values, and the completed table."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 from typing import Any
@@ -10,9 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..entries.observed import ObservedMatrix
+from ..linalg.arrays import Float
 from ..linalg.lowrank import LowRank
 from ..linalg.tiling import Edges, block_edges, block_of_lines, block_sums
-from .page import Floats, encode_values, to_base64
+from .page import encode_values, to_base64
 
 ROWS, COLUMNS = 160, 280  # maximum number of cells
 EXACT = 2_000_000  # entries; with more, the inliers of a cell are replaced by L as well
@@ -22,11 +21,11 @@ EXACT = 2_000_000  # entries; with more, the inliers of a cell are replaced by L
 class HeatMap:
     """Cells of one entry or of a block of entries, as arrays of the same shape."""
 
-    given: Floats  # mean of the given entries; NaN if there are none
-    completed: Floats  # mean of the inliers, and of L for all others; NaN if there are none
-    wrong: Floats  # shares of the entries of the cell
-    filled: Floats
-    empty: Floats  # still missing
+    given: Float  # mean of the given entries; NaN if there are none
+    completed: Float  # mean of the inliers, and of L for all others; NaN if there are none
+    wrong: Float  # shares of the entries of the cell
+    filled: Float
+    empty: Float  # still missing
     row_edges: Edges
     column_edges: Edges
 
@@ -100,7 +99,7 @@ def heat_map(M: ObservedMatrix, L: LowRank, flagged: ArrayLike = ()) -> HeatMap:
         )
 
 
-def _range(values: Floats, low: float, high: float) -> tuple[Floats, Floats]:
+def _range(values: Float, low: float, high: float) -> tuple[Float, Float]:
     """Percentiles of the finite values of each column."""
     found = np.zeros((2, values.shape[1]))
     for j, column in enumerate(values.T):
@@ -110,6 +109,6 @@ def _range(values: Floats, low: float, high: float) -> tuple[Floats, Floats]:
     return found[0], found[1]
 
 
-def _encode_shares(shares: Floats) -> str:
+def _encode_shares(shares: Float) -> str:
     """Shares of 255, rounded up so that rare ones are visible."""
     return to_base64(np.ceil(255 * np.clip(shares, 0, 1) - 1e-9).astype(np.uint8))

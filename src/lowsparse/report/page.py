@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._version import __version__
+from ..linalg.arrays import Float
 from ..notebook import Remark
 from ..support import files
 from ..support.charts import convergence
 from ..support.format import duration, format_number
 from ..support.html import Markup, element, embedded, joined
 
-Floats = NDArray[np.float64]
 LEVELS = 65_534  # of a value in the page; the next one stands for a missing value
 ICONS = {  # outlines on 24 x 24
     "first": "M6 5v14M19 5l-10 7 10 7z",
@@ -204,7 +204,7 @@ def meters(rows: Sequence[tuple[object, float, str]]) -> Markup:
     return element("table", element("tbody", *lines), class_="meters")
 
 
-def encode_values(values: Floats, low: Floats, span: Floats) -> str:
+def encode_values(values: Float, low: Float, span: Float) -> str:
     """Values from low to low + span; what is not finite is missing.
 
     >>> text = encode_values(np.array([2.0, np.nan, 4.0]), np.array(2.0), np.array(2.0))

@@ -1,7 +1,5 @@
 """Rows of a table that are wrong as a whole, and why: the card of the report."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The report on series: a chart to pan and zoom with gaps, bands and anomalies by kind, and a list of the anomalies."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..linalg.arrays import Float
 from ..series.anomalies import KINDS
 from ..series.runs import Runs
 from ..support.format import percent, pluralize
 from ..support.html import Markup, element
-from .page import Floats, Run, card, encode_values, entries, icon, to_base64, write
+from .page import Run, card, encode_values, entries, icon, to_base64, write
 
 READ, FILLED, BAD, EMPTY = range(4)  # what a moment of a series is; the script has the same numbers
 SHOWN = 6_000_000  # readings in the page, about; more series than that are left out
@@ -50,10 +49,10 @@ class SeriesView:
     names: Sequence[str]
     start: np.datetime64
     step: np.timedelta64 | int  # an int is a number of months
-    given: Floats  # NaN where nothing was read
-    value: Floats  # the good readings, predictions elsewhere; NaN where there is none
-    lower: Floats
-    upper: Floats
+    given: Float  # NaN where nothing was read
+    value: Float  # the good readings, predictions elsewhere; NaN where there is none
+    lower: Float
+    upper: Float
     level: float  # of the bands
     anomalies: Mapping[str, NDArray[Any]]
     labels: Mapping[int, str]

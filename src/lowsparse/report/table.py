@@ -1,7 +1,5 @@
 """The report on a completed table: heat maps, outliers to search, and the rows and columns with most of them."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections.abc import Mapping, Sequence
@@ -13,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..entries.observed import ObservedMatrix
+from ..linalg.arrays import Float
 from ..linalg.lowrank import LowRank
 from ..result import Result
 from ..support.charts import bars
@@ -22,7 +21,6 @@ from .heat import heat_map
 from .page import Run, card, columns, entries, meters, pane, write
 from .rows import BadRow, bad_rows_card
 
-Floats = NDArray[np.float64]
 Indices = NDArray[np.integer[Any]]
 Labels = Sequence[object] | NDArray[Any]
 WORST = 8  # rows and columns to name
@@ -130,7 +128,7 @@ class Deviations:
         m, n = result.M.shape
         self.bound = result.L.norm() ** 2 / (m * n) / result.noise**2 if result.noise else np.inf
 
-    def __call__(self, rows: Indices, columns: Indices, values: NDArray[np.floating[Any]]) -> Floats:
+    def __call__(self, rows: Indices, columns: Indices, values: NDArray[np.floating[Any]]) -> Float:
         """The deviations of entries by row, column and value."""
         distance = np.abs(np.asarray(values, np.float64) - self.L.at(rows, columns))
         with np.errstate(divide="ignore"):
@@ -140,7 +138,7 @@ class Deviations:
         return np.asarray(found, dtype=np.float64)
 
 
-def deviations(result: Result) -> Floats:
+def deviations(result: Result) -> Float:
     """The `Deviations` of the outliers of a matrix in memory."""
     M, flagged = result.M.to_host(), result.flagged
     return Deviations(result)(M.rows[flagged], M.columns_of_entries()[flagged], M.values[flagged])
@@ -252,7 +250,7 @@ def _lines(table: TableView) -> list[Markup]:
     return parts
 
 
-def _spectrum(sizes: Floats) -> Markup:
+def _spectrum(sizes: Float) -> Markup:
     if not sizes.any():
         return card("Singular values", element("p", "L is 0: no low-rank part predicts the entries."))
     share = percent(sizes[0] ** 2 / float(np.sum(sizes**2)))

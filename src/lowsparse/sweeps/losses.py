@@ -52,9 +52,9 @@ EFFICIENT = {
     Kind.TUKEY: 4.685,
 }
 
-Formula = Callable[[Float, Float, float, float], Float]  # of |e|, t = e²/c², c and p
+LossFunction = Callable[[Float, Float, float, float], Float]  # of |e|, t = e²/c², c and p
 
-VALUES: dict[Kind, Formula] = {  # ρ
+VALUES: dict[Kind, LossFunction] = {  # ρ
     Kind.SQUARED: lambda a, t, c, p: 0.5 * a**2,
     Kind.L1: lambda a, t, c, p: a,
     Kind.HUBER: lambda a, t, c, p: np.where(a <= c, 0.5 * a**2, c * a - 0.5 * c**2),
@@ -65,7 +65,7 @@ VALUES: dict[Kind, Formula] = {  # ρ
     Kind.TUKEY: lambda a, t, c, p: c**2 / 6 * (s := np.minimum(t, 1.0)) * (3 - 3 * s + s**2),
     Kind.POWER: lambda a, t, c, p: c**2 / p * np.expm1(p / 2 * np.log1p(t)),
 }
-WEIGHTS: dict[Kind, Formula] = {  # w
+WEIGHTS: dict[Kind, LossFunction] = {  # w
     Kind.SQUARED: lambda a, t, c, p: np.ones_like(a),
     Kind.L1: lambda a, t, c, p: 1 / a,
     Kind.HUBER: lambda a, t, c, p: c / np.maximum(a, c),

@@ -308,7 +308,7 @@ def _draw(seeds: NDArray[np.uint64], d: int, r: int, counts: NDArray[np.int64]) 
     return drawn
 
 
-class Compressed(NamedTuple):
+class CompressedColumns(NamedTuple):
     """Entries sorted by column (see `Columns`)."""
 
     indptr: NDArray[np.int64]
@@ -322,20 +322,23 @@ def _csc(M: Columns, values: Float | None = None) -> sparse.csc_array:
     return sparse.csc_array((M.values if values is None else values, M.rows, M.indptr), shape=M.shape)
 
 
-def _take_block(M: Columns, rows: slice, columns: slice) -> Compressed:
+def _take_block(M: Columns, rows: slice, columns: slice) -> CompressedColumns:
     """Rows and columns without entries elsewhere."""
     indptr = M.indptr[columns.start : columns.stop + 1]
     entries = slice(int(indptr[0]), int(indptr[-1]))
     shape = (int(rows.stop - rows.start), int(columns.stop - columns.start))
     own_rows = (M.rows[entries] - rows.start).astype(np.int32)
-    return Compressed(indptr - indptr[0], own_rows, M.values[entries].astype(np.float64), shape)
+    return CompressedColumns(indptr - indptr[0], own_rows, M.values[entries].astype(np.float64), shape)
 
 
-def _fit_block(A: Compressed, start_vectors: Float, unit: float) -> tuple[Float, Float, float]:
+def _fit_block(A: CompressedColumns, start_vectors: Float, unit: float) -> tuple[Float, Float, float]:
     """U and V of a block, and the scale of its residuals."""
     m, n = A.shape
     T = _csc(A).T.tocsc()
-    by_column, by_row = ColumnSweep(A), ColumnSweep(Compressed(T.indptr.astype(np.int64), T.indices, T.data, (n, m)))
+    by_column, by_row = (
+        ColumnSweep(A),
+        ColumnSweep(CompressedColumns(T.indptr.astype(np.int64), T.indices, T.data, (n, m))),
+    )
     rank, smallest, c = len(start_vectors), SMALLEST * unit, unit
     U, V, e, noise = np.zeros((m, 0)), np.zeros((n, 0)), -A.values, np.inf
     clip = c

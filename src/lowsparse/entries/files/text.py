@@ -78,7 +78,7 @@ class TextFile(ColumnFile):
         start = content[0] if content else next(k for k, line in enumerate(lines) if line.strip())
         rest = [line for line in lines[start:] if not content or not line.startswith(COMMENT)]
         try:
-            return start, *_split(rest, separators)
+            return start, *_best_split(rest, separators)
         except csv.Error as error:
             raise ValueError(f"{self.path} is no table in text: {error}") from error
 
@@ -173,7 +173,7 @@ def _commented_header(
     return start, rows, header
 
 
-def _split(lines: list[str], separators: str) -> tuple[str, list[list[str]]]:
+def _best_split(lines: list[str], separators: str) -> tuple[str, list[list[str]]]:
     """The separator that splits all lines into as many cells, and the cells; of several, that with most numbers.
 
     The first line may have one cell less, if no separator does better.
