@@ -294,7 +294,7 @@ def test_remarks_are_for_who_made_the_video():
         assert [words in one.text for one in remarks if one.good is False] == [True]
         assert not any(word in one.text for one in remarks for word in ("column", "row", "L ", "entries"))
     poor = reliability(replace(background, n_samples=4))
-    assert poor[0] == Remark("Each pixel was looked at 4 times: few: give more frames, or a larger --observe.", False)
+    assert poor[0] == Remark("Each pixel was sampled 4 times: few: give more frames, or a larger --observe.", False)
 
 
 def test_the_player_says_which_frames_it_shows(tmp_path, monkeypatch, command):

@@ -205,7 +205,9 @@ def moving_blocks(
     ((20, 24, 32), 'uint8', True)
     """
     if frames < 1 or min(height, width) < 8 or blocks < 0 or noise < 0:
-        raise ValueError(f"no video of {frames} frames of {height} x {width} pixels, {blocks} blocks and noise {noise}")
+        raise ValueError(
+            f"cannot make a video of {frames} frames of {height} x {width} pixels, {blocks} blocks and noise {noise}"
+        )
     rng = np.random.default_rng(random_state)
     y, x = np.mgrid[0 : 1 : height * 1j, 0 : 1 : width * 1j]
     tiles = (np.floor(5.999 * x) + np.floor(3.999 * y)) % 2

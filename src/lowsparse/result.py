@@ -319,7 +319,9 @@ class Result:
     @functools.cached_property
     def _certainty(self) -> Certainty:
         if self.M.in_pieces:
-            raise TypeError("this is known for data in memory only: solve a part of the columns in memory")
+            raise TypeError(
+                "what determines L is examined for data in memory only: solve a part of the columns in memory"
+            )
         result = self.to_host()
         return Certainty(result.M.to_host(), result.L, result.is_outlier, result.noise)
 

@@ -202,7 +202,7 @@ class _Request:
             self.rank_for(shape)
         check_count("max_iter", self.max_iter)
         if self.max_time is not None and not self.max_time > 0:
-            raise ValueError(f"max_time must be positive seconds, or None, not {self.max_time!r}")
+            raise ValueError(f"max_time must be a positive number of seconds, or None, not {self.max_time!r}")
         if not isinstance(self.tol, int | float | np.integer | np.floating) or not 0 <= self.tol < np.inf:
             raise ValueError(f"tol must be a number of 0 or more, not {self.tol!r}")
         if self.callback is not None and not callable(self.callback):
@@ -243,8 +243,8 @@ def _check_place(solver: Solver, where: Place) -> None:
         return
     able = ", ".join(name for name in names() if from_name(name).runs_anywhere)
     if where in (Place.GPU, Place.GPU_STREAM):
-        raise ValueError(f"{solver.name} does not run on a GPU; there run {able}")
-    raise ValueError(f"{solver.name} needs the data in memory; on disk and on a cluster run {able}")
+        raise ValueError(f"{solver.name} does not run on a GPU; these methods do: {able}")
+    raise ValueError(f"{solver.name} needs the data in memory; these methods also run on disk and on a cluster: {able}")
 
 
 def _solve(M: PartialMatrix, request: _Request, placed: bool) -> Result:

@@ -8,7 +8,7 @@ PLENTY, ENOUGH = 20, 8  # samples of each pixel
 RARE = 0.01  # share of the pixels, or frames, below which exceptions are not worth a remark
 ALONE = 0.8  # of the largest coherence that a frame can have
 CLEAR = 0.05  # share of what is in front without an outline, up to which large things and not the light change frames
-LOUD = 60.0  # grey levels: if less is not seen for the noise, hardly anything is
+LOUD = 60.0  # grey levels: if what differs by less is lost in the noise, hardly anything is seen
 MANY = 0.35  # share of the pixels in front at which the background is hardly seen
 
 
@@ -19,13 +19,13 @@ def reliability(background: Background) -> list[Remark]:
     few = "few: give more frames, or a larger --observe"
     amount = "plenty" if seen >= PLENTY else "enough" if seen >= ENOUGH else few
     remarks = [
-        Remark(f"Each pixel was looked at {seen:,} times: {amount}.", seen >= ENOUGH),
+        Remark(f"Each pixel was sampled {seen:,} times: {amount}.", seen >= ENOUGH),
         Remark(f"A pixel of the background is off by {noise} grey levels of 255, which is noise."),
-        Remark(f"{percent(found.outlier_share)} of the pixels that were looked at differ from the background."),
+        Remark(f"{percent(found.outlier_share)} of the sampled pixels differ from the background."),
     ]
     least = background.least_visible
     if least > LOUD:
-        loud = f"Only what differs by {least:.0f} grey levels or more is seen for the noise"
+        loud = f"Only what differs by {least:.0f} grey levels or more stands out from the noise"
         remarks.append(Remark(f"{loud}: --shrink 2 lowers it.", False))
     frames, pixels = found.shape
     for poor, total, what, advice in (

@@ -112,8 +112,8 @@ class Frames:
     Notes
     -----
     Each iteration reads the source again. Damaged frames are skipped, and counted in `skipped`. A frame that differs
-    in size from the first is scaled in a video file, and an error among pictures. Interlaced frames are made whole, 10
-    bits become 8, transparency is left out, and a phone's pictures come upright.
+    in size from the first is scaled in a video file, and an error among pictures. Interlaced frames are deinterlaced,
+    10 bits become 8, transparency is left out, and a phone's pictures come upright.
 
     Examples
     --------

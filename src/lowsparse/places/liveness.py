@@ -50,12 +50,10 @@ def call(client: Any, method: Callable[..., Any], *arguments: Any, **options: An
     except (CancelledError, CommClosedError) as error:
         check_open(client)
         reason = " ".join(str(error).split())  # in one line
-        raise ClusterError(
-            f"Dask lost the tasks of this solve ({reason}): look after the cluster, and {RESUME}"
-        ) from error
+        raise ClusterError(f"Dask lost the tasks of this solve ({reason}): check the cluster, and {RESUME}") from error
     except KilledWorker as error:
         raise ClusterError(
-            f"workers die of this solve, perhaps for lack of memory: give them more ({error})"
+            f"the workers died during this solve, perhaps for lack of memory: give them more ({error})"
         ) from error
 
 
@@ -89,7 +87,7 @@ class _Watch:
         self.silent = {part: self.silent.get(part, 0) + 1 for part in self._silent_parts()}
         for part, requests in self.silent.items():
             if requests >= REQUESTS:
-                raise ClusterError(f"{part} for {seconds:g} s ({TIMEOUT}): look after the cluster, and {RESUME}")
+                raise ClusterError(f"{part} for {seconds:g} s ({TIMEOUT}): check the cluster, and {RESUME}")
 
     def _silent_parts(self) -> list[str]:
         if self.answer is not None and not self.answer.done():

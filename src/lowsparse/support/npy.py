@@ -20,7 +20,7 @@ def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     try:
         shape, fortran, dtype = read(file)
     except TokenError as error:  # which NumPy lets through
-        raise ValueError(f"the header of an array is no Python ({error})") from error
+        raise ValueError(f"the header of an array cannot be parsed ({error})") from error
     if min(shape, default=0) < 0:
         raise ValueError(f"an array has the shape {shape}")
     return shape, fortran, dtype

@@ -69,7 +69,9 @@ def sort_into(
             done += _distribute(chunk, names, np.array([first for first, _ in ranges]), kind)
             on_progress("sorting", done, 2 * total)
         if done != total:
-            raise ValueError(f"{done} entries came, but {total} were counted: the source has changed meanwhile")
+            raise ValueError(
+                f"{done} entries were read, but {total} were counted before: the source has changed meanwhile"
+            )
         with write_side(path, shape[0], dtype, source) as writer:
             for name, (first, end) in zip(names, ranges, strict=True):
                 entries = np.fromfile(name, kind) if name.exists() else np.empty(0, kind)

@@ -238,7 +238,9 @@ def _build_from_blocks(paths: list[Path], folder: Path, on_progress: OnProgress)
 
 def _read_block(path: Path) -> ObservedMatrix:
     if path.suffix.lower() != ".npz":
-        raise ValueError(f"{path} is no .npz file: in a list are sparse matrices as scipy.sparse.save_npz writes them")
+        raise ValueError(
+            f"{path} is no .npz file: a list must hold paths of sparse matrices, as scipy.sparse.save_npz writes"
+        )
     try:
         return ObservedMatrix.from_scipy(sparse.load_npz(path))
     except FileNotFoundError:

@@ -199,7 +199,7 @@ def _read_manifest(path: Path) -> tuple[tuple[int, int], int, np.dtype[Any], str
         blocks = [(operator.index(a), operator.index(b), operator.index(c)) for a, b, c in manifest["blocks"]]
         starts, ends = [first for first, _, _ in blocks], [end for _, end, _ in blocks]
         if [0, *ends] != [*starts, n] or ends != sorted(ends):
-            raise ValueError("its blocks do not have every column once")
+            raise ValueError("its blocks do not cover every column once")
         if dtype not in (np.float32, np.float64):
             raise ValueError(f"its numbers are {dtype}")
         return (m, n), nnz, dtype, str(manifest["source"]), blocks
