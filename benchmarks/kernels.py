@@ -1,7 +1,7 @@
 """What one iteration costs, against things everybody knows.
 
-    python -m benchmarks.kernels --out results           # about four minutes on two cores
-    python -m benchmarks.kernels --full --out results    # as many rounds everywhere: twice as long
+    python -m benchmarks.kernels --out results           # sized for five minutes on two cores
+    python -m benchmarks.kernels --full --out results    # as many rounds everywhere, however long they take
 
 One iteration is what `lowsparse.solve` pays for it: the sweep over the entries, the step and the retraction. Beside it,
 in the same run and in turns, the median of

@@ -358,6 +358,10 @@ class ClusterMatrix(MatrixInPieces):
 
     # -- the matrix
 
+    def piece_starts(self) -> NDArray[np.int64]:
+        """The indices of the first entries of the pieces, and nnz."""
+        return np.array([*(self.indptr[first] for first, _ in self.ranges), self.nnz])
+
     def with_values(self, values: Any) -> ClusterMatrix:
         """Other values at the same positions, such as ``2 * M.values``."""
         formula = as_entries(values).formula

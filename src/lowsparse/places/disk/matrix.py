@@ -111,8 +111,8 @@ class StoredMatrix(SequentialPieces):
     def _split(self, memory: int) -> None:
         """Split the columns into pieces that take this much memory, with what is computed from them."""
         self._piece_memory = memory
-        self.ranges = split_columns(self.indptr, max(memory // WORK, 1))
-        self.pieces: list[StoredPiece] = [StoredPiece(self, k, columns) for k, columns in enumerate(self.ranges)]
+        ranges = split_columns(self.indptr, max(memory // WORK, 1))
+        self.pieces: list[StoredPiece] = [StoredPiece(self, k, columns) for k, columns in enumerate(ranges)]
 
     @classmethod
     def build(

@@ -97,8 +97,8 @@ class StreamedMatrix(SequentialPieces):
         self._locked = None if isinstance(origin, StoredMatrix) else PageLock(self.arrays)
 
     def _split(self) -> None:
-        self.ranges = split_columns(self.indptr, max(self.memory // WORK, 1))
-        self.pieces: list[StreamedPiece] = [StreamedPiece(self, k, columns) for k, columns in enumerate(self.ranges)]
+        ranges = split_columns(self.indptr, max(self.memory // WORK, 1))
+        self.pieces: list[StreamedPiece] = [StreamedPiece(self, k, columns) for k, columns in enumerate(ranges)]
 
     def _load_pieces(self) -> Iterator[StreamedPiece]:
         cupy = need_cupy()

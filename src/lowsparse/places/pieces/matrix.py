@@ -47,7 +47,6 @@ class MatrixInPieces(MatrixSummary, ABC):
     nnz: int
     dtype: np.dtype[Any]
     indptr: NDArray[np.int64]
-    ranges: list[tuple[int, int]]  # of each piece: its first column, and the end
     pieces: Any  # on disk: a list of pieces; on a cluster: futures of them
     held: dict[str, Any]  # by the name of numbers that were stored
 
@@ -76,15 +75,9 @@ class MatrixInPieces(MatrixSummary, ABC):
     def hold_parts(self, parts: Iterable[NDArray[Any]]) -> Entries:
         """Store numbers that come piece by piece where the pieces are."""
 
+    @abstractmethod
     def piece_starts(self) -> NDArray[np.int64]:
-        """Where the pieces start.
-
-        Returns
-        -------
-        array of int
-            The indices of their first entries, and nnz.
-        """
-        return np.array([*(self.indptr[first] for first, _ in self.ranges), self.nnz])
+        """The indices of the first entries of the pieces, and nnz."""
 
     @property
     def values(self) -> Any:
@@ -300,6 +293,16 @@ class SequentialPieces(MatrixInPieces, ABC):
 
         sums = iter(merge_tree(added(), partial(merge, "+" * sum(adding))))
         return tuple(next(sums) if add else part for add, part in zip(adding, joined, strict=True))
+
+    def piece_starts(self) -> NDArray[np.int64]:
+        """Where the pieces start.
+
+        Returns
+        -------
+        array of int
+            The indices of their first entries, and nnz.
+        """
+        return np.array([*(piece.entries.start for piece in self.pieces), self.nnz])
 
     @cached_property
     def row_counts(self) -> NDArray[np.int64]:
