@@ -44,9 +44,16 @@ class Ties:
         others = self.M.values[~self.tied]
         return np.unique(others).size < (1 - ROUND) * others.size
 
-    def matrix_without(self) -> ObservedMatrix:
-        """The matrix without tied entries."""
+    def matrix_without(self, least: float = 0) -> ObservedMatrix:
+        """The matrix without tied entries; lines that have fewer than `least` others keep theirs."""
         kept = ~self.tied
+        if least:
+            rows, columns = self.M.rows, self.M.columns_of_entries()
+            few_in_row, few_in_column = (
+                np.bincount(lines[kept], minlength=n) < least
+                for lines, n in zip((rows, columns), self.M.shape, strict=True)
+            )
+            kept |= few_in_row[rows] | few_in_column[columns]
         indptr = offsets(kept)[self.M.indptr]
         return ObservedMatrix.trusted(indptr, self.M.rows[kept], self.M.values[kept], self.M.shape)
 

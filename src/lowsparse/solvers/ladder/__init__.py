@@ -26,10 +26,12 @@ problem is not convex, so there are several attempts of different kinds:
 c decreases step by step: if it collapsed, a part of the data would be fitted and the rest lost. If half of the entries
 are wrong, the median of the residuals no longer falls; where they look like that, c goes on to fall while held-out
 entries are predicted better, and from then on follows the closest fifth of the residuals. Suspicious ties
-(`robust.ties`) take no part in some attempts, nor in their comparison. At the end of an attempt, lines that explain few
-of their entries are regressed again, from scratch and by random subsets; and if the fit is exact and the rank allows
-it, as a group with a component of its own (`groups`). Where the explained entries do not connect all rows and columns,
-but some that are taken for outliers would, Gauss-Newton steps in both factors follow (`robust.joint`), from a wider c.
+(`robust.ties`) take no part in some attempts, in their comparison, nor in the passes over a whole that is in memory. At
+the end of an attempt, lines that explain few of their entries are regressed again, from scratch and by random subsets;
+and if the fit is close and the rank allows it, as a group with a component of its own (`groups`). Components that few
+lines have are dropped (`components`), unless they explain more entries than their parameters account for (`evidence`).
+Where the explained entries do not connect all rows and columns, but some that are taken for outliers would,
+Gauss-Newton steps in both factors follow (`robust.joint`), from a wider c.
 
 That this finds the truth is not proved, only measured (`python -m benchmarks.phase`, `benchmarks.structure`), so the
 answer is tested (`judging`). Some entries are held out, if there are 500 or more. An attempt is taken at once if it
@@ -37,8 +39,10 @@ fits exactly, predicts these entries as well as the fitted ones, leaves hardly a
 of L, takes no entry for an outlier where it does not, and its outliers, if many, are scattered. Otherwise the best is
 taken only if two attempts agree on it, two that grew were among them (four, if much noise or many lines are left, and
 six of a small block with outliers), a close fit explains twice as many entries as it has parameters (1.6 times as many
-if enough are held out), no part is explained far better, and one rank more does not leave far less noise. Where
-attempts agree on a block but L is hidden there by the noise, the block is enlarged.
+if enough are held out), no part is explained far better, no fit of a higher rank explains more than its parameters
+account for, and one rank more does not leave far less noise. Where attempts agree on a block but L is hidden there by
+the noise, the block is enlarged. In the end the lines of a table get the coefficients that explain the most of their
+entries (`robust.consensus`).
 """
 
 import math
@@ -57,7 +61,7 @@ from ...sweeps import Float
 from ..base import Outcome, Problem, Solver, nothing
 from ..factors import trace_row
 from ..parameters import parameter
-from . import climbing, groups, growing, judging, passes, whole
+from . import climbing, components, evidence, groups, growing, judging, passes, whole
 from .shrinking import MIN_HELD_OUT, ShrinkagePath, predicts_better
 from .state import SLOW, Attempt, LadderState, log_error
 from .views import Views
@@ -77,9 +81,10 @@ MAX_UNDETERMINED = 0.05  # share of L that such a fit may leave undetermined
 # Entries for each parameter that a fit must explain if its noise, in units, is less than LITTLE, if too few entries are
 # held out, or if only one attempt has found it; the second value if enough are held out.
 EVIDENCE, LITTLE = (2.0, 1.6), 0.1
-CLOSE = 0.02  # noise, in units, below which components that few lines have are dropped
+NEARLY_EXACT = 1e-4  # noise, in units, after a component was added, from which joint steps go on
 REFITS = 3  # of poorly explained lines in an attempt, 2 in the first
 FAR_BETTER = 0.5  # decrease of log |e| on the path, above which the climb has missed something
+CHEAP = 50_000  # entries in the passes of one iteration, at least
 AGREE = 0.1  # largest difference of the scores of two attempts that found the same
 
 RANK_TOO_LOW = (
@@ -172,9 +177,10 @@ class Ladder(Solver):
     # -- its iterations
 
     def advance(self, problem: Problem, state: LadderState) -> LadderState:
-        """Run one pass over columns and rows, or one joint step; and draw the consequences.
+        """Run passes over columns and rows, or joint steps; and draw the consequences.
 
-        On a part of the data, as many passes as have the cost of one pass over all entries.
+        One on the whole, and in the first attempt on the block; otherwise as many as have the cost of one pass over all
+        entries, or over `CHEAP` if that is more: hundreds of passes over a small table are a moment.
         """
         state = copy(state)  # an interruption leaves the last state intact
         state.update_views()
@@ -185,7 +191,9 @@ class Ladder(Solver):
         while True:
             entries += state.matrix.nnz
             self._step(state)
-            if state.view != "part" or state.attempt != attempt or entries >= problem.M.nnz or state.failure:
+            changed = state.attempt != attempt or state.view == "whole" or state.path.running or state.failure
+            enough = max(problem.M.nnz, CHEAP) if len(state.made) > 1 else problem.M.nnz * (state.view == "part")
+            if changed or entries >= enough:
                 state.iteration += 1
                 return state
 
@@ -221,7 +229,9 @@ class Ladder(Solver):
         exact = state.is_exact()
         if not (exact or state.wrong_tried) and judging.assume_most_wrong(state):
             return
-        if state.attempt == SLOW and not (exact or state.joint_runs) and judging.has_few_entries(state):
+        creeps = state.additions > 0 and state.noise < NEARLY_EXACT * state.unit  # towards an exact fit
+        creeps |= state.attempt == SLOW and judging.has_few_entries(state)
+        if creeps and not (exact or state.joint_runs):
             passes.begin_joint_steps(state)
             return
         if not (state.shrinks or exact):
@@ -235,7 +245,7 @@ class Ladder(Solver):
             state.c = passes.widened(state) if exact else 2 * state.c
             state.restart_count()
             return
-        if exact and self._add_component(state, shares):
+        if state.noise < groups.CLOSE * state.unit and self._add_component(state, shares):
             return
         ignored = judging.ignored_share(state)
         if ignored > MAX_IGNORED and state.joint_runs < len(passes.WIDE):
@@ -255,13 +265,15 @@ class Ladder(Solver):
     def _judge(self, state: LadderState, shares: tuple[Float, Float], ignored: float) -> None:
         """Take the attempt if it is beyond doubt; else compare it with the others, and decide."""
         exact, rank = state.is_exact(), state.rank
-        if state.noise < CLOSE * state.unit:
-            judging.drop_sparse(state)
-            if exact and state.rank < rank and self._add_component(state, judging.explained_shares(state)):
+        if state.noise < evidence.CLOSE * state.unit:
+            evidence.consider_rival(state, Attempt(U=state.U, V=state.V, noise=state.noise))
+            components.drop_sparse(state)
+            fewer = state.rank < rank and not state.additions
+            if fewer and self._add_component(state, judging.explained_shares(state)):
                 return
         rank_too_high = exact and (judging.is_spiky(state) or state.rank < rank)
         if not exact:
-            judging.drop_spikes(state)
+            components.drop_spikes(state)
         unexplained = max(poorly_explained(share, 0.5).size / share.size for share in shares)
         plausible = ignored <= MAX_IGNORED and judging.predicts(state, state.held_residual())
         doubtful = state.untied or rank_too_high or state.undetermined > MAX_UNDETERMINED
@@ -282,6 +294,7 @@ class Ladder(Solver):
             plausible=plausible,
             residuals=judging.compared_residuals(state),
         )
+        evidence.consider_rival(state, attempt)
         self._compare(state, attempt)
         if self.choose_rank and len(state.made) == 1 and not state.views.is_block_whole:
             self._enlarge_block(state)
@@ -295,13 +308,16 @@ class Ladder(Solver):
     def _compare(self, state: LadderState, attempt: Attempt) -> None:
         """Keep the attempt if it is the best, and note whether it agrees with the best."""
         score, best = judging.score_of(state), min(state.scores, default=np.inf)
-        alike, more = judging.is_alike(state, attempt.residuals), judging.explains_more(state, attempt)
-        close = abs(score - best) <= AGREE
-        if score < best - AGREE or (close and (more > 0 or (score < best and not more))):
+        alike, more = judging.is_alike(state, attempt.residuals), evidence.explains_more(state, attempt)
+        close, tested = abs(score - best) <= AGREE, state.views.n_held_out >= passes.MIN_HELD_OUT
+        if tested and not close:
+            more = 0  # held-out entries tell; a score of fitted ones says less than how many are explained
+        clearly = more > 0 or (more == 0 and score < best - AGREE)
+        if clearly or (more == 0 and score < best):
             state.best = attempt
         state.scores = (*state.scores, score)
         state.grown += SLOW < state.attempt <= self.attempts
-        if score < best - AGREE or (close and more > 0):
+        if clearly:
             state.agreed = False  # what others agreed with is no longer the best
         elif alike and close:
             state.agreed = True
@@ -317,7 +333,8 @@ class Ladder(Solver):
             return
         accepted, following = self._is_accepted(state), self._next_attempt(state)
         exact_once = state.best.plausible and state.best.noise < EXPLAINED * state.unit
-        if following is None and exact_once and judging.evidence(state) > EVIDENCE[0]:
+        exact_once = exact_once and state.best.undetermined <= MAX_UNDETERMINED
+        if following is None and exact_once and evidence.evidence(state) > EVIDENCE[0]:
             accepted = True
         if accepted or following is None:
             larger = judging.with_one_rank_more(state)
@@ -362,14 +379,16 @@ class Ladder(Solver):
         grown = min(MIN_GROWN[2 if small else doubtful], self.attempts - 2)
         accepted = state.agreed and best.plausible and state.grown >= grown
         tested = state.views.n_held_out >= passes.MIN_HELD_OUT
-        evident = (tested and best.noise > LITTLE * state.unit) or judging.evidence(state) > EVIDENCE[tested]
-        return accepted and evident and not judging.is_partly_better(state)
+        evident = (tested and best.noise > LITTLE * state.unit) or evidence.evidence(state) > EVIDENCE[tested]
+        if not (accepted and evident) or judging.is_partly_better(state):
+            return False
+        return self.choose_rank or not evidence.has_rival(state)
 
     def _enlarge_block(self, state: LadderState) -> None:
         """Take a larger block, on which attempts are counted again: other entries are held out."""
         state.block_factor *= BLOCK_FACTOR
         state.update_views()
-        state.scores, state.grown, state.agreed = (), 0, False
+        state.scores, state.grown, state.agreed, state.rival = (), 0, False, Attempt()
         state.best = replace(state.best, plausible=False)
 
     def _begin_on_larger_block(self, state: LadderState) -> None:
@@ -398,7 +417,7 @@ class Ladder(Solver):
 
     def _begin_without_sparsest(self, state: LadderState, larger: LadderState) -> bool:
         """Begin an attempt from one rank more, without its sparsest component; False if most lines have all."""
-        if not judging.drop_sparsest(larger):
+        if not components.drop_sparsest(larger):
             return False
         self._reset(state, self.attempts)
         state.U, state.V, state.c = larger.U, larger.V, larger.c

@@ -10,6 +10,8 @@ A block may have so few lines of a group that the component fits their errors. I
 group then explain fewer entries than others do. These lines alone are regressed on, without an initial guess.
 """
 
+from __future__ import annotations
+
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -19,18 +21,14 @@ from numpy.typing import NDArray
 from ...entries.observed import ObservedMatrix
 from ...linalg.arrays import host, to_device_of
 from ...linalg.grassmann import basis
-from ...linalg.scale import OUTLIER
+from ...linalg.scale import OUTLIER, robust_scale
 from ...robust.growth import take_block
-from ...robust.regression import EFFICIENT, EXPLAINED, FIRST_C, LineRegression
+from ...robust.regression import ANNEALING, EFFICIENT, EXPLAINED, FIRST_C, SHRINK, LineRegression
 from ...sweeps import Float, Robust, min_support
-from .judging import (
-    SPARSE_NEXT,
-    explained_shares,
-    orthonormal_factors,
-    refit_poor_lines,
-    remove_direction,
-    sparsest_direction,
-)
+from ..start import left_singular_vectors
+from .components import orthonormal_factors, remove_direction
+from .evidence import SPARSE_NEXT, sparsest_direction
+from .judging import explained_shares, refit_poor_lines
 from .passes import widened
 from .state import LadderState, orthonormalise
 
@@ -96,16 +94,20 @@ def _shared_component(lines: LineRegression, B: Float, share: Float, state: Ladd
     if some is None:
         return None
     group = Group(some.to_host(), B, max(EFFICIENT * state.noise, LEAST_C * state.unit), state.unit, lines.sweep.host)
-    start = group.best_candidate(rng)
-    if start is None:
-        return None
-    w, fit = group.fit(start)
-    own = fit.explained
-    places = np.count_nonzero(take_block(group.M, np.arange(len(B)), own).row_counts)
+    starts = (group.best_candidate(rng), group.annealed(rng))
+    found = [_component(group, *group.fit(start), poor) for start in starts if start is not None]
+    return max((one for one in found if one is not None), key=lambda one: one.gain, default=None)
+
+
+def _component(group: Group, w: Float, fit: GroupFit, lines: NDArray[np.intp]) -> Component | None:
+    """The component w of these lines, if it explains more of their entries than it has parameters."""
+    own, k = fit.explained, group.B.shape[1]
     gain = int(fit.inside[own].sum())
-    if not own.size or gain < EVIDENCE * (places + (k + 1) * own.size):
+    places = np.count_nonzero(take_block(group.M, np.arange(len(w)), own).row_counts)
+    due = places + (k + 1) * own.size
+    if not own.size or gain < EVIDENCE * due:
         return None
-    return Component(w, poor[own], fit.coefficients[own], gain)
+    return Component(w, lines[own], fit.coefficients[own], gain)
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,25 @@ class Group:
                 most = explained
         return best
 
+    def annealed(self, rng: np.random.Generator) -> GroupFit | None:
+        """The fit on (B, w) of all lines, w at first the leading singular vector of what B leaves of them.
+
+        Lines with few entries have too few in common with any one of them. c decreases from the size of the data.
+        """
+        M, sweep, widest = self.M, self.M.open_sweep(self.backend), FIRST_C * self.unit
+        a = sweep.regress(self.B, None, Robust(c=widest, n_reweight=2)).V
+        left = -sweep.residual(self.B, a)
+        clip = EFFICIENT * robust_scale(left)
+        left = np.clip(left, -clip, clip)
+        w = left_singular_vectors(M.with_values(left.astype(M.dtype)).open_sweep(self.backend), M.shape[0], 1, rng)[0]
+        C = np.column_stack([a, np.zeros(len(a))])
+        for c in np.geomspace(widest, self.c, ANNEALING):
+            Q = np.column_stack([self.B, _normalised(w[:, 0] - self.B @ (self.B.T @ w[:, 0]))])
+            C = sweep.regress(Q, C, Robust(c=float(c), n_reweight=2, shrink=SHRINK)).V
+            w = self._direction(GroupFit(C, np.arange(len(C)), np.zeros(len(C), np.int64)), float(c))[:, None]
+        fit = self._regress(M, np.column_stack([self.B, w]), BELONGS)
+        return fit if fit.explained.size > 1 else None
+
     def _usual_entries(self, i: int) -> tuple[NDArray[np.intp], Float]:
         """The places and values of a line, without those that are far larger than the others."""
         at = slice(*self.M.indptr[i : i + 2])
@@ -154,7 +175,7 @@ class Group:
         for _ in range(PASSES):
             if not fit.explained.size:
                 break
-            w = self._direction(fit)
+            w = self._direction(fit, self.c)
             fit = self._regress(self.M, np.column_stack([self.B, w]), BELONGS)
         return w, fit
 
@@ -164,13 +185,13 @@ class Group:
         least = np.maximum(least_share * M.column_counts, 2 * min_support(B.shape[1]))
         return GroupFit(C, np.flatnonzero(inside >= least), inside)
 
-    def _direction(self, fit: GroupFit) -> Float:
+    def _direction(self, fit: GroupFit, c: float) -> Float:
         """w, from what B leaves of the lines that are explained."""
         some = take_block(self.M, np.arange(len(self.B)), fit.explained)
         a, b = np.hsplit(fit.coefficients[fit.explained], [self.B.shape[1]])
         left = -some.open_sweep(self.backend).residual(self.B, a)
         across = some.with_values(left.astype(some.dtype)).T.open_sweep(self.backend)
-        options = Robust(c=self.c, first_c=FIRST_C * self.unit, n_reweight=15)
+        options = Robust(c=c, first_c=FIRST_C * self.unit, n_reweight=15)
         w = across.regress(_normalised(b), None, options).V[:, 0]
         return _normalised(w - self.B @ (self.B.T @ w))
 

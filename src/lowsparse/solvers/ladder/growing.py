@@ -68,7 +68,9 @@ def _best_block(state: LadderState, rows: NDArray[np.intp], columns: NDArray[np.
     errors = [
         prediction_error(M, transpose, part, fit.noise, unit, backend) for part, fit in zip(parts, fits, strict=True)
     ]
-    chosen = int(np.argmin(errors))
+    chosen = int(np.argmin(np.nan_to_num(errors, nan=np.inf)))
+    if not math.isfinite(fits[chosen].noise):
+        return None
     best, part, noise = copy(state), parts[chosen], fits[chosen].noise
     best.view, best.part_rows, best.part_columns = "part", rows[part.rows], columns[part.columns]
     best.U, best.V, best.noise, best.c = part.U, part.V, noise, max(EFFICIENT * noise, SMALLEST * unit)

@@ -1,40 +1,30 @@
-"""The judgement of an attempt: its score, whether it can be believed, and components that it should not have."""
+"""The judgement of an attempt: its score, and whether it can be believed."""
 
 import math
-from collections.abc import Callable
 from copy import copy
 
 import numpy as np
 
 from ...entries.protocol import PartialMatrix
-from ...linalg.arrays import host, matmul_small
-from ...linalg.grassmann import basis, leverages
+from ...linalg.arrays import host
+from ...linalg.grassmann import leverages
 from ...linalg.scale import OUTLIER, closest_scale, robust_scale
 from ...robust.joint import coupling, determination
 from ...robust.regression import EFFICIENT, EXPLAINED
 from ...sweeps import Float, min_support
 from .climbing import climb
-from .passes import BETWEEN, MIN_HELD_OUT, PATIENCE, SETTLED, run_pass, widened
-from .state import Attempt, LadderState, log_error, orthonormalise, parameter_count
+from .passes import MIN_HELD_OUT, PATIENCE, SETTLED, run_pass
+from .state import LadderState, log_error, orthonormalise, parameter_count
 
 PARTLY = 0.2  # noise of a part relative to that of all, below which all could be explained far better
 FEW = 4  # entries per parameter, below which the slow attempt ends in joint steps
 TIGHT = 0.7  # coupling, below which the explained entries connect all rows and columns
-SPARSE = 1e-4  # relative size of a component on half of the lines, below which only few lines have it
-SPARSE_NEXT = 0.02  # the same for a component of one rank more, which has errors
-N_DIRECTIONS = 40  # tried for a sparse component
-SETTLING = 15  # passes after such components were removed, at most
-AS_WELL = 0.01  # negligible difference of scores
-SPIKE = 0.6  # leverage of a row or column that has a component almost alone
 LESS = 1 / 3  # noise with one rank more relative to the noise, below which the fit lacks a component
 FARTHER = 2.0  # scale of residuals of held-out entries, relative to what is expected, above which L does not predict
 # Difference, relative to the noise, up to which two attempts have found the same; the second value if the noise, in
 # units, exceeds NOISY, unless the error of the fit is larger anyway.
 ALIKE, NOISY = (1.0, 0.2), 0.2
 SAME = 0.4  # the same relative to L itself
-# Difference between the numbers of entries that two attempts explain that may be chance, in standard deviations, and
-# as a share of all entries; and the noise, in units, above which these numbers say little.
-CHANCE, NO_MORE, UNCLEAR = 3.0, 0.01, 0.05
 MANY, GATHERED = 0.01, 4.0  # share of unexplained entries, and its variance in lines relative to chance: suspicious
 # Scale of the closest residuals relative to that of all, below which most entries may be wrong: for normal noise .96
 # if 20 % are, .91 if 30 % are. What c is multiplied by in a pass, and the passes in which the score must fall by GAIN.
@@ -131,31 +121,6 @@ def is_alike(state: LadderState, residuals: Float) -> bool:
     return difference <= min(most * state.noise, SAME * size) + EXPLAINED * state.unit
 
 
-def explains_more(state: LadderState, attempt: Attempt) -> int:
-    """Whether an attempt explains more entries than the best so far (1), fewer (-1), or as many but for chance (0).
-
-    Only of close fits: with much noise, a fit that is less close explains more.
-    """
-    if not state.scores or max(attempt.noise, state.best.noise) > UNCLEAR * state.unit:
-        return 0
-    columns, bound = state.views.compared_columns, OUTLIER * min(attempt.noise, state.best.noise)
-    by_it, by_best = (
-        np.abs(columns.sweep.residual(one.U, one.V)) <= bound + EXPLAINED * state.unit for one in (attempt, state.best)
-    )
-    more, fewer = (int(np.count_nonzero(one)) for one in (by_it & ~by_best, by_best & ~by_it))
-    due = parameter_count(columns.M, attempt.U.shape[1]) - parameter_count(columns.M, state.best.U.shape[1])
-    chance = max(CHANCE * math.sqrt(more + fewer), NO_MORE * columns.M.nnz) + abs(due)
-    return (more - fewer > chance) - (fewer - more > chance)
-
-
-def evidence(state: LadderState) -> float:
-    """The number of entries that the best attempt explains, for each of its parameters."""
-    columns, best = state.views.compared_columns, state.best
-    e = columns.sweep.residual(best.U, best.V)
-    explained = int(np.count_nonzero(np.abs(e) <= OUTLIER * best.noise + EXPLAINED * state.unit))
-    return explained / parameter_count(columns.M, best.U.shape[1])
-
-
 def hides_components(state: LadderState) -> bool:
     """Whether L of the best attempt is no larger than the noise, and a component of it is less than noise would be."""
     M, sizes = state.views.compared_columns.M, np.linalg.svd(host(state.best.V), compute_uv=False)
@@ -194,120 +159,6 @@ def with_one_rank_more(state: LadderState) -> LadderState | None:
         run_pass(trial)
     trial.noise = unbiased(trial.noise, k)
     return trial if trial.noise < LESS * unbiased(state.best.noise, k - 1) else None
-
-
-def drop_sparsest(state: LadderState) -> bool:
-    """Remove the component that the fewest rows, or columns, have, whichever is missed less; False if most have all.
-
-    Rows or columns that are wrong together have a component of their own.
-    """
-    rng = np.random.default_rng(0x737061)
-    found = [(side, *sparsest_direction(Q, rng, SPARSE_NEXT)) for side, Q in orthonormal_factors(state)]
-    return _drop_one(state, [(side, direction) for side, direction, share in found if share <= 0.5], np.inf)
-
-
-def sparsest_direction(F: Float, rng: np.random.Generator, size: float, draws: int = 400) -> tuple[Float, float]:
-    """The direction x that the fewest rows f of F (n x k) have, and their share: |f · x| > size |f|.
-
-    It is the best of several, each orthogonal to k - 1 random rows.
-    """
-    n, k = F.shape
-    unit = F / np.maximum(np.linalg.norm(F, axis=1, keepdims=True), np.finfo(float).tiny)
-    some = unit[rng.integers(n, size=(draws, k - 1))]
-    directions = np.linalg.svd(some)[2][:, -1] if k > 1 else np.ones((1, 1))
-    shares = np.mean(np.abs(unit @ directions.T) > size, axis=0)
-    best = int(np.argmin(shares))
-    return np.asarray(directions[best], dtype=np.float64), float(shares[best])
-
-
-def orthonormal_factors(state: LadderState) -> list[tuple[str, Float]]:
-    """The sides of L, and a basis of its columns (U) and of its rows (V)."""
-    return [("U", basis(host(state.U))[0]), ("V", basis(host(state.V))[0])]
-
-
-def remove_direction(state: LadderState, side: str, direction: Float) -> None:
-    """Remove a component from L: a direction of an orthonormal basis of its rows (side U) or columns (V)."""
-    rest = np.linalg.svd(direction[None, :])[2][1:].T  # the orthogonal complement
-    if side == "U":
-        state.U, state.V = matmul_small(state.U, rest), matmul_small(state.V, rest)
-    else:
-        Q, R = basis(state.V)
-        state.U, state.V = orthonormalise(matmul_small(state.U, R.T @ rest), matmul_small(Q, rest))
-    state.restart_count()
-
-
-def drop_spikes(state: LadderState) -> None:
-    """Drop components that a single row or column has almost alone, if the rest predicts better."""
-
-    def spike(Q: Float) -> Float | None:
-        own = np.sum(Q**2, axis=1)
-        return Q[int(np.argmax(own))] if own.max() >= SPIKE and state.rank <= min(state.matrix.shape) / 5 else None
-
-    _drop_components(state, spike)
-
-
-def drop_sparse(state: LadderState) -> None:
-    """Drop components that few rows or few columns have, if the rest predicts as well: all, or else one by one.
-
-    In a close fit with too high a rank they fit errors.
-    """
-    rng = np.random.default_rng(0x737061)
-
-    def sparse(Q: Float) -> Float | None:
-        direction, share = sparsest_direction(Q, rng, SPARSE + 5 * state.noise / state.unit, N_DIRECTIONS)
-        return direction if share <= 0.5 else None
-
-    if not _can_spare(state):
-        return
-    rest = copy(state)
-    while rest.rank > 1 and (found := _first_direction(rest, sparse)):
-        remove_direction(rest, *found)
-    if rest.rank == state.rank:
-        return
-    rest.c = widened(state)
-    refit_poor_lines(rest)  # those that had them
-    while rest.passes < SETTLING and not rest.is_exact():
-        run_pass(rest)
-    if score_of(rest) < score_of(state) + AS_WELL:
-        vars(state).update(vars(rest))
-    else:
-        _drop_components(state, sparse, AS_WELL)
-
-
-def _can_spare(state: LadderState) -> bool:
-    """Whether a component may be removed: there are more, and enough entries to tell whether it is missed."""
-    return state.rank > 1 and 2 * state.rank * sum(state.matrix.shape) <= state.matrix.nnz
-
-
-def _first_direction(state: LadderState, find: Callable[[Float], Float | None]) -> tuple[str, Float] | None:
-    found = ((side, find(Q)) for side, Q in orthonormal_factors(state))
-    return next(((side, direction) for side, direction in found if direction is not None), None)
-
-
-def _drop_components(state: LadderState, find: Callable[[Float], Float | None], slack: float = 0.0) -> None:
-    """Remove the directions that `find` gives for the orthonormal factors, while the score rises by at most `slack`."""
-    while _can_spare(state):
-        found = [(side, find(Q)) for side, Q in orthonormal_factors(state)]
-        if not _drop_one(state, [(side, direction) for side, direction in found if direction is not None], slack):
-            return
-
-
-def _drop_one(state: LadderState, directions: list[tuple[str, Float]], slack: float) -> bool:
-    """Remove the direction of rows (U) or columns (V) whose removal helps most; False if each makes L worse."""
-    best, least = None, score_of(state) + slack if directions else -np.inf
-    for side, direction in directions:
-        trial = copy(state)
-        remove_direction(trial, side, direction)
-        refit_poor_lines(trial)  # those that had it
-        for _ in range(BETWEEN):
-            run_pass(trial)
-        score = score_of(trial)
-        if score < least:
-            best, least = trial, score
-    if best is None:
-        return False
-    state.U, state.V, state.noise, state.c = best.U, best.V, best.noise, best.c
-    return True
 
 
 def refit_poor_lines(state: LadderState) -> tuple[tuple[Float, Float], int]:

@@ -82,6 +82,7 @@ class LadderState(State):
     scores: tuple[float, ...] = ()
     grown: int = 0  # number of those that grew L
     best: Attempt = field(default_factory=Attempt)
+    rival: Attempt = field(default_factory=Attempt)  # the close fit that explains most entries beyond its parameters
     agreed: bool = False  # another attempt found the same as the best
     held_out: float = np.inf  # robust scale of the residuals of held-out entries at the end
     next_noise: float = 0.0  # the noise with one rank more, if that is far less
@@ -111,7 +112,7 @@ class LadderState(State):
         """The columns and the rows that passes run over."""
         if self.view == "part":
             return self.views.part(self.part_rows, self.part_columns, self.untied)
-        view = "untied" if self.untied and self.view == "block" else self.view
+        view = {"block": "untied", "whole": "untied whole"}[self.view] if self.untied else self.view
         return self.views.columns(view), self.views.rows(view)
 
     @property

@@ -1,7 +1,7 @@
 """The data in the forms that the default method fits, each created when it is first needed.
 
 "block": some rows and columns, with some entries held out; "untied": the block without suspicious ties; "part": a
-growing part of one of these; "whole": all entries.
+growing part of one of these; "whole": all entries; "untied whole": all but suspicious ties.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ...robust.growth import take_block
 from ...robust.regression import LineRegression
 from ...robust.sketch import Sample, Sketch, draw
 from ...robust.ties import Ties
+from ...sweeps import min_support
 from ..base import Problem
 
 IN_MEMORY = 2_000_000  # largest number of entries of a block on which L is grown or both factors are solved for
@@ -85,17 +86,30 @@ class Views:
             self._blocks[ties is not None] = M, M.T
         return self._blocks[ties is not None]
 
+    @cached_property
+    def untied_whole(self) -> PartialMatrix | None:
+        """All entries but suspicious ties, which lines with few others keep; None if there are no such ties.
+
+        None also where the matrix is not in memory, or too large to look for ties in all of it.
+        """
+        M = self.problem.M
+        if self.ties is None or M.on_gpu or M.in_pieces or M.nnz > IN_MEMORY:
+            return None
+        whole = M.to_host()
+        return Ties(whole, whole.T).matrix_without(2 * min_support(self.rank))
+
     def columns(self, view: str) -> LineRegression:
-        """The columns of "block", "untied" or "whole"."""
-        return self._lines_of("columns", view, lambda: self._matrix(view), learning=view != "whole")
+        """The columns of a view."""
+        return self._lines_of("columns", view, lambda: self._matrix(view), learning="whole" not in view)
 
     def rows(self, view: str) -> LineRegression:
-        """The rows of "block", "untied" or "whole"."""
-        return self._lines_of("rows", view, lambda: self.columns(view).M.T, learning=view != "whole")
+        """The rows of a view."""
+        return self._lines_of("rows", view, lambda: self.columns(view).M.T, learning="whole" not in view)
 
     def _matrix(self, view: str) -> PartialMatrix:
-        if view == "whole":
-            return self.problem.M
+        if "whole" in view:
+            untied = self.untied_whole if view == "untied whole" else None
+            return self.problem.M if untied is None else untied
         return self.block_and_transpose(untied=True)[0] if view == "untied" else self.sketch.M
 
     @property

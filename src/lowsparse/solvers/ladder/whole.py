@@ -9,6 +9,7 @@ from ...linalg.arrays import host, matmul_small, to_device_of
 from ...linalg.grassmann import qr
 from ...linalg.lowrank import LowRank
 from ...linalg.scale import OUTLIER, outlying, robust_scale, trimmed_deviation
+from ...robust.consensus import explain_more
 from ...robust.regression import EXPLAINED, poorly_explained
 from ...sweeps import Float
 from ..base import Outcome
@@ -18,6 +19,8 @@ from .state import LadderState, orthonormalise, parameter_count
 REST = 0.1  # passes end when all that follow would change L by less than this share of the error due to noise,
 # or when, after MIN_PASSES, each changes L by less than UNSEEN of the noise itself, and HARDLY of L, which may be small
 UNSEEN, HARDLY, MIN_PASSES = 0.03, 0.01, 6
+MAX_PASSES = 20  # of an exact fit
+MANY_LINES = 3000  # rows and columns of a matrix, above which single ones are not looked at once more
 NOTHING = 0.1  # size of L relative to what noise alone would have, below which it says nothing
 EMPTY = "nothing stands out from the noise, so L is almost zero: the data show no matrix of this rank; try a lower one"
 
@@ -29,6 +32,7 @@ def begin(state: LadderState, determined: bool) -> None:
         state.held_out = state.scale(held)
     shares = _extend(state)
     state.view, state.refits, state.shrinks = "whole", 0, True
+    state.untied = state.views.untied_whole is not None
     state.c = max(state.c, EXPLAINED * state.unit)
     state.restart_count()
     changed = groups.settle(state, shares)
@@ -71,13 +75,28 @@ def end_if_converged(state: LadderState) -> None:
         state.failure = "stalled"
     elif _is_converged(state):
         state.advice = state.advice or (EMPTY if _is_nothing(state) else "")
-        if not state.refits and judging.refit_poor_lines(state)[1]:
+        if not state.refits and judging.refit_poor_lines(state)[1] + _explain_more(state):
             state.refits, state.accuracy = 1, math.inf  # go on with the refitted lines
         elif state.advice and not _explains_all(state):
             state.failure = "stalled"
         else:
+            _explain_more(state)  # passes may have led lines back
             noise = f"the noise of the inliers is {state.noise:.2g}"
             state.finished = f"L changes by {state.change:.1e} relatively; {noise}"
+
+
+def _explain_more(state: LadderState) -> int:
+    """Refit lines for which other coefficients explain more entries; return how many there were."""
+    columns, rows = state.lines
+    if not state.rank or sum(columns.M.shape) > MANY_LINES or columns.M.on_gpu or columns.M.in_pieces:
+        return 0
+    bound = OUTLIER * state.noise + EXPLAINED * state.unit
+    V, n_columns = explain_more(columns.M.to_host(), state.U, state.V, bound)
+    Q, C = orthonormalise(V, state.U)
+    C, n_rows = explain_more(rows.M.to_host(), Q, C, bound)
+    if n_columns or n_rows:
+        state.U, state.V = orthonormalise(C, Q)
+    return n_columns + n_rows
 
 
 def _is_nothing(state: LadderState) -> bool:
@@ -102,6 +121,8 @@ def _is_converged(state: LadderState) -> bool:
     to_come = change / (1 - min(state.decay, passes.SLOWEST))
     if state.change <= problem.tol or to_come <= REST * error:
         return True
+    if state.is_exact() and state.passes >= MAX_PASSES and change <= EXPLAINED:
+        return True  # lines with hardly more entries than coefficients magnify rounding
     falling = len(state.recent) < 3 or state.noise < passes.SETTLED * state.recent[-3]
     unseen = change <= UNSEEN * noise and state.typical_change <= HARDLY
     return state.passes >= MIN_PASSES and not falling and unseen
@@ -121,6 +142,7 @@ def factors(state: LadderState) -> tuple[Float, Float]:
         _extend(state)
         if not state.is_exact():  # lines with few entries may have implausible coefficients
             state.view, state.shrinks, state.passes = "whole", True, 3
+            state.untied = state.views.untied_whole is not None
             for _ in range(2):
                 passes.run_pass(state)
     return state.U, state.V
@@ -136,8 +158,8 @@ def outcome(state: LadderState, rank: int | None) -> Outcome:
     U, R = qr(U)
     V = matmul_small(V, R.T).T
     if rank is not None and len(V) < rank:  # an exact fit of lower rank
-        U = qr(np.hstack([U, to_device_of(np.eye(len(U), rank), U)]))[0][:, :rank]
-        V = np.vstack([V, to_device_of(np.zeros((rank - len(V), V.shape[1])), V)])
+        Q, R = qr(np.hstack([U, to_device_of(np.eye(len(U), rank), U)]))
+        U, V = Q[:, :rank], matmul_small(V.T, R[:rank, : len(V)].T).T  # Q may have other signs than U
     e = problem.sweep.residual(U, V.T)
     noise = state.path.noise if shrunk else state.noise
     noise = noise if math.isfinite(noise) else robust_scale(e)
