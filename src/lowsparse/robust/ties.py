@@ -57,6 +57,14 @@ class Ties:
         indptr = offsets(kept)[self.M.indptr]
         return ObservedMatrix.trusted(indptr, self.M.rows[kept], self.M.values[kept], self.M.shape)
 
+    def shares(self) -> tuple[Float, Float]:
+        """The shares of tied entries of each column and of each row."""
+        by_column, by_row = (
+            np.bincount(lines, weights=self.tied, minlength=n) / np.maximum(np.bincount(lines, minlength=n), 1)
+            for lines, n in zip((self.M.columns_of_entries(), self.M.rows), self.M.shape[::-1], strict=True)
+        )
+        return by_column, by_row
+
     def contain(self, rows: NDArray[np.int32], columns: NDArray[np.int32], values: Float) -> NDArray[np.bool_]:
         """Of other entries: whether their value is tied in their row or column."""
         return _would_be_repeated(self.M, columns, values) | _would_be_repeated(self.transpose, rows, values)

@@ -208,18 +208,29 @@ def settle(state: LadderState, shares: tuple[Float, Float]) -> bool:
     would be a group. Returns whether L has changed.
     """
     close = state.rank > 0 and state.noise <= CLOSE * state.unit
-    if not close or not _may_have_groups(state, shares) or state.views.ties is not None:
+    tied = state.views.ties is not None and not state.untied
+    if not close or tied or not _may_have_groups(state, shares):
         return False
     for settled in range(ROUNDS):
-        shares = explained_shares(state)
+        shares = _shares_without_ties(state)
         improved = refit_by_group(state, shares)
         if improved:
-            shares = explained_shares(state)
+            shares = _shares_without_ties(state)
         found = add_component(state, shares) if state.rank < state.views.rank else _exchange(state, shares)
         if not (improved or found):
             return settled > 0
         refit_poor_lines(state)
     return True
+
+
+def _shares_without_ties(state: LadderState) -> tuple[Float, Float]:
+    """The shares of explained entries, by column and by row; the usual one for lines whose entries are mostly ties."""
+    by_column, by_row = explained_shares(state)
+    if state.views.ties_of_whole is None:
+        return by_column, by_row
+    of_columns, of_rows = state.views.ties_of_whole.shares()
+    by_column[of_columns > 0.5], by_row[of_rows > 0.5] = np.median(by_column), np.median(by_row)
+    return by_column, by_row
 
 
 def _may_have_groups(state: LadderState, shares: tuple[Float, Float]) -> bool:

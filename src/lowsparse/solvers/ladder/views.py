@@ -92,11 +92,16 @@ class Views:
 
         None also where the matrix is not in memory, or too large to look for ties in all of it.
         """
+        return None if self.ties_of_whole is None else self.ties_of_whole.matrix_without(2 * min_support(self.rank))
+
+    @cached_property
+    def ties_of_whole(self) -> Ties | None:
+        """Which values of all entries are repeated, as far as `untied_whole` needs it."""
         M = self.problem.M
         if self.ties is None or M.on_gpu or M.in_pieces or M.nnz > IN_MEMORY:
             return None
         whole = M.to_host()
-        return Ties(whole, whole.T).matrix_without(2 * min_support(self.rank))
+        return Ties(whole, whole.T)
 
     def columns(self, view: str) -> LineRegression:
         """The columns of a view."""

@@ -20,8 +20,13 @@ REST = 0.1  # passes end when all that follow would change L by less than this s
 # or when, after MIN_PASSES, each changes L by less than UNSEEN of the noise itself, and HARDLY of L, which may be small
 UNSEEN, HARDLY, MIN_PASSES = 0.03, 0.01, 6
 MAX_PASSES = 20  # of an exact fit
+UNSETTLED = 2e-3  # share of the entries that other coefficients of single lines explain beyond L, if L is not settled
 MANY_LINES = 3000  # rows and columns of a matrix, above which single ones are not looked at once more
 NOTHING = 0.1  # size of L relative to what noise alone would have, below which it says nothing
+OTHER_FITS = (
+    "rows or columns have other fits that explain more of their entries, and passes lead away from them: errors with "
+    "structure may bend L; leave out the rows or columns they are in, or give a start"
+)
 EMPTY = "nothing stands out from the noise, so L is almost zero: the data show no matrix of this rank; try a lower one"
 
 
@@ -80,7 +85,11 @@ def end_if_converged(state: LadderState) -> None:
         elif state.advice and not _explains_all(state):
             state.failure = "stalled"
         else:
+            before = _explained(state)
             _explain_more(state)  # passes may have led lines back
+            if _explained(state) > before + UNSETTLED * state.matrix.nnz:
+                state.failure, state.advice = "stalled", OTHER_FITS
+                return
             noise = f"the noise of the inliers is {state.noise:.2g}"
             state.finished = f"L changes by {state.change:.1e} relatively; {noise}"
 
@@ -97,6 +106,12 @@ def _explain_more(state: LadderState) -> int:
     if n_columns or n_rows:
         state.U, state.V = orthonormalise(C, Q)
     return n_columns + n_rows
+
+
+def _explained(state: LadderState) -> int:
+    """The number of entries that L explains."""
+    e = state.lines[0].sweep.residual(state.U, state.V)
+    return int(np.count_nonzero(np.abs(e) <= OUTLIER * state.noise + EXPLAINED * state.unit))
 
 
 def _is_nothing(state: LadderState) -> bool:
