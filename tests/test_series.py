@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
 import lowsparse as ls  # noqa: E402
 from lowsparse.robust.calibration import Calibration  # noqa: E402
-from lowsparse.series import bridging, files, groups, judging, jumps, normal  # noqa: E402
+from lowsparse.series import bridging, files, groups, judging, jumps, model, normal  # noqa: E402
 from lowsparse.series.anomalies import find_anomalies  # noqa: E402
 from lowsparse.series.bridging import Bridge, Gaps  # noqa: E402
 from lowsparse.series.correlation import column_spreads  # noqa: E402
@@ -26,7 +26,7 @@ from lowsparse.series.mixing import Mixture  # noqa: E402
 from lowsparse.series.model import Filled  # noqa: E402
 from lowsparse.series.normal import Normal  # noqa: E402
 from lowsparse.series.periods import find_periods  # noqa: E402
-from lowsparse.series.runs import Runs, distance_to_reading  # noqa: E402
+from lowsparse.series.runs import Runs, distances_to_readings  # noqa: E402
 from lowsparse.sweeps import native  # noqa: E402
 
 DAY, DAYS, SERIES = 24, 42, 8
@@ -394,9 +394,12 @@ def test_runs_and_distances():
     rng = np.random.default_rng(5)
     mask = rng.random((60, 4)) < 0.4
     assert np.array_equal(Runs.of(mask).mask(mask.shape), mask)
-    distance = distance_to_reading(mask)
+    nearer, farther = distances_to_readings(mask)
     for t, j in np.argwhere(~mask)[::7]:
-        assert distance[t, j] == np.abs(np.flatnonzero(mask[:, j]) - t).min()
+        moments = np.flatnonzero(mask[:, j])
+        before, after = moments[moments < t], moments[moments > t]
+        assert nearer[t, j] == np.abs(moments - t).min()
+        assert farther[t, j] == max(t - before[-1], after[0] - t) if before.size and after.size else True
 
 
 def test_many_series_are_fitted_in_groups(monkeypatch):
@@ -572,3 +575,128 @@ def test_groups_of_series_are_the_same_with_any_number_of_threads(monkeypatch):
         monkeypatch.setenv("LOWSPARSE_NUM_THREADS", threads)
         found.append(groups.SeriesModels.fit(X, (24,))[1].values)
     assert np.array_equal(*found)
+
+
+def labelled(make, rows=slice(None)):
+    """A short table with an index made from times."""
+    _, X = demand(days=4)
+    times = pd.date_range("2024-01-01", periods=len(X), freq="h")
+    return pd.DataFrame(X[:, :3], index=make(times)).iloc[rows]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda times: times.to_period("h"),
+        lambda times: times.astype(str),
+        lambda times: pd.Index([time.to_pydatetime() for time in times], dtype=object),
+        lambda times: times - times[0],
+    ],
+    ids=["periods", "text", "objects", "durations"],
+)
+def test_times_of_other_kinds_are_not_passed_over(make):
+    """Unsorted ones are refused, and moments that are no rows are missing."""
+    with pytest.raises(ValueError, match="sort them first"):
+        ls.RobustSeriesImputer().fit(labelled(make, slice(None, None, -1)))
+    kept = np.r_[0:40, 60:96]
+    imputer = ls.RobustSeriesImputer().fit(labelled(make, kept))
+    assert (len(imputer._seen), imputer._clock.step) == (96, np.timedelta64(1, "h"))
+
+
+def test_durations_of_polars_have_their_unit():
+    frame = pl.DataFrame({"after": pl.Series([3600 * 10**6 * k for k in range(30)], dtype=pl.Duration("us"))})
+    imputer = ls.RobustSeriesImputer().fit(frame.with_columns(a=pl.Series(np.sin(np.arange(30.0)))))
+    assert imputer._clock.step == np.timedelta64(1, "h")
+
+
+@pytest.mark.parametrize(
+    ("make", "advice"),
+    [
+        (lambda times: pd.MultiIndex.from_arrays([times, np.arange(len(times))]), "unstack"),
+        (lambda times: pd.Index([*times.astype(str)[:-1], "total"]), "begins with a time"),
+    ],
+)
+def test_an_index_that_is_partly_times_is_refused(make, advice):
+    with pytest.raises(ValueError, match=advice) as error:
+        ls.RobustSeriesImputer().fit(labelled(make))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("freq", "period"), [("MS", 12), ("ME", 12), ("QS", 4), ("YS", None)])
+def test_months_are_equal_steps(freq, period):
+    rng = np.random.default_rng(16)
+    t = np.arange(120)[:, None]
+    X = 10 + 5 * np.sin(2 * np.pi * t / 12) + 0.1 * rng.standard_normal((120, 3))
+    frame = pd.DataFrame(X, index=pd.date_range("2010-01-01", periods=120, freq=freq))
+    imputer = ls.RobustSeriesImputer().fit(frame.drop(frame.index[50]).iloc[:100])
+    assert len(imputer._seen) == 101
+    assert imputer._clock.usual_periods() == (() if period is None else (period,))
+    assert imputer.periods_ == (12,)
+    later = frame.iloc[105:110].copy()
+    later.iloc[2, 1] = np.nan
+    assert abs(imputer.transform(later).iloc[2, 1] - X[107, 1]) < 1.5
+    assert np.isfinite(imputer.transform(later.iloc[2:3])).all(axis=None)
+    with pytest.raises(ValueError, match="apart, these are not"):
+        imputer.transform(later.set_axis(pd.date_range("2040-01-01", periods=5, freq="h")))
+
+
+@pytest.mark.parametrize("kind", ["rain", "events"])
+def test_what_is_mostly_zero_has_no_spikes_by_that(kind):
+    rng = np.random.default_rng(17)
+    X = (rng.random((DAY * 20, 4)) < 0.05) * (rng.gamma(0.7, 5.0, (DAY * 20, 4)) if kind == "rain" else 1.0)
+    X[rng.random(X.shape) < 0.03] = np.nan
+    X[300, 2] = 5000.0
+    imputer = ls.RobustSeriesImputer().fit(X)
+    assert imputer.anomalies_[["series", "begin"]].to_numpy().tolist() == [["x2", 300]]
+
+
+def test_moments_of_which_every_other_was_read():
+    """No two readings are an odd number of moments apart, and half of the hours of the day were never read."""
+    truth, X = demand(days=30)
+    X[1::2] = np.nan
+    filled = ls.RobustSeriesImputer().fit_transform(X)
+    line = np.abs(straight(X) - truth)[1::2].mean()
+    assert np.abs(filled - truth)[1::2].mean() < 1.1 * line
+
+
+def test_bands_of_two_moments_are_numbers():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        warnings.simplefilter("ignore", UserWarning)
+        X = np.array([[1.0, np.nan], [2.0, 3.0]])
+        band = ls.RobustSeriesImputer().fit(X).predict(X, interval=0.9)
+    assert not np.isnan(np.stack(band)).any()
+
+
+def test_what_was_kept_aside_is_seen_by_the_rest_of_it():
+    """Little that was kept aside is predicted in parts: about as much is seen beside it as beside what is missing."""
+    _, X = demand(days=30)
+    Z, good = X - np.median(X, axis=0), ~holes(X.shape)
+    aside = np.zeros(X.shape, bool)
+    aside[100:400] = np.random.default_rng(18).random((300, SERIES)) < 0.3
+    fold = model._Fold.of(Z, good, aside, (DAY,))
+    alone = model._classes(good & ~aside, aside & good)
+    assert np.mean(fold.classes % model.GROUP == 0) > 0.87 > 0.82 > np.mean(alone % model.GROUP == 0)
+    k = len(fold.y) // 2  # an entry is never predicted by itself
+    Z[fold.moments[k], fold.series[k]] += 100.0
+    assert np.array_equal(model._Fold.of(Z, good, aside, (DAY,)).F[k], fold.F[k])
+
+
+def test_long_gaps_of_a_series_do_not_widen_its_bands_in_short_ones():
+    """Two series are as noisy; of one mostly long gaps were kept aside, whose errors are larger."""
+    rng = np.random.default_rng(19)
+    series = np.repeat([0, 1], 2000)
+    classes = np.where(rng.random(4000) < np.where(series == 0, 0.9, 0.1), 5, 0)
+    errors = rng.standard_normal(4000) * np.where(classes == 5, 10.0, 1.0)
+    sizes = model._sizes(errors, series, classes, 2)
+    assert abs(np.log(sizes[0] / sizes[1])) < 0.1
+
+
+def test_rare_readings_in_doubt_count_as_events_and_many_as_errors():
+    doubtful = np.zeros(10_000, bool)
+    doubtful[:20] = True
+    assert model._doubt_weights(doubtful)[:20].tolist() == [1.0] * 20
+    doubtful[:600] = True
+    weights = model._doubt_weights(doubtful)
+    assert weights[:600] == pytest.approx(model.EVENTS / 0.06)
+    assert (weights[600:] == 1.0).all()

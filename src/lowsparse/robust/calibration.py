@@ -51,12 +51,21 @@ class Calibration:
     pieces: dict[int, int]  # of errors that go together, by class
 
     @classmethod
-    def fit(cls, errors: Float, groups: Index, classes: Index, n_groups: int, pieces: Index | None = None) -> Self:
+    def fit(
+        cls,
+        errors: Float,
+        groups: Index,
+        classes: Index,
+        n_groups: int,
+        pieces: Index | None = None,
+        sizes: Float | None = None,
+    ) -> Self:
         """From the errors of entries kept aside, the group of each (0 to n_groups - 1) and its class (0 or more).
 
-        Errors of the same piece go together; each is by itself if pieces are not given.
+        Errors of the same piece go together; each is by itself if pieces are not given. The usual sizes of the errors
+        of groups are found by `usual_sizes` if they are not given.
         """
-        sizes = usual_sizes(errors, groups, n_groups)
+        sizes = usual_sizes(errors, groups, n_groups) if sizes is None else sizes
         ratios = np.abs(errors) / sizes[groups]
         pieces = np.arange(len(errors)) if pieces is None else pieces
         inside = {int(k): classes == k for k in np.unique(classes) if np.sum(classes == k) >= LEAST}

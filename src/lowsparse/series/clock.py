@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..support.optional import import_optional
+
+TEXT = re.compile(r"\d{4}-\d\d?(-\d\d?)?([T ]|$)")  # the begin of a time
 OFF = 0.01  # of a step: largest distance of a stamp from the grid
 LONGEST = 50  # moments of the grid for each row
 
@@ -17,12 +22,13 @@ Stamps = NDArray[np.datetime64]
 def split_time(X: Any) -> tuple[Stamps | None, str | None, Any]:
     """The time stamps of a data frame in UTC, the name of the column they stand in, and the frame without it.
 
-    They are the index of a pandas frame (no column then), or the first column if it holds times. Other containers have
-    no stamps.
+    They are the index of a pandas frame (no column then), or the first column if it holds times. Durations are counted
+    from 1970 on. Other containers have no stamps.
     """
     index = getattr(X, "index", None)
-    if hasattr(index, "asi8") and hasattr(index, "tz"):
-        return _of_index(index), None, X
+    stamps = None if index is None or callable(index) else _of_labels(index)
+    if stamps is not None:
+        return stamps, None, X
     names = list(getattr(X, "columns", ()))
     if not names or not hasattr(X, "drop"):
         return None, None, X
@@ -32,24 +38,61 @@ def split_time(X: Any) -> tuple[Stamps | None, str | None, Any]:
             return None, None, X
         return _of_index(first.array), names[0], X.iloc[:, 1:]
     first = X.get_columns()[0]  # polars
-    if not first.dtype.is_temporal():
+    if first.dtype.base_type().__name__ not in ("Date", "Datetime", "Duration"):
         return None, None, X
-    return first.to_numpy().astype("datetime64[ns]"), names[0], X.drop(names[0])
+    return _nanoseconds(first.to_numpy()), names[0], X.drop(names[0])
+
+
+def _of_labels(index: Any) -> Stamps | None:
+    """The times of a pandas index: times, periods, durations, dates as objects, or text such as 2024-01-31; or None."""
+    if getattr(index, "nlevels", 1) > 1:
+        if any(getattr(level.dtype, "kind", "") == "M" for level in index.levels):
+            raise ValueError(
+                "the index has times and more levels: give one row for each moment and one column for each series, "
+                "as by X.unstack()"
+            )
+        return None
+    if hasattr(index, "asi8"):
+        periods = hasattr(index, "to_timestamp") and not hasattr(index, "tz")
+        return _of_index(index.to_timestamp() if periods else index)
+    first = index[0] if len(index) else None
+    text = isinstance(first, str) and TEXT.match(first) is not None
+    if not text and not isinstance(first, date):
+        return None
+    pandas = import_optional("pandas", "tables", "times of rows")
+    try:
+        return _of_index(pandas.to_datetime(index, format="ISO8601" if text else None))
+    except (ValueError, TypeError) as error:
+        raise ValueError(
+            f"the index begins with a time, {first}, and the rest is not: {str(error).splitlines()[0]}"
+        ) from error
 
 
 def _of_index(index: Any) -> Stamps:
     """In UTC if there is a time zone, else as they are."""
     local = index.tz_convert("UTC").tz_localize(None) if getattr(index, "tz", None) is not None else index
-    return np.asarray(local, dtype="datetime64[ns]")
+    return _nanoseconds(np.asarray(local))
+
+
+def _nanoseconds(times: NDArray[Any]) -> Stamps:
+    """Times, or durations from 1970 on, of any unit."""
+    if times.dtype.kind == "m":
+        return np.asarray(np.datetime64(0, "ns") + times.astype("timedelta64[ns]"))
+    return times.astype("datetime64[ns]")
 
 
 @dataclass(frozen=True)
 class Clock:
     """Moments start, start + step, ...; without stamps, 0, 1, ...
 
+    Months, quarters and years are equal steps too: then the unit of start and step is a month.
+
     >>> stamps = np.array(["2024-01-01T00", "2024-01-01T01", "2024-01-01T04"], "datetime64[ns]")
     >>> Clock.of(stamps).positions(stamps).tolist()
     [0, 1, 4]
+    >>> stamps = np.array(["2024-01-31", "2024-02-29", "2024-04-30"], "datetime64[ns]")
+    >>> Clock.of(stamps).positions(stamps).tolist()
+    [0, 1, 3]
     """
 
     start: np.datetime64
@@ -59,21 +102,28 @@ class Clock:
     def of(cls, stamps: Stamps) -> Clock:
         """The clock of these stamps: in order, none twice, multiples of the usual step apart."""
         check_order(stamps)
-        steps, counts = np.unique(np.diff(stamps), return_counts=True)
-        clock = cls(stamps[0], steps[np.argmax(counts)])
+        units = _months(stamps)
+        units = stamps if units is None else units
+        steps, counts = np.unique(np.diff(units), return_counts=True)
+        clock = cls(units[0], steps[np.argmax(counts)])
         clock.positions(stamps)
         return clock
 
     def positions(self, stamps: Stamps) -> NDArray[np.int64]:
         """The number of steps from the start to each stamp."""
         check_order(stamps)
+        if self._in_months:
+            if len(stamps) > 1 and _months(stamps) is None:
+                raise ValueError(f"the moments that were fitted are {_shown(self.step)} apart, these are not")
+            stamps = stamps.astype("datetime64[M]")
         exact = (stamps - self.start) / self.step
         nearest = np.round(exact)
         off = np.flatnonzero(np.abs(exact - nearest) > OFF)
         if off.size:
             raise ValueError(
                 f"the moments are not equally spaced: {stamps[off[0]]} is no multiple of the usual step, "
-                f"{_shown(self.step)}, after {self.start}; resample them first, as by X.resample('1h').mean()"
+                f"{_shown(self.step)}, after {self.start}; resample them first, as by X.resample('1h').mean(), or give "
+                "X.to_numpy() to take the rows as equally spaced"
             )
         if nearest.size and nearest[-1] - nearest[0] > LONGEST * nearest.size + 1000:
             raise ValueError(
@@ -83,17 +133,31 @@ class Clock:
         return nearest.astype(np.int64)
 
     def usual_periods(self) -> tuple[int, ...]:
-        """The moments of a day and of a week, if they are whole numbers.
+        """The moments of a day and of a week, or of a year of months, if they are whole numbers.
 
         >>> Clock(np.datetime64("2024-01-01", "ns"), np.timedelta64(5, "m")).usual_periods()
         (288, 2016)
         """
-        lengths = (np.timedelta64(days, "D") / self.step for days in (1, 7))
+        usual = [np.timedelta64(12, "M")] if self._in_months else [np.timedelta64(1, "D"), np.timedelta64(7, "D")]
+        lengths = (length / self.step for length in usual)
         return tuple(int(length) for length in lengths if length == int(length) and length > 1)
 
     def time(self, positions: NDArray[Any]) -> Stamps:
         """The times of moments."""
-        return np.asarray(self.start + self.step * positions)
+        return np.asarray(self.start + self.step * positions).astype("datetime64[ns]")
+
+    @property
+    def _in_months(self) -> bool:
+        return bool(np.datetime_data(self.step)[0] == "M")
+
+
+def _months(stamps: Stamps) -> Stamps | None:
+    """The month of each stamp, if all are as far from the begins, or from the ends, of different months."""
+    months = stamps.astype("datetime64[M]")
+    if len(stamps) < 2 or (np.diff(months).astype(np.int64) < 1).any():
+        return None
+    after, before = stamps - months, months + 1 - stamps
+    return months if (after == after[0]).all() or (before == before[0]).all() else None
 
 
 def check_order(stamps: Stamps) -> None:
@@ -113,6 +177,8 @@ def check_order(stamps: Stamps) -> None:
 
 
 def _shown(step: np.timedelta64) -> str:
+    if np.datetime_data(step)[0] == "M":
+        return f"{step.astype(np.int64)} months"
     seconds = float(step / np.timedelta64(1, "s"))
     for size, name in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
         if seconds >= size and seconds % size == 0:

@@ -103,9 +103,9 @@ def count_pairs(known: NDArray[np.bool_], lags: int) -> Float:
 def autocorrelation(R: Float, lags: int, spreads: Float | None = None, pairs: Float | None = None) -> Float:
     """Correlations at lags 0, ..., `lags` of each column of R, whose numbers are about 0; NaN is missing.
 
-    r(h) = (Σ x_t x_{t+h} / pairs) / (Σ x_t² / readings), of x clipped at three spreads. The sums over all lags
-    are products of Fourier transforms. What makes the spectrum negative is cut off. Spreads of the columns, and numbers
-    of pairs by `count_pairs`, are given if they are known.
+    r(h) = (Σ x_t x_{t+h} / pairs) / (Σ x_t² / readings), of x clipped at three spreads; at a lag without any pair, what
+    is between those beside it. The sums over all lags are products of Fourier transforms. What makes the spectrum
+    negative is cut off. Spreads of the columns, and numbers of pairs by `count_pairs`, are given if they are known.
 
     >>> x = np.sin(np.arange(400) / 4)[:, None]
     >>> bool(autocorrelation(x, 50)[25, 0] > 0.9)  # the period is 8π = 25.1
@@ -118,7 +118,7 @@ def autocorrelation(R: Float, lags: int, spreads: Float | None = None, pairs: Fl
     r = _sums(x, lags) / np.maximum(pairs, 1.0)
     r = r * pairs / (pairs + FEW)
     variance = np.where(r[0] > 0, r[0], 1.0)
-    return _with_spectrum(r / variance)
+    return _with_spectrum(_between_known_lags(r / variance, pairs > 0.5))
 
 
 def _sums(x: Float, lags: int) -> Float:
@@ -126,6 +126,14 @@ def _sums(x: Float, lags: int) -> Float:
     size = next_fast_len(len(x) + lags, real=True)
     power = np.abs(rfft(np.ascontiguousarray(x.T), size)) ** 2
     return np.asarray(irfft(power, size)[:, : lags + 1].T)
+
+
+def _between_known_lags(r: Float, known: NDArray[np.bool_]) -> Float:
+    """Straight lines over lags without any pair of readings, as where every other moment was read; 0 after the last."""
+    for j in np.flatnonzero(~known.all(axis=0) & known.any(axis=0)):
+        lags = np.flatnonzero(known[:, j])
+        r[:, j] = np.interp(np.arange(len(r)), lags, r[lags, j], right=0.0)
+    return r
 
 
 def _with_spectrum(r: Float) -> Float:

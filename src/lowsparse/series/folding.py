@@ -58,7 +58,10 @@ class Folding:
 
 @dataclass(frozen=True)
 class Shape:
-    """The mean of each series at each phase of a period, robust to single readings; 0 without a period."""
+    """The mean of each series at each phase of a period, robust to single readings; 0 without a period.
+
+    A phase that was never read has what is between those beside it.
+    """
 
     values: Float  # phases x series
 
@@ -73,11 +76,24 @@ class Shape:
         bound = CLIP * column_scales(lines - middle)
         counts = np.sum(~np.isnan(lines), axis=0)
         usual = np.nansum(np.clip(lines, middle - bound, middle + bound), axis=0) / np.maximum(counts, 1)
-        return cls(usual.reshape(often[-1], Z.shape[1]))
+        return cls(_between_phases(usual.reshape(often[-1], -1), counts.reshape(often[-1], -1) > 0))
 
     def expect(self, Z: Float, first: int = 0) -> Float:
         """The shape at the moments of Z, which begins `first` moments after the data that were fitted."""
         return self.values[(first + np.arange(len(Z))) % len(self.values)]
+
+
+def _between_phases(values: Float, read: Bool) -> Float:
+    """Values with straight lines, around the period, over phases that were not read; 0 if none was.
+
+    >>> _between_phases(np.array([[1.0], [0.0], [3.0], [0.0]]), np.array([[True], [False], [True], [False]])).ravel()
+    array([1., 2., 3., 2.])
+    """
+    phases = np.arange(len(values))
+    for j in np.flatnonzero(~read.all(axis=0) & read.any(axis=0)):
+        known = phases[read[:, j]]
+        values[:, j] = np.interp(phases, known, values[known, j], period=len(values))
+    return values
 
 
 @dataclass(frozen=True)

@@ -167,13 +167,29 @@ def closest(expectations: tuple[Expectation, ...], Z: Float, first: int = 0) -> 
 def bad_runs(Z: Float, expected: Float, caution: float = 1.0) -> Bool:
     """Which readings of Z are in bad runs, given the expected values; FAR and JUMP are multiplied by the caution.
 
+    Z are series about their medians.
+
     A series that is constant, 0 in units of its scale, has no bad reading.
     """
     E = Z - expected
     varies = (np.abs(Z) > 0).any(axis=0)
-    spreads, repeats = usual_spreads(E), _repeats(Z)
+    spreads, repeats = np.maximum(usual_spreads(E), _spreads_apart(Z)), _repeats(Z)
     stuck = stuck_runs(Z, repeats) | _stuck_and_far(repeats, np.abs(E) / spreads, caution)
     return np.asarray((jumping_runs(E, caution, spreads, Z) | stuck) & varies)
+
+
+def _spreads_apart(Z: Float) -> Float:
+    """The spread of the readings apart from 0, of series that mostly are at 0, such as rain; 0 of others.
+
+    What is usual of their residual says nothing of the readings that matter.
+
+    >>> _spreads_apart(np.array([[0.0, 1.0], [0.0, 2.0], [1.0, 0.0], [0.0, -1.0]])).round(2).tolist()
+    [1.48, 0.0]
+    """
+    mostly = 2 * np.sum(Z == 0, axis=0) > np.sum(~np.isnan(Z), axis=0)
+    spreads = np.zeros(Z.shape[1])
+    spreads[mostly] = column_spreads(np.where(Z == 0, np.nan, Z)[:, mostly], TAIL)
+    return spreads
 
 
 def stuck_runs(Z: Float, repeats: tuple[Runs, Index] | None = None) -> Bool:

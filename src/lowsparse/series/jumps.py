@@ -33,8 +33,7 @@ TAIL = 0.85  # of the residuals of a series, by which their spread is known: so 
 LONG, NEARER = 12, 0.5  # readings of a long run, and how far it must be relative to FAR
 STAYS = 0.2  # share of the readings of a series that are no bad run
 FEWEST = 4  # readings of a series that is judged
-# Spread of the steps of a series that follows its own readings, relative to those of its residual.
-LOOSELY, CLOSELY = 1.5, 1.0
+FOLLOWS = 1.5  # spread of the steps of a series that follows its own readings, relative to those of its residual
 WHOLE, EDGE = 0.7, 3  # of the way to the median of so many residuals, that the first and last step of an error are
 RANGE, MARGIN = 0.01, 0.5  # quantiles of a series, and how far beyond them, relative to their distance, is no event
 # Of a steady stretch: its readings, at least; jumps in spreads of steps, in robust scales of the steps beside them,
@@ -70,9 +69,10 @@ class _Readings:
         """The spread of the steps of e."""
         return float(column_spreads(np.diff(self.e)[:, None], TAIL)[0])
 
-    def follows(self, bound: float) -> bool:
+    @property
+    def follows(self) -> bool:
         """Whether the steps of the series are small, relative to those of its residual."""
-        return self.step < bound * self.residual_step
+        return self.step < FOLLOWS * self.residual_step
 
 
 def jumping_runs(E: Float, caution: float = 1.0, spreads: Float | None = None, Z: Float | None = None) -> Bool:
@@ -92,25 +92,30 @@ def jumping_runs(E: Float, caution: float = 1.0, spreads: Float | None = None, Z
             continue
         own = _Readings((E if Z is None else Z)[readings, j], E[readings, j])
         usual = caution * JUMP * max(own.residual_step, 0.1 * scale)
+        jumps = np.concatenate([[True], np.abs(np.diff(own.e)) > usual, [True]])
         far, least = caution * NEARER * FAR * scale, LONG
-        while (outside := np.abs(own.e) > far).any():
-            begin, end = _between_jumps(np.where(outside, np.sign(own.e), 0.0), own.e, usual, least)
-            if len(begin) and Z is not None and own.follows(LOOSELY):
+        outside = np.flatnonzero(np.abs(own.e) > far)
+        while outside.size:
+            begin, end = _between_jumps(outside, own.e, jumps, least)
+            if len(begin) and Z is not None and own.follows:
                 whole = _whole_jumps(own, begin, end)
                 begin, end = begin[whole], end[whole]
             for a, b in zip(begin, end, strict=True):
                 bad[readings[a:b], j] = True
             far, least = 2 * far, 1
+            outside = outside[np.abs(own.e[outside]) > far]
     return bad
 
 
-def _between_jumps(sign: Float, e: Float, usual: float, least: int) -> tuple[Index, Index]:
-    """The begins and ends of runs of one sign, not shorter than `least`, between jumps, that do not stay."""
-    edges = np.flatnonzero(np.concatenate([[True], np.diff(sign) != 0, [True]]))
-    begin, end = edges[:-1], edges[1:]
-    jumps = np.concatenate([[True], np.abs(np.diff(e)) > usual, [True]])
+def _between_jumps(outside: Index, e: Float, jumps: Bool, least: int) -> tuple[Index, Index]:
+    """The begins and ends of runs of one sign among the residuals outside, between jumps, that do not stay.
+
+    They are not shorter than `least`; `jumps` says whether there is one before each residual, and after the last.
+    """
+    edges = np.flatnonzero((np.diff(outside) > 1) | np.diff(e[outside] > 0)) + 1
+    begin, end = outside[np.concatenate([[0], edges])], outside[np.concatenate([edges, [0]]) - 1] + 1
     length = end - begin
-    wrong = (sign[begin] != 0) & jumps[begin] & jumps[end] & (length < STAYS * len(sign)) & (length >= least)
+    wrong = jumps[begin] & jumps[end] & (length < STAYS * len(e)) & (length >= least)
     return begin[wrong], end[wrong]
 
 
@@ -141,7 +146,7 @@ def shifted_runs(Z: Float, E: Float, caution: float = 1.0) -> Bool:
     for j in range(Z.shape[1]):
         readings = np.flatnonzero(~np.isnan(E[:, j]))
         own = _Readings(Z[readings, j], E[readings, j])
-        if len(readings) < 4 * BESIDE or not own.follows(CLOSELY):
+        if len(readings) < 4 * BESIDE or not own.follows:
             continue
         stretch = _Stretches.of(own, caution)
         jumps = stretch.jumps()

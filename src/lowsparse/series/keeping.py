@@ -1,7 +1,8 @@
 """Readings kept aside in the pattern of those that are missing: runs as long, moments and days that all series miss.
 
 The mask of what is missing is moved in time and laid over the readings, in windows of time, until a share of them is
-kept aside. Where little is missing, runs of random lengths are.
+kept aside. Where little is missing, or moved by whole periods the mask meets no reading, runs of random lengths are: of
+single series, or of all where what is missing are moments that nobody read.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ MOST = 32_000  # readings
 LEAST = 0.002  # share of the entries that are missing, below which runs are drawn
 WINDOWS = 40  # in which the moved mask is used or not
 MOVES = 8  # of the mask
+WHOLE = 0.5  # share of the missing entries at moments that nobody read, from which on all series are drawn together
 LENGTHS = (1, 2, 4, 8, 16, 32)  # moments of drawn runs
 
 
@@ -56,10 +58,12 @@ def _draw_runs(read: Bool, aside: Bool, wanted: float, rng: np.random.Generator)
     """Runs of random lengths until a quarter of the wanted number is kept aside."""
     T, n = read.shape
     count = np.count_nonzero(aside)
+    unread = n * np.count_nonzero(~read.any(axis=1)) > WHOLE * np.count_nonzero(~read) > 0
     for _ in range(int(wanted)):
         if count >= wanted / 4:
             return
         j, first, length = rng.integers(n), rng.integers(T), rng.choice(LENGTHS)
-        run = read[first : first + min(length, max(1, T // 8)), j]
-        aside[first : first + len(run), j] |= run
-        count += len(run)
+        own = slice(None) if unread else slice(j, j + 1)
+        run = read[first : first + min(length, max(1, T // 8)), own]
+        aside[first : first + len(run), own] |= run
+        count += np.count_nonzero(run) if unread else len(run)

@@ -36,22 +36,26 @@ from .judging import Expectation, GoodCells, Judge, LowRankMoments, closest
 from .keeping import keep_aside
 from .mixing import Mixture
 from .normal import Normal
-from .runs import Bool, Runs, distance_to_reading
+from .runs import Bool, Runs, distances_to_readings
 
 SHARP, SMOOTH, LAGGED, LAGGED_SMOOTH = 1e-4, 0.03, 0.1, 1.0  # ridges of covariances
 LAGS = (0, 1, -1)
+SUCCESSION = 0.1  # share of the moments that were read after which the next one was too, that is enough for lags
 SHRINKAGE = 0.1, 0.3  # of days from midnight, and from noon
-FARTHEST = 6  # log2 of the distance to the next reading, at which the classes of entries end
-GROUP = FARTHEST + 1  # classes
+SHORT = 2  # moments to the readings on both sides, at most, of entries in the first class
+FARTHEST = 6  # log2 of the distance to the next reading, at which the classes of the others end
+GROUP = FARTHEST + 2  # classes
 SEEN = (0.85, 0.5)  # readings of a moment, relative to the usual number: bounds of the groups of classes
+UNSEEN = GROUP * len(SEEN)  # the first class of moments that most of the series did not see
 SMALL = 250_000  # entries of a table whose moments are also fitted by a low-rank part
 LINES = 4  # periods that the data must have to be folded
 CAUTIONS = (1.0, 2.0, 4.0)  # in judging readings: the one is taken with which what was kept aside is predicted best
 # Entries of the stretch of time of a large table in which it is chosen, and its least moments.
 STRETCH, SHORTEST = 150_000, 1000
 LARGEST = 30.0  # error, in usual ones of the series, that counts in this choice: a reading kept aside may be bad
-DOUBTFUL = 0.5  # weight in it of an error on a reading that is bad for some degrees of caution
+EVENTS = 0.003  # share of the readings that are real events, however unusual: so many doubtful readings may be good
 ENOUGH, FOLDS = 15_000, 3  # readings kept aside are enough for the weights; times that some are, at most
+DIVIDED = 6  # parts in which what was kept aside is predicted, each with the others seen, if it is not enough
 STRETCHES, SPLITS = 18, 3  # of time; every third one is predicted with the weights of the others
 
 
@@ -128,9 +132,12 @@ class SeriesModel:
         return np.asarray((X - self.centre) / np.where(self.scale > 0, self.scale, 1.0))
 
     def half_widths(self, classes: NDArray[np.int8], level: float) -> Float:
-        """Of a band about each filled value that holds the truth with this probability; 0 at good readings."""
+        """Of a band about each filled value that holds the truth with this probability; 0 at good readings.
+
+        It is 0 in a constant series too.
+        """
         widths = np.zeros(classes.shape)
-        t, j = np.nonzero(classes >= 0)
+        t, j = np.nonzero((classes >= 0) & (self.scale > 0))
         widths[t, j] = self.scale[j] * self.calibration.half_width(level, j, classes[t, j].astype(np.intp))
         return widths
 
@@ -163,6 +170,11 @@ class Parts:
         along = tuple(Bridge.fit(Z - L, periods, pairs) for L in expected)
         return cls(Shape.fit(Z, periods[:1]), expectations, along, across), expected
 
+    @property
+    def count(self) -> int:
+        """The number of predictions of an entry."""
+        return len(self.expectations) + sum(isinstance(part, LowRankMoments) for part in self.expectations) + 2
+
     def refit(self, Z: Float) -> Parts:
         """With expectations by other readings of the same series, and the same correlations."""
         periods = self.across.periods
@@ -191,9 +203,10 @@ def _expectations(
     Z: Float, periods: tuple[int, ...], across: Bridge, start: dict[tuple[int, ...], Normal] | None = None
 ) -> tuple[Expectation, ...]:
     sharp = Normal.fit(Z, SHARP, start=start[(0,)] if start else None)
-    lagged = Normal.fit(Z, LAGGED, LAGS, start=start[LAGS] if start else sharp.lagged(Z, LAGS))
-    smooth = replace(sharp, ridge=SMOOTH), replace(lagged, ridge=LAGGED_SMOOTH)
-    found: tuple[Expectation, ...] = (Shape.fit(Z, periods), sharp, lagged, *smooth)
+    found: tuple[Expectation, ...] = (Shape.fit(Z, periods), sharp, replace(sharp, ridge=SMOOTH))
+    if (LAGS in start) if start else _in_succession(Z):
+        lagged = Normal.fit(Z, LAGGED, LAGS, start=start[LAGS] if start else sharp.lagged(Z, LAGS))
+        found = (*found[:2], lagged, found[2], replace(lagged, ridge=LAGGED_SMOOTH))
     if Z.size <= SMALL:
         found += (LowRankMoments.fit(Z, np.random.default_rng(0)),)
     if periods and len(Z) >= LINES * periods[0]:
@@ -206,11 +219,18 @@ def _expectations(
     return found
 
 
+def _in_succession(Z: Float) -> bool:
+    """Whether moments that were read follow each other often enough to say what a moment says of the next one."""
+    read = np.asarray((~np.isnan(Z)).any(axis=1))
+    return bool(np.count_nonzero(read[1:] & read[:-1]) >= SUCCESSION * np.count_nonzero(read))
+
+
 def _choose_judge(Z: Float, periods: tuple[int, ...], aside: Bool, rng: np.random.Generator) -> tuple[Judge, Bool]:
     """The caution with which what was kept aside is predicted best, in a stretch of time, and the good readings of all.
 
     Errors are of the readings that the most cautious judge calls good: the same ones for all, and without gross errors.
-    One that another judge calls bad counts half: it may be an error, of which its neighbours are a part.
+    One that another judge calls bad is doubtful: an event, which is to be predicted as others are, or an error of which
+    its neighbours are a part. Events are rare, so it counts the less the more of them there are.
     """
     rest = np.where(aside, np.nan, Z)
     moments = LowRankMoments.fit(rest, rng) if Z.size <= SMALL else GoodCells.fit(rest)
@@ -228,9 +248,15 @@ def _choose_judge(Z: Float, periods: tuple[int, ...], aside: Bool, rng: np.rando
     errors = np.stack([_errors(judge, Z[own], good & ~aside[own], scored, periods) for judge, good in judged])
     series = np.nonzero(scored)[1]
     sizes = usual_sizes(errors.min(axis=0), series, Z.shape[1])[series]
-    weights = np.where(np.all([good[scored] for _, good in judged], axis=0), 1.0, DOUBTFUL)
-    judge, good = judged[int(np.argmin(np.minimum(errors / sizes, LARGEST) @ weights))]
+    doubtful = ~np.all([good[scored] for _, good in judged], axis=0)
+    judge, good = judged[int(np.argmin(np.minimum(errors / sizes, LARGEST) @ _doubt_weights(doubtful)))]
     return (judge, good) if length == len(Z) else Judge.fit(Z, expected, robust, aside, judge.caution, judge.closer)
+
+
+def _doubt_weights(doubtful: Bool) -> Float:
+    """1 of sure readings, and of doubtful ones the share that are events at most."""
+    share = np.count_nonzero(doubtful) / max(1, doubtful.size)
+    return np.where(doubtful, EVENTS / max(EVENTS, share), 1.0)
 
 
 def _errors(judge: Judge, Z: Float, seen: Bool, wanted: Bool, periods: tuple[int, ...]) -> Float:
@@ -257,13 +283,28 @@ class _Fold:
 
     @classmethod
     def of(cls, Z: Float, good: Bool, aside: Bool, periods: tuple[int, ...]) -> Self:
+        """Where little is kept aside, it is predicted in parts, with the other parts seen.
+
+        Then about as much is seen as of what is missing, and the errors are as large; the parts of the model are fitted
+        to none of it.
+        """
         seen, aside = good & ~aside, aside & good
         rest = np.where(seen, Z, np.nan)
         parts, expected = Parts.fit(rest, periods)
-        F = parts.predict(rest, expected, aside)
         moments, series = np.nonzero(aside)
         classes = _classes(seen, aside)
-        return cls(parts, F, Z[aside], classes, moments, series, _pieces(aside, classes), len(Runs.of(aside)))
+        pieces = _pieces(aside, classes)
+        if len(pieces) >= ENOUGH:
+            F = parts.predict(rest, expected, aside)
+        else:
+            F = np.zeros((len(pieces), parts.count))
+            for own in _divided(pieces):
+                wanted = np.zeros(Z.shape, bool)
+                wanted[moments[own], series[own]] = True
+                given = np.where(good & ~wanted, Z, np.nan)
+                F[own] = parts.predict(given, parts.expect(given), wanted)
+                classes[own] = _classes(good & ~wanted, wanted)
+        return cls(parts, F, Z[aside], classes, moments, series, pieces, len(Runs.of(aside)))
 
 
 def _mix(folds: list[_Fold], shape: tuple[int, ...]) -> tuple[Mixture, Calibration]:
@@ -284,21 +325,34 @@ def _mix(folds: list[_Fold], shape: tuple[int, ...]) -> tuple[Mixture, Calibrati
         mixture = Mixture.fit(G[other], u[other], classes[other], series[other], GROUP, length)
         errors[this] = y[this] - mixture.predict(F[this], classes[this], series[this])
     pieces = np.concatenate([fold.pieces + 2 * k * shape[0] * shape[1] for k, fold in enumerate(folds)])
-    calibration = Calibration.fit(errors, series, classes, shape[1], pieces)
+    calibration = Calibration.fit(errors, series, classes, shape[1], pieces, _sizes(errors, series, classes, shape[1]))
     return Mixture.fit(G, u, classes, series, GROUP, length), calibration
 
 
+def _sizes(errors: Float, series: NDArray[np.intp], classes: NDArray[np.intp], n_series: int) -> Float:
+    """The usual error of each series, as if entries of all classes had been kept aside of it as of the others."""
+    of_class = usual_sizes(errors, classes, int(classes.max(initial=0)) + 1)
+    return usual_sizes(errors, np.zeros_like(classes), 1) * usual_sizes(errors / of_class[classes], series, n_series)
+
+
+def _divided(pieces: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
+    """The entries of each of some parts of the pieces."""
+    found, piece = np.unique(pieces, return_inverse=True)
+    part = np.random.default_rng(0).permutation(len(found)) % DIVIDED
+    return (own for k in range(DIVIDED) if (own := np.flatnonzero(part[piece] == k)).size)
+
+
 def _pieces(aside: Bool, classes: NDArray[np.intp]) -> NDArray[np.intp]:
-    """The run of each entry kept aside; where the others did not see the moment, the run of such moments."""
+    """The run of each entry kept aside; where most of the others did not see the moment, the run of such moments."""
     shape = aside.shape
     t, j = np.nonzero(aside)
     unseen = np.zeros((shape[0], 1), bool)
-    unseen[t[classes >= GROUP]] = True
+    unseen[t[classes >= UNSEEN]] = True
     first, first_unseen = (
         np.maximum.accumulate(np.where(marked & ~np.roll(marked, 1, axis=0), np.arange(shape[0])[:, None], 0))
         for marked in (aside, unseen)
     )
-    pieces = np.where(classes >= GROUP, shape[0] * shape[1] + first_unseen[t, 0], first[t, j] * shape[1] + j)
+    pieces = np.where(classes >= UNSEEN, shape[0] * shape[1] + first_unseen[t, 0], first[t, j] * shape[1] + j)
     return np.asarray(pieces)
 
 
@@ -313,9 +367,10 @@ def _straight(Z: Float, wanted: Bool) -> Float:
 
 
 def _classes(good: Bool, wanted: Bool) -> NDArray[np.intp]:
-    """0 to FARTHEST by the distance to the next good reading; as many more where fewer of the others saw the moment."""
-    distance = distance_to_reading(good)[wanted]
-    near = np.minimum(np.log2(np.maximum(distance, 1)).astype(np.intp), FARTHEST)
+    """0 in short gaps, else from 1 by the distance to the next good reading; more where fewer others saw the moment."""
+    nearer, farther = (distances[wanted] for distances in distances_to_readings(good))
+    near = np.minimum(np.log2(np.maximum(nearer, 1)).astype(np.intp), FARTHEST) + 1
+    near[farther <= SHORT] = 0
     counts = good.sum(axis=1)
     group = np.sum([counts < share * np.median(counts) for share in SEEN], axis=0)
     return np.asarray(near + GROUP * group[np.nonzero(wanted)[0]])

@@ -88,17 +88,20 @@ class Runs:
         return found
 
 
-def distance_to_reading(read: Bool) -> Index:
-    """The number of moments to the nearest reading of the same series, 0 at a reading; huge if there is none.
+def distances_to_readings(read: Bool) -> tuple[Index, Index]:
+    """The numbers of moments to the readings of the same series before and after, the smaller and the larger one.
 
-    >>> distance_to_reading(np.array([[True], [False], [False], [False], [True]])).ravel().tolist()
-    [0, 1, 2, 1, 0]
+    Both are 0 at a reading; huge where there is none.
+
+    >>> nearer, farther = distances_to_readings(np.array([[True], [False], [False], [False], [True]]))
+    >>> nearer.ravel().tolist(), farther.ravel().tolist()
+    ([0, 1, 2, 1, 0], [0, 3, 2, 3, 0])
     """
     T = len(read)
     moment = np.arange(T)[:, None]
-    before = np.maximum.accumulate(np.where(read, moment, -(4 * T)), axis=0)
-    after = np.minimum.accumulate(np.where(read, moment, 4 * T)[::-1], axis=0)[::-1]
-    return np.minimum(moment - before, after - moment)
+    before = moment - np.maximum.accumulate(np.where(read, moment, -(4 * T)), axis=0)
+    after = np.minimum.accumulate(np.where(read, moment, 4 * T)[::-1], axis=0)[::-1] - moment
+    return np.minimum(before, after), np.maximum(before, after)
 
 
 def distinct(rows: NDArray[Any]) -> tuple[Index, Index]:
