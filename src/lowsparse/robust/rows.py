@@ -21,6 +21,7 @@ from .regression import EXPLAINED
 # Share of gross errors in a sample that is wrong as a whole: the last always is. The second is if it has the
 # probability `CHANCE` where errors are as frequent as in usual samples; so is the first if the others fit poorly, too.
 SOME, MANY, MOSTLY, CHANCE = 0.1, 1 / 3, 0.5, 1e-6
+COMMON = 0.55  # quantile at which shares of gross errors are clipped to learn the usual one
 TURNED = 1.5  # bound of the length of the error of the subspace, relative to what is usual
 
 Flags: TypeAlias = NDArray[np.bool_]
@@ -108,6 +109,7 @@ class RowModel:
     components: Float  # k x d
     noise: float  # of the entries
     unit: float  # the median magnitude of the entries
+    relative: Float | None = None  # d: the noise of each column relative to that of all; None: 1
     scores: ScoreDistribution | None = None
     n: int = 1  # number of usual samples
     limit: OrthogonalLimit | None = None
@@ -132,7 +134,8 @@ class RowModel:
         distance, share, freedom, _ = distances
         limit = OrthogonalLimit.fit(distance[usual], freedom[usual])
         near = usual & (distance <= limit.rarely_exceeded(freedom))
-        model = replace(model, limit=limit, cell_share=float(np.mean(share[near if near.any() else usual])))
+        shares = share[near if near.any() else usual]  # those of some bad samples may be large
+        model = replace(model, limit=limit, cell_share=float(np.mean(np.minimum(shares, np.quantile(shares, COMMON)))))
         cases = model._judge(M, distances, np.zeros_like(distance))
         if suspects is not None and np.count_nonzero(suspects) > 2:
             needed = np.eye(len(self.components)) if needed is None else needed
@@ -206,8 +209,9 @@ class RowModel:
         return np.minimum(np.maximum(e, -bound), bound), growth
 
     def errors(self, M: PartialMatrix, scores: Float) -> PerEntry:
-        """The residuals of the entries."""
-        return -M.open_sweep().residual(scores, np.ascontiguousarray(self.components.T))
+        """The residuals of the entries, relative to the noise of their column."""
+        e = -M.open_sweep().residual(scores, np.ascontiguousarray(self.components.T))
+        return e if self.relative is None else e / M.spread_over_columns(self.relative)
 
     def _distances(self, M: PartialMatrix, scores: Float) -> Distances:
         """(distances from the subspace, shares of gross errors, residuals beyond the scores, distances within it).
