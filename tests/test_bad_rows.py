@@ -126,7 +126,7 @@ def a09(seed, n, d, share, distance, missing=0.0, cells=0.0):
     return X, bad
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seeds", [(1, 2), pytest.param(range(3, 9), marks=pytest.mark.slow)], ids=["two", "six"])
 @pytest.mark.parametrize(
     ("n", "d", "how"),
     [
@@ -140,11 +140,16 @@ def a09(seed, n, d, share, distance, missing=0.0, cells=0.0):
         "with an axis that the others could do without",
     ],
 )
-def test_rows_along_an_axis_that_the_others_hardly_have_are_found(n, d, how, seed):
-    X, bad = a09(seed, n, d, **how)
-    found = RobustPCA(10).fit(X).row_outliers_.off
-    assert (found & bad).sum() >= 0.95 * bad.sum()
-    assert (found & ~bad).sum() <= 0.01 * n
+def test_rows_along_an_axis_that_the_others_hardly_have_are_found(n, d, how, seeds):
+    """In the mean of the draws, 95 % of the bad rows are found, and 95 % of those found are bad."""
+    recall, precision = [], []
+    for seed in seeds:
+        X, bad = a09(seed, n, d, **how)
+        found = RobustPCA(10).fit(X).row_outliers_.off
+        recall.append((found & bad).sum() / bad.sum())
+        precision.append((found & bad).sum() / max(found.sum(), 1))
+    assert np.mean(recall) >= 0.95
+    assert np.mean(precision) >= 0.95
 
 
 @pytest.mark.parametrize("rank", [5, 7])
@@ -444,3 +449,24 @@ def test_new_rows_in_memory_are_filled_by_a_fit_from_disk():
     X, _, _ = spoilt(16, missing=0.1)
     inside, outside = RobustImputer().fit(X), RobustImputer(backend="outofcore", memory=SMALL).fit(X)
     np.testing.assert_allclose(outside.transform(X[:20]), inside.transform(X[:20]), atol=1e-3)
+
+
+@pytest.mark.parametrize(("share", "seed"), [(0.1, 2), (0.3, 3), (0.5, 2)])
+def test_rows_with_a_component_that_most_rows_lack_are_not_bad(share, seed):
+    rng = np.random.default_rng([51, seed])
+    axes = rng.standard_normal((3, 40))
+    scores = rng.standard_normal((300, 3)) * (rng.random((300, 3)) < share)
+    pca = RobustPCA(3).fit(scores @ axes + 0.1 * rng.standard_normal((300, 40)))
+    assert not pca.row_outliers_.off.any()
+    assert pca.outliers_.nnz <= 0.002 * 300 * 40
+    assert subspace_angles(pca.components_.T, axes.T).max() < 0.05
+
+
+@pytest.mark.parametrize("seed", [1, 24])
+def test_exact_samples_most_of_which_are_the_same(seed):
+    rng = np.random.default_rng([3, seed])
+    scores = rng.standard_normal((300, 3)) * (rng.random((300, 3)) < 0.1)
+    axes = rng.standard_normal((3, 40))
+    pca = RobustPCA(3).fit(scores @ axes)
+    assert not pca.row_outliers_.off.any()
+    assert subspace_angles(pca.components_.T, axes.T).max() < 1e-6

@@ -202,7 +202,7 @@ class _Data:
         B, C = self._factors(fit)
         e: Float = np.asarray(self.features.residual(B, C)[:: max(1, self.M.nnz // SAMPLE)], dtype=np.float64)
         e = e[np.abs(e) < 0.5 * FAR * self.unit] if self.n_far else e
-        return e if self.kept.all() else e[e != 0]
+        return e if self.kept.all() or not e.any() else e[e != 0]
 
     def without(self, wrong: PerEntry) -> _Data:
         """Without some entries: so far from any fit, they have no weight in the loss of Tukey."""
@@ -309,7 +309,7 @@ class _Data:
         V.append(SubspaceRegression(B, c, self.unit, ridge=noise**2).coefficients(few, self.backend))
         V.append(regress_by_subsets(few, B, V[0], c, rng, self.backend, thorough=True))
         sweep, loss = few.open_sweep(self.backend), Loss(Kind.TUKEY, WIDE * noise)
-        losses = [column_sums(few, loss.value(sweep.residual(B, v)))[0] + noise**2 / 2 * np.sum(v * v, 1) for v in V]
+        losses = [column_sums(few, loss.value(sweep.residual(B, v)))[0] + noise**2 / 2 * _long_tailed(v) for v in V]
         losses[0] -= noise**2  # least squares without the prior is no other minimum
         best = np.stack(V)[np.argmin(losses, axis=0), np.arange(doubtful.size)]
         scores = fit.scores.copy()
@@ -330,6 +330,15 @@ class _Data:
 def _turn(fit: AffineFit, other: AffineFit) -> float:
     """The distance of the components of a fit from the subspace of another."""
     return float(np.linalg.norm(fit.components - fit.components @ other.components.T @ other.components))
+
+
+def _long_tailed(v: Float) -> Float:
+    """Twice minus the log density of scores, normal up to the cut-off; far out it grows as a logarithm.
+
+    Scores have long tails, or most are zero.
+    """
+    squares, most = np.sum(v * v, axis=1), score_cutoff(v.shape[1]) ** 2
+    return np.asarray(np.where(squares <= most, squares, most * (1 + np.log(np.maximum(squares, most) / most))))
 
 
 def _bounded_squares(c: float, columns: Resident, e: Float) -> tuple[Float, ...]:

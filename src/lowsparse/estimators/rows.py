@@ -22,7 +22,7 @@ from ..linalg.grassmann import basis
 from ..linalg.lowrank import LowRank
 from ..linalg.scale import OUTLIER, outlying
 from ..result import Result
-from ..robust.cases import FEWEST
+from ..robust.cases import FEWEST, on_all_sides
 from ..robust.coarse import CoarseColumns
 from ..robust.rows import RowModel, RowOutliers
 from ..solvers.start import generator, left_singular_vectors
@@ -56,6 +56,11 @@ class CentredFit:
         """The fit to numbers with the noise of `coarse`, as one to the numbers themselves."""
         M, L = coarse.restore(self.result.M), self.result.L
         return replace(self, coarse=coarse)._flag(L, M, self.result.noise, backend)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether there is hardly any noise, or all samples are the same: any loss gives the same."""
+        return self.result.noise <= NOISELESS * self.result.M.median_magnitude() or not self.result.L.V.any()
 
     def judge(self, kept: Flags) -> JudgedFit:
         """With what is usual of the samples that are kept, and the distances of all."""
@@ -146,6 +151,8 @@ def fit_good_rows(first: CentredFit, backend: str, *, move: bool, choose: bool) 
     """
     refine = partial(_refine_and_judge, backend=backend, move=move)
     start = refine(first, np.ones(first.result.M.shape[0], bool))
+    if start.fit.is_exact and not start.cases.off.any():  # what explains all samples exactly cannot be theirs alone
+        return start
     found, kept, held = None, ~start.suspects, True
     if start.cases.off.mean() > SO_MANY or kept.mean() < 1 - MANY:
         other = _without_tight_group(start, refine)
@@ -156,7 +163,7 @@ def fit_good_rows(first: CentredFit, backend: str, *, move: bool, choose: bool) 
         found = refine((found or start).fit, kept)
         new = found.suspects & kept
         if found.cases.off[~kept].mean() < 0.5:  # a few of them that were left may hold the others in the subspace
-            new, held = (found.cases.far | new) & kept & held, False
+            new, held = (found.far_out | new) & kept & held, False
         if not new.any():
             break
         kept = kept & ~new
@@ -189,9 +196,7 @@ def _without_tight_group(start: JudgedFit, refine: Callable[[CentredFit, Flags],
 
 
 def _refine_and_judge(fit: CentredFit, kept: Flags, backend: str, *, move: bool) -> JudgedFit:
-    result = fit.result
-    exact = result.noise <= NOISELESS * result.M.median_magnitude() or not result.L.V.any()
-    return (fit if exact and kept.all() else fit.refine(kept, backend, move=move)).judge(kept)
+    return (fit if fit.is_exact and kept.all() else fit.refine(kept, backend, move=move)).judge(kept)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,6 +221,14 @@ class JudgedFit:
         group = np.zeros_like(self.kept)
         group[self.kept] = self.model.scores.group(axes_of(self.fit.result.L, self.kept)[0][self.kept])
         return np.zeros_like(group) if self._is_category(group) else group
+
+    @property
+    def far_out(self) -> Flags:
+        """Samples far out within the subspace, unless they are at all distances on all sides of the others."""
+        assert self.model.scores is not None
+        far = self.cases.far & self.kept
+        away = self.model.scores.whitened(axes_of(self.fit.result.L, self.kept)[0][far])
+        return np.zeros_like(far) if far.any() and on_all_sides(away) else far
 
     def _is_category(self, group: Flags) -> bool:
         """Whether a group differs from the others mainly in coarse columns: categories and counts have groups."""

@@ -31,6 +31,9 @@ MAX_STEPS = 50  # of concentration
 HALF_WIDTH = 0.6745  # of the central half of a standard normal distribution
 USUAL = 0.999  # quantile of the distances of good samples that is the cut-off
 SUSPECT = 1.5  # distance within the subspace, relative to its cut-off, of samples that may have turned the subspace
+NEARER = 1 / 3  # distance up to which hardly any sample of a group is, relative to the usual one of the group
+ONE_SIDED = 0.3  # length of the mean of a group, relative to the root mean square of its distances, by more than chance
+ALIKE = 0.7  # tenth quantile of the distances of a group, relative to their median, above which they are alike
 FEWEST = 3  # samples far out that may be part of a group
 GAP = 0.15  # half of the gap in front of a group, relative to the distance of the group
 LIKELY = 25.0, 4.0  # (a, b): 2 log of the likelihood ratio of two groups of k scores is at most a + b k by chance
@@ -55,14 +58,18 @@ def score_cutoff(k: int) -> float:
 def apart(distance: Float, cutoff: float) -> NDArray[np.bool_]:
     """Which samples are far out within the subspace as a group of their own: hardly any is between them and the others.
 
-    Without a gap, the scores merely have long tails, and those far out are samples like the others.
+    Without a gap, the scores merely have long tails, or a component that most samples do not have: then those far out
+    are at all distances, and samples like the others.
 
     >>> usual, group, tail = np.linspace(0, 3.5, 80), np.linspace(20, 22, 20), 3.5 / np.sqrt(np.linspace(1, 0.05, 20))
-    >>> [int(apart(np.concatenate([usual, others]), 3.7).sum()) for others in (group, tail)]
-    [20, 0]
+    >>> [int(apart(np.concatenate([usual, x]), 3.7).sum()) for x in (group, tail, np.linspace(0, 99, 20))]
+    [20, 0, 0]
     """
     far = distance > SUSPECT * cutoff
-    between = np.count_nonzero((distance > cutoff) & ~far)
+    if not far.any():
+        return far
+    near = max(SUSPECT * cutoff, NEARER * float(np.median(distance[far])))
+    between = np.count_nonzero((distance > cutoff) & (distance <= near))
     expected = 1 + 2 * (1 - USUAL) * distance.size
     return far if between <= APART * np.count_nonzero(far) + expected else np.zeros_like(far)
 
@@ -103,6 +110,8 @@ class ScoreDistribution:
         groups are far more likely than one.
         """
         found = apart(self.distances(scores), score_cutoff(scores.shape[1]))
+        if found.any() and on_all_sides(self.whitened(scores[found])):
+            found = np.zeros_like(found)
         n, k = scores.shape
         part = scores[:: -(-n // GROUPED)]
         if len(part) <= 2 * k or not np.isfinite(self.covariance).all() or not np.ptp(part, axis=0).any():
@@ -135,6 +144,13 @@ class ScoreDistribution:
         """The distances of Mahalanobis from the centre."""
         with np.errstate(over="ignore"):  # most scores may be the same
             return np.asarray(np.linalg.norm(self.whitened(scores), axis=1))
+
+
+def on_all_sides(away: Float) -> bool:
+    """Whether samples are at all distances on all sides of a centre, as those with a component that others lack."""
+    sizes = np.linalg.norm(away, axis=1)
+    one_sided = np.linalg.norm(away.mean(axis=0)) > ONE_SIDED * math.sqrt(float(np.mean(sizes**2)))
+    return not one_sided and bool(np.quantile(sizes, 0.1) < ALIKE * np.median(sizes))
 
 
 def _outlyingness(Z: Float) -> Float:

@@ -24,6 +24,7 @@ from ..sweeps import Float
 
 REPEATED = 3  # least number of times that a number other than the median occurs, where such numbers are few
 RARE = 0.2  # share of entries off the median below which they count only if they are repeated: else they are errors
+COMMON = 1 / 3  # share of the columns whose few numbers off the median are as far from it, if these are no errors
 MOSTLY = 0.75  # share of entries with repeated numbers in a column that is coarse
 WIDE = (
     3.0  # robust standard deviation of a column, in steps from one number to the next, from which on it is not coarse
@@ -53,8 +54,12 @@ class CoarseColumns:
     @classmethod
     def of(cls, M: PartialMatrix) -> Self | None:
         """Those of M; None if it has none."""
-        width, reach = M.reduce("||", _steps_and_reaches)
-        return cls(width, reach) if width.any() else None
+        width, reach, sure = M.reduce("|||", _steps_and_reaches)
+        # one or two ones among zeros are no errors if other columns have such ones, too
+        steps, counts = np.unique(width[width > 0], return_counts=True)
+        usual = np.isin(steps, width[sure]) | (counts >= max(REPEATED, COMMON * width.size))
+        coarse = sure | np.isin(width, steps[usual])
+        return cls(width * coarse, reach * coarse) if coarse.any() else None
 
     def spread(self, M: PartialMatrix) -> PartialMatrix:
         """M, or M minus any number for each column, with uniform noise in the coarse columns."""
@@ -76,34 +81,41 @@ class CoarseColumns:
         return noise
 
 
-def _steps_and_reaches(M: Resident) -> tuple[Float, Float]:
-    """Of each column: the step from one number to the next and the reach of usual ones; zeros if it is not coarse."""
-    width, reach = np.zeros(M.shape[1]), np.zeros(M.shape[1])
+def _steps_and_reaches(M: Resident) -> tuple[Float, Float, NDArray[np.bool_]]:
+    """Of each column: the step from one number to the next, the reach of usual ones, and whether it is surely coarse.
+
+    The step is 0 if it is not.
+    """
+    width, reach, sure = np.zeros(M.shape[1]), np.zeros(M.shape[1]), np.zeros(M.shape[1], bool)
     for j in np.flatnonzero(M.column_counts >= REPEATED):
         numbers, counts = np.unique(M.values[M.indptr[j] : M.indptr[j + 1]].astype(np.float64), return_counts=True)
         middle = float(numbers[np.searchsorted(np.cumsum(counts), counts.sum() / 2)])
         away = np.abs(numbers - middle)
-        width[j] = _step(numbers, counts, away)
+        width[j], sure[j] = _step(numbers, counts, away)
         if width[j]:
             scale = max(width[j], CONSISTENT * _weighted_median(away, counts))
             reach[j] = _last_usual(away[numbers >= middle], scale) + _last_usual(away[numbers <= middle][::-1], scale)
-    return width, reach
+    return width, reach, sure
 
 
-def _step(numbers: Float, counts: NDArray[np.int64], away: Float) -> float:
-    """The usual step from one number to the next, or from the repeated one to others; 0 if a column is not coarse.
+def _step(numbers: Float, counts: NDArray[np.int64], away: Float) -> tuple[float, bool]:
+    """The usual step from one number to the next, or from the repeated one to others, and whether that is sure.
 
-    A few others that all differ from each other are errors in a column that is constant otherwise.
+    It is 0 if the column is not coarse. A few others that all differ from each other may be errors in a column that is
+    constant otherwise.
     """
     total, others = counts.sum(), away > 0
     n_others = counts[others].sum()
     if 2 * n_others < total:
-        real = n_others >= RARE * total or (n_others and counts[others].max() >= REPEATED)
-        return _weighted_median(away[others], counts[others]) if real else 0.0
+        if not n_others:
+            return 0.0, False
+        sure = bool(n_others >= RARE * total or counts[others].max() >= REPEATED)
+        return _weighted_median(away[others], counts[others]), sure
     if counts[counts >= REPEATED].sum() < MOSTLY * total:
-        return 0.0
+        return 0.0, False
     step = _weighted_median(np.diff(numbers), np.minimum(counts[1:], counts[:-1]))
-    return step if CONSISTENT * _weighted_median(away, counts) < WIDE * step else 0.0
+    coarse = CONSISTENT * _weighted_median(away, counts) < WIDE * step
+    return (step, True) if coarse else (0.0, False)
 
 
 def _last_usual(away: Float, scale: float) -> float:
