@@ -31,7 +31,6 @@ MAX_STEPS = 50  # of concentration
 HALF_WIDTH = 0.6745  # of the central half of a standard normal distribution
 USUAL = 0.999  # quantile of the distances of good samples that is the cut-off
 SUSPECT = 1.5  # distance within the subspace, relative to its cut-off, of samples that may have turned the subspace
-NEARER = 1 / 3  # distance up to which hardly any sample of a group is, relative to the usual one of the group
 ONE_SIDED = 0.3  # length of the mean of a group, relative to the root mean square of its distances, by more than chance
 ALIKE = 0.7  # tenth quantile of the distances of a group, relative to their median, above which they are alike
 FEWEST = 3  # samples far out that may be part of a group
@@ -58,18 +57,14 @@ def score_cutoff(k: int) -> float:
 def apart(distance: Float, cutoff: float) -> NDArray[np.bool_]:
     """Which samples are far out within the subspace as a group of their own: hardly any is between them and the others.
 
-    Without a gap, the scores merely have long tails, or a component that most samples do not have: then those far out
-    are at all distances, and samples like the others.
+    Without a gap, the scores merely have long tails, and those far out are samples like the others.
 
     >>> usual, group, tail = np.linspace(0, 3.5, 80), np.linspace(20, 22, 20), 3.5 / np.sqrt(np.linspace(1, 0.05, 20))
-    >>> [int(apart(np.concatenate([usual, x]), 3.7).sum()) for x in (group, tail, np.linspace(0, 99, 20))]
-    [20, 0, 0]
+    >>> [int(apart(np.concatenate([usual, others]), 3.7).sum()) for others in (group, tail)]
+    [20, 0]
     """
     far = distance > SUSPECT * cutoff
-    if not far.any():
-        return far
-    near = max(SUSPECT * cutoff, NEARER * float(np.median(distance[far])))
-    between = np.count_nonzero((distance > cutoff) & (distance <= near))
+    between = np.count_nonzero((distance > cutoff) & ~far)
     expected = 1 + 2 * (1 - USUAL) * distance.size
     return far if between <= APART * np.count_nonzero(far) + expected else np.zeros_like(far)
 
