@@ -21,7 +21,6 @@ from .regression import EXPLAINED
 # Share of gross errors in a sample that is wrong as a whole: the last always is. The second is if it has the
 # probability `CHANCE` where errors are as frequent as in usual samples; so is the first if the others fit poorly, too.
 SOME, MANY, MOSTLY, CHANCE = 0.1, 1 / 3, 0.5, 1e-6
-COMMON = 0.55  # quantile at which shares of gross errors are clipped to learn the usual one
 TURNED = 1.5  # bound of the length of the error of the subspace, relative to what is usual
 
 Flags: TypeAlias = NDArray[np.bool_]
@@ -134,8 +133,7 @@ class RowModel:
         distance, share, freedom, _ = distances
         limit = OrthogonalLimit.fit(distance[usual], freedom[usual])
         near = usual & (distance <= limit.rarely_exceeded(freedom))
-        shares = share[near if near.any() else usual]  # those of some bad samples may be large
-        model = replace(model, limit=limit, cell_share=float(np.mean(np.minimum(shares, np.quantile(shares, COMMON)))))
+        model = replace(model, limit=limit, cell_share=float(np.mean(share[near if near.any() else usual])))
         cases = model._judge(M, distances, np.zeros_like(distance))
         if suspects is not None and np.count_nonzero(suspects) > 2:
             needed = np.eye(len(self.components)) if needed is None else needed
