@@ -126,7 +126,7 @@ def a09(seed, n, d, share, distance, missing=0.0, cells=0.0):
     return X, bad
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seeds", [(1, 2), pytest.param(range(3, 9), marks=pytest.mark.slow)], ids=["two", "six"])
 @pytest.mark.parametrize(
     ("n", "d", "how"),
     [
@@ -140,11 +140,16 @@ def a09(seed, n, d, share, distance, missing=0.0, cells=0.0):
         "with an axis that the others could do without",
     ],
 )
-def test_rows_along_an_axis_that_the_others_hardly_have_are_found(n, d, how, seed):
-    X, bad = a09(seed, n, d, **how)
-    found = RobustPCA(10).fit(X).row_outliers_.off
-    assert (found & bad).sum() >= 0.95 * bad.sum()
-    assert (found & ~bad).sum() <= 0.01 * n
+def test_rows_along_an_axis_that_the_others_hardly_have_are_found(n, d, how, seeds):
+    """In the mean of the draws, 95 % of the bad rows are found, and 95 % of those found are bad."""
+    recall, precision = [], []
+    for seed in seeds:
+        X, bad = a09(seed, n, d, **how)
+        found = RobustPCA(10).fit(X).row_outliers_.off
+        recall.append((found & bad).sum() / bad.sum())
+        precision.append((found & bad).sum() / max(found.sum(), 1))
+    assert np.mean(recall) >= 0.95
+    assert np.mean(precision) >= 0.95
 
 
 @pytest.mark.parametrize("rank", [5, 7])
@@ -340,15 +345,128 @@ def test_many_rows_without_noise_are_fitted_exactly():
     assert (pca.row_outliers_.off >= bad).all()
 
 
-def test_zeros_and_ones_are_not_taken_for_errors_without_a_word():
+def coarse(kind, seed, n=300):
+    """A table without errors whose columns have few numbers, with components of their mean."""
+    rng = np.random.default_rng([46, seed])
+    L = 0.6 * rng.standard_normal((n, 3)) @ rng.standard_normal((3, 20)) + 0.4 * rng.standard_normal(20)
+    if kind == "counts":
+        return rng.poisson(np.exp(0.8 * L - 0.5)).astype(float)
+    if kind == "ratings":
+        return np.clip(np.round(4.4 + L + 0.8 * rng.standard_normal(L.shape)), 1, 5)
+    if kind == "rare":
+        return 1.0 * (L + rng.logistic(size=L.shape) > 2.5)
+    if kind == "zeros":
+        return np.exp(1 + 0.5 * L) * (rng.random(L.shape) < 0.4)
+    if kind == "mixed":
+        return np.hstack([L[:, :8] + 0.3 * rng.standard_normal((n, 8)), np.round(L[:, 8:14]), 1.0 * (L[:, 14:] > 0.5)])
+    levels = [rng.integers(size, size=n) for size in (2, 3, 4, 5)]
+    return np.hstack([np.eye(level.max() + 1)[level] for level in levels])
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # some hardly have components
+@pytest.mark.parametrize("missing", [pytest.param(0.0, marks=pytest.mark.slow), 0.2])
+@pytest.mark.parametrize(
+    "kind",
+    ["ratings", "mixed", "one-hot", *(pytest.param(k, marks=pytest.mark.slow) for k in ("counts", "rare", "zeros"))],
+)
+def test_counts_ratings_and_categories_are_no_errors(kind, missing):
+    truth = coarse(kind, 1)
+    rng = np.random.default_rng(47)
+    X = np.where(rng.random(truth.shape) < missing, np.nan, truth)
+    pca, plain = RobustPCA(3).fit(X), PCA(3).fit(truth)
+    assert pca.outliers_.nnz <= 0.005 * X.size
+    assert pca.row_outliers_.off.mean() <= 0.01
+    share = lambda axes: np.sum(((truth - truth.mean(axis=0)) @ axes.T) ** 2)  # noqa: E731
+    assert share(pca.components_) > (0.75 if kind == "zeros" else 0.9 if missing else 0.95) * share(plain.components_)
+    wrong = rng.choice(np.flatnonzero(~np.isnan(X)), 30, replace=False)
+    X.flat[wrong] = 55.0 if kind == "ratings" else 500.0
+    pca = RobustPCA(3).fit(X)
+    found = pca.outliers_.toarray() != 0
+    assert found.flat[wrong].all()
+    assert found.sum() <= 30 + 0.005 * X.size
+    assert np.array_equal(pca.outliers(X).toarray().flat[wrong] != 0, np.ones(30, bool))
+    assert (np.abs(pca.cell_outliers_.toarray().flat[wrong]) > 4).all()
+    assert share(pca.components_) > (0.75 if kind == "zeros" else 0.9) * share(plain.components_)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_coarse_columns_are_fitted_alike_from_disk_and_by_a_part_of_the_rows(monkeypatch):
+    X = coarse("ratings", 2)
+    X[np.random.default_rng(1).random(X.shape) < 0.02] = 55.0
+    inside, outside = RobustPCA(3).fit(X), RobustPCA(3, backend="outofcore", memory=SMALL).fit(X)
+    assert outside.result_.backend == "outofcore"
+    np.testing.assert_allclose(outside.components_, inside.components_, atol=1e-7)
+    assert inside.outliers_.nnz == outside.outliers_.nnz == np.count_nonzero(X == 55)
+    monkeypatch.setattr(many, "SOME", 60)
+    monkeypatch.setattr(many, "ENTRIES", 60)
+    part = RobustPCA(3).fit(X)
+    assert "learnt from 60 of 300 rows" in part.result_.notes[0]
+    assert part.outliers_.nnz == inside.outliers_.nnz
+    assert part.row_outliers_.off.sum() <= 3
+    assert subspace_angles(part.components_.T, inside.components_.T).max() < 0.1
+
+
+def test_small_numbers_of_an_exact_rank_are_recovered_exactly():
+    rng = np.random.default_rng(48)
+    truth = rng.integers(0, 3, (200, 2)) @ rng.integers(0, 2, (2, 30)) + 1.0
+    X = truth.copy()
+    wrong = rng.random(X.shape) < 0.1
+    X[wrong] += rng.choice([-2.0, 3.0], np.count_nonzero(wrong))
+    pca = RobustPCA(2).fit(X)
+    assert np.abs(pca.mean_ + pca.result_.L.to_dense() - truth).max() < 1e-6
+    assert np.array_equal(pca.outliers_.toarray() != 0, wrong)
+
+
+def test_most_rows_may_be_the_same():
     rng = np.random.default_rng(8)
     X = rng.standard_normal((60, 3)) @ rng.standard_normal((3, 8))
-    with pytest.warns(UserWarning, match="of the entries are taken for gross errors, and most features have few"):
-        RobustPCA(2).fit((X > 0) * 1.0)
-    RobustPCA(2, scale="robust").fit((X > 2.5) * 1.0)  # most rows are the same: no warning of overflow
+    RobustPCA(2, scale="robust").fit((X > 2.5) * 1.0)  # no warning of overflow
+
+
+@pytest.mark.parametrize("distance", [10, 20])
+def test_two_fifths_in_a_tight_group_near_the_centre_are_not_the_subspace(distance):
+    """They are closer to each other than good rows are: a fit to them explains most, and most others are off it."""
+    rng = np.random.default_rng(49)
+    axes = rng.standard_normal((3, 20))
+    X = rng.standard_normal((300, 3)) @ axes + 0.1 * rng.standard_normal((300, 20))
+    away = np.linalg.qr(np.vstack([axes, rng.standard_normal(20)]).T)[0][:, 3]
+    X[:120] = 0.1 * np.sqrt(20) * distance * away + 0.1 * rng.standard_normal((120, 20))
+    pca = RobustPCA(3).fit(X)
+    assert np.array_equal(pca.row_outliers_.off, np.arange(300) < 120)
+    assert subspace_angles(pca.components_.T, axes.T).max() < 0.03
+
+
+def test_what_fits_less_than_half_is_not_called_converged():
+    rng = np.random.default_rng(50)
+    groups = [rng.standard_normal((100, 2)) @ rng.standard_normal((2, 30)) for _ in range(3)]
+    X = np.vstack(groups) + 0.05 * rng.standard_normal((300, 30))  # three planes
+    with pytest.warns(UserWarning, match="stalled"):
+        pca = RobustPCA(2).fit(X)
+    assert pca.result_.status.value == "stalled"
 
 
 def test_new_rows_in_memory_are_filled_by_a_fit_from_disk():
     X, _, _ = spoilt(16, missing=0.1)
     inside, outside = RobustImputer().fit(X), RobustImputer(backend="outofcore", memory=SMALL).fit(X)
     np.testing.assert_allclose(outside.transform(X[:20]), inside.transform(X[:20]), atol=1e-3)
+
+
+@pytest.mark.parametrize(("share", "seed"), [(0.1, 2), (0.3, 3), (0.5, 2)])
+def test_rows_with_a_component_that_most_rows_lack_are_not_bad(share, seed):
+    rng = np.random.default_rng([51, seed])
+    axes = rng.standard_normal((3, 40))
+    scores = rng.standard_normal((300, 3)) * (rng.random((300, 3)) < share)
+    pca = RobustPCA(3).fit(scores @ axes + 0.1 * rng.standard_normal((300, 40)))
+    assert not pca.row_outliers_.off.any()
+    assert pca.outliers_.nnz <= 0.002 * 300 * 40
+    assert subspace_angles(pca.components_.T, axes.T).max() < 0.05
+
+
+@pytest.mark.parametrize("seed", [1, 24])
+def test_exact_samples_most_of_which_are_the_same(seed):
+    rng = np.random.default_rng([3, seed])
+    scores = rng.standard_normal((300, 3)) * (rng.random((300, 3)) < 0.1)
+    axes = rng.standard_normal((3, 40))
+    pca = RobustPCA(3).fit(scores @ axes)
+    assert not pca.row_outliers_.off.any()
+    assert subspace_angles(pca.components_.T, axes.T).max() < 1e-6

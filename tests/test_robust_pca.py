@@ -369,7 +369,8 @@ def test_noise_of_very_different_sizes_is_said():
     rng = np.random.default_rng(32)
     sizes = np.repeat([0.01, 1.0], 20)
     X = rng.standard_normal((200, 2)) @ rng.standard_normal((2, 40)) + sizes * rng.standard_normal((200, 40))
-    pca = RobustPCA(n_components=2).fit(X)
+    with pytest.warns(UserWarning, match="of the entries are taken for gross errors, as the noise of features differs"):
+        pca = RobustPCA(n_components=2).fit(X)
     np.testing.assert_allclose(pca.feature_noise_[20:], 1.0, rtol=0.35)
     assert "the noise of some features is" in pca.result_.notes[-1]
 

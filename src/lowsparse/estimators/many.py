@@ -49,7 +49,7 @@ def extend(found: JudgedFit, M: PartialMatrix, backend: str, *, move: bool) -> J
     scores = regress_samples(samples, start, kept, found.model.unit, host_backend(backend))
     kept = ~found.model.measure(centred, scores).off
     start = replace(start, scores=scores)
-    refined = refine_further(centred, samples, start, kept, centred=move, backend=backend)
+    refined = refine_further(centred, samples, start, kept, centred=move, backend=backend, coarse=fit.coarse)
     if move and fit.mean is not None:
         centred = subtract(M, M.spread_over_columns(fit.mean + refined.mean))
     passes = refined.n_iter - fit.n_iter

@@ -20,7 +20,8 @@ from ..imputation.model import column_noise
 from ..imputation.offsets import feature_scales
 from ..linalg.lowrank import LowRank
 from ..result import Result, Status
-from ..robust.regression import WILD
+from ..robust.coarse import CoarseColumns
+from ..robust.regression import EXPLAINED, WILD
 from ..solve import solve
 from ..solvers import Solver, from_name
 from ..support.checks import check_choice
@@ -29,13 +30,15 @@ from ..sweeps import host_backend
 from .affine import AffineFit, fit_affine
 from .detector import RowDetector
 from .many import choose_samples, extend
+from .rows import MANY as MANY_ROWS
 from .rows import NOISELESS, CentredFit, JudgedFit, axes_of, fit_good_rows
 from .samples import check_n_components, to_seed
 from .subspace import principal_axes
 
 BETTER = 0.5  # noise of a fit with another centre relative to that of the first, below which it is taken
 KNOWN, UNEVEN = 20, 6.0  # entries that show the noise of a feature; ratio of the high to the low that is worth a note
-MANY_FLAGGED, FEW_VALUES = 0.1, 10  # share of gross errors; different values of a feature
+UNEVEN_NOISE = "the noise of some features"  # how the note begins
+MANY_FLAGGED = 0.25  # share of gross errors that is worth a warning where the noise of features differs
 FAR_BETTER = 0.2  # noise of the solve relative to that of the affine fit, below which another centre is tried
 
 
@@ -129,6 +132,8 @@ class RobustPCA(RowDetector):
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
     """
 
+    result_: Result
+
     def __init__(
         self,
         n_components: float | str = 2,
@@ -194,17 +199,24 @@ class RobustPCA(RowDetector):
             self._fit_rank(M, rank, last)
         else:
             self._fit_share(M, share)
-        result = self.result_
-        if not result.converged and result.next_noise is None:  # to ask for few components is no failure
-            warnings.warn(f"RobustPCA: {result.status.value}: {result.message}", ConvergenceWarning, stacklevel=2)
-        elif _takes_values_for_errors(result):
-            share = percent(result.flagged.size / result.M.nnz)
-            warnings.warn(
-                f"RobustPCA: {share} of the entries are taken for gross errors, and most features have few different "
-                "values: less frequent ones are mistaken for errors; use another model for such features",
-                stacklevel=2,
-            )
+        self._warn()
         return self
+
+    def _warn(self) -> None:
+        """Say what is doubtful of the fit."""
+        result: Result = self.result_
+        doubt = None if self.rows is None else _too_little_fits(result, self.row_outliers_.off)
+        if doubt is not None:
+            self.result_ = result = replace(result, status=Status.STALLED, message=doubt, next_noise=None)
+        share = int(result.flagged.size) / result.M.nnz
+        if not result.converged and result.next_noise is None:  # to ask for few components is no failure
+            warnings.warn(f"RobustPCA: {result.status.value}: {result.message}", ConvergenceWarning, stacklevel=3)
+        elif share > MANY_FLAGGED and any(note.startswith(UNEVEN_NOISE) for note in result.notes):
+            warnings.warn(
+                f"RobustPCA: {percent(share)} of the entries are taken for gross errors, as the noise of features "
+                "differs: divide the features by their noise, or, if units differ, use scale='robust'",
+                stacklevel=3,
+            )
 
     def _last_fit(self, X: Any) -> AffineFit:
         """The last fit, with scores of the samples X, in units of the scale."""
@@ -224,11 +236,24 @@ class RobustPCA(RowDetector):
 
     def _fit_judged(self, M: PartialMatrix, rank: Any, last: AffineFit | None) -> JudgedFit:
         """The fit in which rows that are wrong as a whole have no say, if that is asked for."""
-        found = self._fit_cells(M, rank, last)
-        found = replace(found, result=found.result.to_host())
+        found = self._fit_given_or_spread(M, rank, last)
         if self.rows is None:
             return found.judge(np.ones(M.shape[0], bool))
         return fit_good_rows(found, self.backend, move=self.center == "robust", choose=rank == "auto")
+
+    def _fit_given_or_spread(self, M: PartialMatrix, rank: Any, last: AffineFit | None) -> CentredFit:
+        """The fit of wrong entries alone; to the numbers with noise in columns that are coarse.
+
+        If most columns are, and the numbers are explained as they are, they need none.
+        """
+        coarse = CoarseColumns.of(M)
+        if coarse is None or np.mean(coarse.width > 0) > 0.5:
+            found = self._fit_cells(M, rank, last)
+            found = replace(found, result=found.result.to_host())
+            if coarse is None or _explains_what_is_rare(found.result):
+                return found
+        found = self._fit_cells(coarse.spread(M), rank, last)
+        return replace(found, result=found.result.to_host()).without_noise_of(coarse, self.backend)
 
     def _fit_share(self, M: PartialMatrix, share: float) -> None:
         """Fit as few components as explain this share of the variance: twice as many while they do not."""
@@ -341,9 +366,13 @@ class RobustPCA(RowDetector):
         self._unit = result.M.median_magnitude() or 1.0
         self._largest = WILD * float(np.median(np.linalg.norm(scores, axis=1))) or np.inf
         self.outliers_, self.row_outliers_, self._row_model = S, found.cases, found.model
+        self._relative = found.model.relative
         if isinstance(S, sparse.csc_array):
             self.outliers_ = sparse.csr_array(S)
             scaled: Any = result.S
+            if self._relative is not None:
+                units = result.M.spread_over_columns(self._relative)[result.flagged]
+                scaled = result.M.outliers(result.flagged, scaled.data / units)
             self.cell_outliers_ = sparse.csr_array(scaled / (self.noise_ or 1e-7 * self._unit))
         self.explained_variance_ = np.var(scores, axis=0, ddof=min(1, len(scores) - 1))
         total = float(self.explained_variance_.sum()) + _unexplained_variance(result)
@@ -355,19 +384,31 @@ def _centred(M: PartialMatrix, mean: NDArray[np.float64]) -> PartialMatrix:
     return M.with_stored_values(M.values - M.spread_over_columns(mean))
 
 
-def _takes_values_for_errors(result: Result) -> bool:
-    """Whether many entries are flagged, and most features have few different values, such as 0 and 1."""
+def _explains_what_is_rare(result: Result) -> bool:
+    """Whether most entries off the median of their column are explained exactly, beyond what the parameters can do."""
+    M, L = result.M, result.L
+    off = np.abs(M.values - M.spread_over_columns(by_columns(M, column_medians))) > EXPLAINED * M.median_magnitude()
+    e = M.open_sweep(host_backend(result.backend)).residual(L.U, np.ascontiguousarray(L.V.T))
+    explained = np.count_nonzero(off & (np.abs(e) <= EXPLAINED * M.median_magnitude()))
+    n_parameters = L.rank * (sum(M.shape) - L.rank) + M.shape[1]
+    return bool(explained - n_parameters > 0.5 * np.count_nonzero(off))
+
+
+def _too_little_fits(result: Result, off: NDArray[np.bool_]) -> str | None:
+    """What to say if so many samples, or entries of the others, do not fit that nobody knows which are wrong.
+
+    Entries that are explained exactly cannot be by chance, however many are wrong.
+    """
     M = result.M
-    if result.flagged.size <= MANY_FLAGGED * M.nnz:
-        return False
-    (few,) = M.reduce("|", _have_few_values, M.values)
-    return bool(np.mean(few) > 0.5)
-
-
-def _have_few_values(columns: Resident, values: NDArray[Any]) -> tuple[NDArray[np.bool_]]:
-    """Of each column, whether its entries have few different values."""
-    parts = np.split(values, columns.indptr[1:-1])
-    return (np.array([len(np.unique(part)) <= FEW_VALUES < part.size for part in parts], bool),)
+    if np.mean(off) > MANY_ROWS:
+        return (
+            f"{percent(float(np.mean(off)))} of the rows do not fit the subspace, so that nobody can say which are "
+            "wrong: there may be several groups, or more components"
+        )
+    wrong, total = int(M.count_lines(result.flagged)[0][~off].sum()), int(M.row_counts[~off].sum())
+    if 2 * wrong <= total or result.noise <= NOISELESS * M.median_magnitude():
+        return None
+    return f"{percent(wrong / total)} of the entries do not fit: low rank is no model of them, or units differ"
 
 
 def _times(mean: NDArray[np.float64] | None, scale: NDArray[np.float64]) -> NDArray[np.float64] | None:
@@ -384,7 +425,7 @@ def _uneven_noise(noise: NDArray[np.float64], result: Result) -> str | None:
         return None
     times = f"{high / low:.0f} times" if low > 0 else "far more"
     return (
-        f"the noise of some features is {times} that of others (feature_noise_), but one scale is assumed for all: "
+        f"{UNEVEN_NOISE} is {times} that of others (feature_noise_), but one scale is assumed for all: "
         "divide the features by their noise, or, if units differ, use scale='robust'"
     )
 

@@ -33,6 +33,7 @@ from ..entries.statistics import column_sums, usual_columns
 from ..linalg.grassmann import basis
 from ..linalg.scale import CONSISTENT, CUT, OUTLIER, robust_scale, trimmed_deviation
 from ..robust.cases import ScoreDistribution, score_cutoff
+from ..robust.coarse import CoarseColumns
 from ..robust.regression import (
     EFFICIENT,
     SHRINK,
@@ -70,18 +71,31 @@ LEAST_FREEDOM = 0.25  # share of the entries that are not used up by parameters,
 Flags: TypeAlias = NDArray[np.bool_]
 
 
-def refine(M: PartialMatrix, fit: AffineFit, kept: Flags, *, centred: bool, backend: str = "auto") -> AffineFit:
+def refine(
+    M: PartialMatrix,
+    fit: AffineFit,
+    kept: Flags,
+    *,
+    centred: bool,
+    backend: str = "auto",
+    coarse: CoarseColumns | None = None,
+) -> AffineFit:
     """The MM-estimate near a fit to M, or from entries that are usual for their feature; with its mean, if `centred`.
 
     Only the samples that are kept have a say; all get scores. If there are others, a component of the fit may be
     theirs, and another may be missing, whose entries all are gross errors: so almost least squares is a start, too.
+    Where columns are coarse, the estimate is that of the numbers with noise, and least squares on the numbers follow.
     """
-    data = _Data.of(M, kept, centred, host_backend(backend))
+    data = _Data.of(M if coarse is None else coarse.spread(M), kept, centred, host_backend(backend))
     found = data.estimate(fit)
     if not kept.all():
         found = data.better(found, data.estimate(data.settle(fit, Kind.TUKEY, NEARLY_SQUARED)))
     if found.noise > NOISY * data.unit and np.mean(np.abs(data.residuals(found)) > CUT * found.noise) > TAILS:
         found = _Usual.of(data).improve(found, fit)
+    found = data.refit_doubtful(found)
+    if coarse is not None:
+        data = _Data.of(M, kept, centred, data.backend)
+        found = data.least_squares(found, coarse.relative_noise(found.noise))
     return data.complete(found)
 
 
@@ -96,16 +110,26 @@ def regress_samples(
 
 
 def refine_further(
-    M: PartialMatrix, samples: PartialMatrix, fit: AffineFit, kept: Flags, *, centred: bool, backend: str
+    M: PartialMatrix,
+    samples: PartialMatrix,
+    fit: AffineFit,
+    kept: Flags,
+    *,
+    centred: bool,
+    backend: str,
+    coarse: CoarseColumns | None = None,
 ) -> AffineFit:
     """A fit to some of the samples after a few more passes over all of M, given its transpose too; as `refine`.
 
-    The noise is known, so no more is needed than the second passes of the MM-estimate.
+    The noise is known, so no more is needed than the second passes of the MM-estimate, or least squares.
     """
     some = M.with_values((M.values * M.spread_over_rows(1.0 * kept)).astype(M.dtype, copy=False))
     unit, backend = M.median_magnitude() or 1.0, host_backend(backend)
     data = _Data(M, samples, some.open_sweep(backend), kept, centred, unit, backend)
-    found = data.settle(fit, Kind.TUKEY, WIDE, last=True, passes=FEW_PASSES)
+    if coarse is None:
+        found = data.refit_doubtful(data.settle(fit, Kind.TUKEY, WIDE, last=True, passes=FEW_PASSES))
+    else:
+        found = data.least_squares(fit, coarse.relative_noise(fit.noise), FEW_PASSES)
     others = fit.scores @ (fit.components @ found.components.T)
     return data.complete(found, others)
 
@@ -156,10 +180,17 @@ class _Data:
         sizes = np.abs(self.residuals(fit)) / (fit.noise or 1.0)
         if np.mean((sizes > CUT) & (sizes <= OUTLIER)) > ALMOST:
             return fit
-        for _ in range(ROUNDS if (sizes > OUTLIER).any() else 1):
+        return self.least_squares(fit, np.ones(self.M.shape[1]), rounds=ROUNDS if (sizes > OUTLIER).any() else 1)
+
+    def least_squares(
+        self, fit: AffineFit, relative: Float, passes: int = MAX_PASSES, rounds: int = ROUNDS
+    ) -> AffineFit:
+        """The least squares fit to what is no gross error, by the noise of each column relative to that of all."""
+        bound = self.M.spread_over_columns(OUTLIER * fit.noise * relative)
+        for _ in range(rounds):
             e = self.errors(fit)
-            cleaned = self.M.with_stored_values(self.M.values + e * (np.abs(e) > OUTLIER * fit.noise))
-            fit = self._of(cleaned).settle(fit, Kind.SQUARED, 1.0, last=True)
+            cleaned = self.M.with_stored_values(self.M.values + e * (np.abs(e) > bound))
+            fit = self._of(cleaned).settle(fit, Kind.SQUARED, 1.0, last=True, passes=passes)
         return fit
 
     def _of(self, M: PartialMatrix) -> _Data:
@@ -171,7 +202,7 @@ class _Data:
         B, C = self._factors(fit)
         e: Float = np.asarray(self.features.residual(B, C)[:: max(1, self.M.nnz // SAMPLE)], dtype=np.float64)
         e = e[np.abs(e) < 0.5 * FAR * self.unit] if self.n_far else e
-        return e if self.kept.all() else e[e != 0]
+        return e if self.kept.all() or not e.any() else e[e != 0]
 
     def without(self, wrong: PerEntry) -> _Data:
         """Without some entries: so far from any fit, they have no weight in the loss of Tukey."""
@@ -251,14 +282,13 @@ class _Data:
         if not self.kept.all():
             found = regress_samples(self._minus(fit.mean), fit, self.kept, self.unit, self.backend, guess)
             fit = replace(fit, scores=np.where(self.kept[:, None], fit.scores, found))
-        fit = self._refit_doubtful(fit)
         if not self.centred:
             return fit
         known = self.kept & (self.M.row_counts >= min_support(len(fit.components)))
         middle = spatial_median(fit.scores[known if known.any() else self.kept])
         return replace(fit, mean=fit.mean + middle @ fit.components, scores=fit.scores - middle)
 
-    def _refit_doubtful(self, fit: AffineFit) -> AffineFit:
+    def refit_doubtful(self, fit: AffineFit) -> AffineFit:
         """Regress samples again, from other starts, that fit worst or are far out: some of them follow gross errors.
 
         The prior is that of the other scores, and the smallest loss is taken.
@@ -279,7 +309,7 @@ class _Data:
         V.append(SubspaceRegression(B, c, self.unit, ridge=noise**2).coefficients(few, self.backend))
         V.append(regress_by_subsets(few, B, V[0], c, rng, self.backend, thorough=True))
         sweep, loss = few.open_sweep(self.backend), Loss(Kind.TUKEY, WIDE * noise)
-        losses = [column_sums(few, loss.value(sweep.residual(B, v)))[0] + noise**2 / 2 * np.sum(v * v, 1) for v in V]
+        losses = [column_sums(few, loss.value(sweep.residual(B, v)))[0] + noise**2 / 2 * _long_tailed(v) for v in V]
         losses[0] -= noise**2  # least squares without the prior is no other minimum
         best = np.stack(V)[np.argmin(losses, axis=0), np.arange(doubtful.size)]
         scores = fit.scores.copy()
@@ -300,6 +330,15 @@ class _Data:
 def _turn(fit: AffineFit, other: AffineFit) -> float:
     """The distance of the components of a fit from the subspace of another."""
     return float(np.linalg.norm(fit.components - fit.components @ other.components.T @ other.components))
+
+
+def _long_tailed(v: Float) -> Float:
+    """Twice minus the log density of scores, normal up to the cut-off; far out it grows as a logarithm.
+
+    Scores have long tails, or most are zero.
+    """
+    squares, most = np.sum(v * v, axis=1), score_cutoff(v.shape[1]) ** 2
+    return np.asarray(np.where(squares <= most, squares, most * (1 + np.log(np.maximum(squares, most) / most))))
 
 
 def _bounded_squares(c: float, columns: Resident, e: Float) -> tuple[Float, ...]:

@@ -9,8 +9,9 @@ unless these do not determine the axis along which they lie: another subspace wi
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TypeAlias
 
 import numpy as np
@@ -21,7 +22,8 @@ from ..linalg.grassmann import basis
 from ..linalg.lowrank import LowRank
 from ..linalg.scale import OUTLIER, outlying
 from ..result import Result
-from ..robust.cases import FEWEST
+from ..robust.cases import FEWEST, on_all_sides
+from ..robust.coarse import CoarseColumns
 from ..robust.rows import RowModel, RowOutliers
 from ..solvers.start import generator, left_singular_vectors
 from ..sweeps import Float, Robust, host_backend
@@ -32,6 +34,7 @@ from .subspace import principal_axes
 
 ROUNDS = 6  # fits without suspects
 MANY = 0.45  # share of suspects above which nobody can say who is wrong
+SO_MANY = 1 / 3  # share of samples off a fit from which on the others may be the wrong ones
 FEW = 0.02  # share of samples with or without which a fit is as good
 NOISELESS = 1e-5  # noise relative to the size of the entries, below which any loss gives the same
 BY_CHANCE = 2.0  # standard errors, within which a mean is that of no difference
@@ -47,12 +50,24 @@ class CentredFit:
     mean: Float | None
     result: Result
     n_iter: int
+    coarse: CoarseColumns | None = None
+
+    def without_noise_of(self, coarse: CoarseColumns, backend: str) -> CentredFit:
+        """The fit to numbers with the noise of `coarse`, as one to the numbers themselves."""
+        M, L = coarse.restore(self.result.M), self.result.L
+        return replace(self, coarse=coarse)._flag(L, M, self.result.noise, backend)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether there is hardly any noise, or all samples are the same: any loss gives the same."""
+        return self.result.noise <= NOISELESS * self.result.M.median_magnitude() or not self.result.L.V.any()
 
     def judge(self, kept: Flags) -> JudgedFit:
         """With what is usual of the samples that are kept, and the distances of all."""
         result = self.result
         scores, _, components = axes_of(result.L, kept)
-        model = RowModel(components, result.noise, result.M.median_magnitude() or 1.0)
+        relative = None if self.coarse is None else self.coarse.relative_noise(result.noise)
+        model = RowModel(components, result.noise, result.M.median_magnitude() or 1.0, relative)
         measure = partial(model.fit_and_measure, result.M, scores, kept, ~kept)
         fitted, cases = measure()
         group = ~kept & cases.far & ~cases.off
@@ -83,7 +98,7 @@ class CentredFit:
         result = self.result
         scores, _, components = principal_axes(result.L)
         start = AffineFit(np.zeros(result.L.shape[1]), scores, components, result.noise, self.n_iter)
-        found = refine(result.M, start, kept, centred=move, backend=backend)
+        found = refine(result.M, start, kept, centred=move, backend=backend, coarse=self.coarse)
         M = result.M
         if move:
             M = M.with_stored_values(M.values - M.spread_over_columns(found.mean))
@@ -92,12 +107,17 @@ class CentredFit:
     def with_fit(self, found: AffineFit, M: PartialMatrix, backend: str) -> CentredFit:
         """With another fit, whose mean is relative to this one, to the samples M minus both."""
         Q, R = basis(found.scores)
-        L = LowRank(Q, R @ found.components)
+        mean = None if self.mean is None else self.mean + found.mean
+        moved = replace(self, mean=mean, n_iter=found.n_iter)
+        return moved._flag(LowRank(Q, R @ found.components), M, found.noise, backend)
+
+    def _flag(self, L: LowRank, M: PartialMatrix, noise: float, backend: str) -> CentredFit:
+        """With other factors and numbers, and what is a gross error by these."""
         e = M.open_sweep(host_backend(backend)).residual(L.U, np.ascontiguousarray(L.V.T))
-        flagged = outlying(e, OUTLIER * found.noise + 1e-7 * (M.median_magnitude() or 1.0))
+        sizes = e if self.coarse is None else e / M.spread_over_columns(self.coarse.relative_noise(noise))
+        flagged = outlying(sizes, OUTLIER * noise + 1e-7 * (M.median_magnitude() or 1.0))
         S = M.outliers(flagged, -e[flagged].astype(M.dtype, copy=False))
-        result = replace(self.result, L=L, M=M, flagged=flagged, S=S, noise=found.noise)
-        return CentredFit(None if self.mean is None else self.mean + found.mean, result, found.n_iter)
+        return replace(self, result=replace(self.result, L=L, M=M, flagged=flagged, S=S, noise=noise))
 
 
 def _discriminant(scores: Float, kept: Flags, group: Flags) -> Float:
@@ -131,14 +151,19 @@ def fit_good_rows(first: CentredFit, backend: str, *, move: bool, choose: bool) 
     """
     refine = partial(_refine_and_judge, backend=backend, move=move)
     start = refine(first, np.ones(first.result.M.shape[0], bool))
+    if start.fit.is_exact and not start.cases.off.any():  # what explains all samples exactly cannot be theirs alone
+        return start
     found, kept, held = None, ~start.suspects, True
+    if start.cases.off.mean() > SO_MANY or kept.mean() < 1 - MANY:
+        other = _without_tight_group(start, refine)
+        start, kept = (start, kept) if other is None else (other, ~other.cases.off)
     for _ in range(ROUNDS):
         if kept.all() or kept.mean() < 1 - MANY:
             break
         found = refine((found or start).fit, kept)
         new = found.suspects & kept
         if found.cases.off[~kept].mean() < 0.5:  # a few of them that were left may hold the others in the subspace
-            new, held = (found.cases.far | new) & kept & held, False
+            new, held = (found.far_out | new) & kept & held, False
         if not new.any():
             break
         kept = kept & ~new
@@ -156,10 +181,22 @@ def fit_good_rows(first: CentredFit, backend: str, *, move: bool, choose: bool) 
     return found
 
 
+def _without_tight_group(start: JudgedFit, refine: Callable[[CentredFit, Flags], JudgedFit]) -> JudgedFit | None:
+    """A fit that most samples fit, if a first one is that of a group so tight that most of the others are off it.
+
+    Those who have a say are all but the group, or all that are off the first fit. None if it is not found.
+    """
+    for kept in (~start.group, start.cases.off):
+        if SO_MANY <= kept.mean() < 1:
+            found = refine(start.fit, kept)
+            off = found.cases.off
+            if off[~kept].mean() > 0.5 and off.mean() < min(MANY, kept.mean()):
+                return found
+    return None
+
+
 def _refine_and_judge(fit: CentredFit, kept: Flags, backend: str, *, move: bool) -> JudgedFit:
-    result = fit.result
-    exact = result.noise <= NOISELESS * result.M.median_magnitude() or not result.L.V.any()
-    return (fit if exact and kept.all() else fit.refine(kept, backend, move=move)).judge(kept)
+    return (fit if fit.is_exact and kept.all() else fit.refine(kept, backend, move=move)).judge(kept)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,10 +211,32 @@ class JudgedFit:
     @property
     def suspects(self) -> Flags:
         """Samples that may have turned the subspace towards themselves; none if only few are off it, which cannot."""
-        assert self.model.scores is not None
-        group, off = np.zeros_like(self.kept), self.cases.off
-        group[self.kept] = self.model.scores.group(axes_of(self.fit.result.L, self.kept)[0][self.kept])
+        group, off = self.group, self.cases.off
         return off | group if group.any() or off.mean() > FEW else group
+
+    @cached_property
+    def group(self) -> Flags:
+        """Samples that are kept and are a group of their own within the subspace."""
+        assert self.model.scores is not None
+        group = np.zeros_like(self.kept)
+        group[self.kept] = self.model.scores.group(axes_of(self.fit.result.L, self.kept)[0][self.kept])
+        return np.zeros_like(group) if self._is_category(group) else group
+
+    @property
+    def far_out(self) -> Flags:
+        """Samples far out within the subspace, unless they are at all distances on all sides of the others."""
+        assert self.model.scores is not None
+        far = self.cases.far & self.kept
+        away = self.model.scores.whitened(axes_of(self.fit.result.L, self.kept)[0][far])
+        return np.zeros_like(far) if far.any() and on_all_sides(away) else far
+
+    def _is_category(self, group: Flags) -> bool:
+        """Whether a group differs from the others mainly in coarse columns: categories and counts have groups."""
+        if self.fit.coarse is None or not group.any():
+            return False
+        scores, _, components = axes_of(self.fit.result.L, self.kept)
+        away = (scores[group].mean(axis=0) - scores[self.kept & ~group].mean(axis=0)) @ components
+        return bool(np.sum(away[self.fit.coarse.width > 0] ** 2) > 0.5 * np.sum(away**2))
 
     def without_noise(self) -> CentredFit | None:
         """The fit without components no longer than the longest of noise alone, σ (√n + √d); None if there are none."""

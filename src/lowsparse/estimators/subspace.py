@@ -51,6 +51,7 @@ class SubspaceTransformer(ClassNamePrefixFeaturesOutMixin, SampleTransformer):
     scale_: Float | None = None  # of the features; None: 1
     noise_: float
     n_features_in_: int
+    _relative: Float | None = None  # the noise of each feature relative to `noise_`, by which errors are told; None: 1
     _unit: float  # the median magnitude of the entries
     _largest: float  # the longest scores that are accepted if few entries determine them
 
@@ -151,7 +152,8 @@ class SubspaceTransformer(ClassNamePrefixFeaturesOutMixin, SampleTransformer):
         L = LowRank(self._scores(M, M.shape[1]), self.components_)
         sample, feature = M.columns_of_entries(), M.rows
         e = M.values - L.at(sample, feature)
-        far = np.abs(e) > OUTLIER * self.noise_ + 1e-7 * self._unit
+        bound = OUTLIER * self.noise_ + 1e-7 * self._unit
+        far = np.abs(e) > (bound if self._relative is None else bound * self._relative[feature])
         if self.scale_ is not None:
             e = e * self.scale_[feature]
         return sparse.csr_array((e[far].astype(M.dtype), (sample[far], feature[far])), shape=samples.shape)

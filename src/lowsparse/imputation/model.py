@@ -25,13 +25,14 @@ from ..linalg.lowrank import LowRank
 from ..linalg.scale import CONSISTENT, OUTLIER, outlying, robust_scale
 from ..loop import Progress
 from ..result import Result, Status
+from ..robust.coarse import CoarseColumns
 from ..robust.regression import EFFICIENT, EXPLAINED, SubspaceRegression
 from ..robust.rows import RowModel, RowOutliers
 from ..solve import solve
 from ..support.checks import check_count
 from ..sweeps import Float, Robust, Sweep, host_backend
 from .offsets import NEGLIGIBLE, Preparation
-from .ties import spread_ties, stuck_values
+from .stuck import stuck_values
 
 HELPS = 0.5  # error of held-out entries relative to the scale of y, below which a stalled fit is reliable
 N_REWEIGHT = 2  # in the last regression of the rows that were fitted
@@ -73,7 +74,8 @@ class Imputation:
         """Fit M, in memory or in pieces; `rank` is the largest rank of y, `callback` that of `solve`."""
         max_rank = None if rank == "auto" else min(check_count("rank", rank, also="'auto'"), *M.shape)
         given = _without_negligible(M)
-        M = spread_ties(given)
+        coarse = CoarseColumns.of(given)
+        M = given if coarse is None else coarse.spread(given)
         # Where columns have few entries, a low-rank fit cannot find the offsets of the rows by itself.
         preparation = Preparation.fit(M, rows=bool(np.median(M.column_counts) < THIN), backend=backend)
         solve_auto = partial(

@@ -31,6 +31,8 @@ MAX_STEPS = 50  # of concentration
 HALF_WIDTH = 0.6745  # of the central half of a standard normal distribution
 USUAL = 0.999  # quantile of the distances of good samples that is the cut-off
 SUSPECT = 1.5  # distance within the subspace, relative to its cut-off, of samples that may have turned the subspace
+ONE_SIDED = 0.3  # length of the mean of a group, relative to the root mean square of its distances, by more than chance
+ALIKE = 0.7  # tenth quantile of the distances of a group, relative to their median, above which they are alike
 FEWEST = 3  # samples far out that may be part of a group
 GAP = 0.15  # half of the gap in front of a group, relative to the distance of the group
 LIKELY = 25.0, 4.0  # (a, b): 2 log of the likelihood ratio of two groups of k scores is at most a + b k by chance
@@ -103,6 +105,8 @@ class ScoreDistribution:
         groups are far more likely than one.
         """
         found = apart(self.distances(scores), score_cutoff(scores.shape[1]))
+        if found.any() and on_all_sides(self.whitened(scores[found])):
+            found = np.zeros_like(found)
         n, k = scores.shape
         part = scores[:: -(-n // GROUPED)]
         if len(part) <= 2 * k or not np.isfinite(self.covariance).all() or not np.ptp(part, axis=0).any():
@@ -135,6 +139,13 @@ class ScoreDistribution:
         """The distances of Mahalanobis from the centre."""
         with np.errstate(over="ignore"):  # most scores may be the same
             return np.asarray(np.linalg.norm(self.whitened(scores), axis=1))
+
+
+def on_all_sides(away: Float) -> bool:
+    """Whether samples are at all distances on all sides of a centre, as those with a component that others lack."""
+    sizes = np.linalg.norm(away, axis=1)
+    one_sided = np.linalg.norm(away.mean(axis=0)) > ONE_SIDED * math.sqrt(float(np.mean(sizes**2)))
+    return not one_sided and bool(np.quantile(sizes, 0.1) < ALIKE * np.median(sizes))
 
 
 def _outlyingness(Z: Float) -> Float:

@@ -108,6 +108,7 @@ class RowModel:
     components: Float  # k x d
     noise: float  # of the entries
     unit: float  # the median magnitude of the entries
+    relative: Float | None = None  # d: the noise of each column relative to that of all; None: 1
     scores: ScoreDistribution | None = None
     n: int = 1  # number of usual samples
     limit: OrthogonalLimit | None = None
@@ -206,8 +207,9 @@ class RowModel:
         return np.minimum(np.maximum(e, -bound), bound), growth
 
     def errors(self, M: PartialMatrix, scores: Float) -> PerEntry:
-        """The residuals of the entries."""
-        return -M.open_sweep().residual(scores, np.ascontiguousarray(self.components.T))
+        """The residuals of the entries, relative to the noise of their column."""
+        e = -M.open_sweep().residual(scores, np.ascontiguousarray(self.components.T))
+        return e if self.relative is None else e / M.spread_over_columns(self.relative)
 
     def _distances(self, M: PartialMatrix, scores: Float) -> Distances:
         """(distances from the subspace, shares of gross errors, residuals beyond the scores, distances within it).
