@@ -334,11 +334,24 @@ def test_who_stays_for_more_than_half_of_the_time_and_leaves_is_in_front(colour)
 )
 def test_when_a_thing_has_left(ratios, gone):
     sightings = Sightings((1, 1))
-    for ratio in ratios:
-        sightings.add(np.full((1, 1), ratio, np.float32))
+    for t, ratio in enumerate(ratios):
+        sightings.add(np.full((1, 1), ratio, np.float32), np.full((1, 1), 60 + 40 * (t % 2), np.uint8), 1.0)
     found, behind = sightings.gone()
     assert found.item() == gone
     assert [one.item() for one in behind] == [gone and ratio >= 2 for ratio in ratios]
+
+
+@pytest.mark.parametrize(("looks", "gone"), [((90, 92, 88), True), ((90, 120, 60), False)])
+def test_what_is_behind_a_thing_looks_the_same(looks, gone):
+    """Others pass where somebody has left: three pictures tell that he has, if they show the same behind him."""
+    sightings = Sightings((1, 1))
+    for t in range(20):
+        ratio, look = (4.0, looks[t]) if t < 3 else (0.5 if t < 8 else 0.0, 30 + 10 * t)
+        light = 0.5 if t == 1 else 1.0  # of the picture
+        sightings.add(np.full((1, 1), ratio, np.float32), np.full((1, 1), light * look, np.uint8), light)
+    found, behind = sightings.gone()
+    assert found.item() == gone
+    assert [one.item() for one in behind] == [gone and t < 3 for t in range(20)]
 
 
 def test_a_tenth_of_the_pixels_separates_as_well_as_the_median_of_all():

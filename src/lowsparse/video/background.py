@@ -366,9 +366,9 @@ class Background:
         bounds, v = self.bounds(THRESHOLD), self.coefficients_of(pictures)[0]
         brightness = np.maximum(v @ self.brightness, NO_LIGHT).astype(np.float32)
         sightings = Sightings(self.noise.shape)
-        for picture, one in zip(pictures, v, strict=True):
+        for picture, one, light in zip(pictures, v, brightness, strict=True):
             background, mask = self.compare(picture, one, bounds, bounds)
-            sightings.add(outline_ratio(mask, picture.luma, background.luma))
+            sightings.add(outline_ratio(mask, picture.luma, background.luma), picture.luma, light)
         gone, behind = sightings.gone()
         if not gone.any():
             return self
