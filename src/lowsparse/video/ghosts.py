@@ -68,7 +68,9 @@ class Sightings:
     def __init__(self, shape: tuple[int, int]) -> None:
         self.shape = shape  # of a picture
         self._votes = self._doubtful = self._before = self._since = np.zeros(1, np.int16)
-        self._count = self._sum = self._squares = np.zeros(1, np.float32)  # of what is behind ghosts
+        self._count: Single = np.zeros(1, np.float32)  # of ghosts, and of what is behind them
+        self._sum: Single = self._count
+        self._squares: Single = self._count
         self._agreed: Mask = np.zeros(1, bool)
         self._ghosts: list[Mask] = []  # of each picture
         self._perhaps: list[Mask] = []
@@ -76,8 +78,10 @@ class Sightings:
     def add(self, ratio: Single, luma: Grey, brightness: float) -> None:
         """The next picture, by its `outline_ratio`, its luma and its brightness."""
         ghosts, perhaps, agrees = ratio > GHOST, ratio > PERHAPS, ratio == 0
-        shown = ghosts * (luma if luma.shape == ratio.shape else luma[::2, ::2]) / np.float32(brightness)
-        self._count, self._sum, self._squares = self._count + ghosts, self._sum + shown, self._squares + shown**2
+        part = luma if luma.shape == ratio.shape else luma[::2, ::2]
+        shown = (ghosts * part).astype(np.float32) / np.float32(brightness)
+        self._count = self._count + ghosts.astype(np.float32)
+        self._sum, self._squares = self._sum + shown, self._squares + shown**2
         self._votes = self._votes + ghosts.view(np.int8) - ((ratio > 0) & (ratio < 1)).view(np.int8)
         self._agreed = self._agreed | agrees
         self._doubtful = self._doubtful + perhaps
