@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy import ndimage
 
 import lowsparse as ls
 from conftest import PATH
@@ -295,6 +296,21 @@ def test_remarks_are_for_who_made_the_video():
         assert not any(word in one.text for one in remarks for word in ("column", "row", "L ", "entries"))
     poor = reliability(replace(background, n_samples=4))
     assert poor[0] == Remark("Each pixel was sampled 4 times: few: give more frames, or a larger --observe.", False)
+
+
+def test_shadows_that_are_left_out_are_said(tmp_path, command):
+    rng = np.random.default_rng(4)
+    wall = 110 + 120 * ndimage.gaussian_filter(rng.standard_normal((48, 80)), 1.5)
+    frames = np.repeat(wall[None], 40, axis=0)
+    for t in range(40):
+        frames[t, 10:40, t + 10 : t + 24] *= 0.6
+        frames[t, 10:40, t : t + 10] = 230
+    np.save(tmp_path / "clip.npy", (frames + rng.standard_normal(frames.shape)).clip(0, 255).astype(np.uint8))
+    for options, said in (((), True), (("--clean", "0"), False)):
+        code, text, _ = command(
+            "video", str(tmp_path / "clip.npy"), "--out", str(tmp_path / "out"), "--force", "--films", "none", *options
+        )
+        assert (code, "shadows were found" in text) == (0, said)
 
 
 def test_the_player_says_which_frames_it_shows(tmp_path, monkeypatch, command):

@@ -22,6 +22,7 @@ from ..video.film import reason_to_keep
 from ..video.foreground import Separated
 from ..video.learning import OnProgress
 from ..video.separation import STILL, TRACKS, Separation, separate_video
+from ..video.signs import Signs
 from ..video.tracking import ABSORB
 from ..video.views import FILMS, FORMATS, cutout, parse_film
 from .failure import advise, fail
@@ -303,6 +304,8 @@ def _notes(job: VideoJob, done: Separation, ended: bool) -> list[str]:
     elif done.background.registration is not None:
         steady = "" if job.settings.get("stabilise") else "; --stabilise gives steady films"
         notes.append(f"the camera shakes: frames were aligned before they were compared{steady}")
+    if not done.background.moves and job.settings.get("clean", 1):
+        notes += _light(done.background.signs)
     if ended:
         notes.append(f"the stream was ended after {len(done):,} frames; the results so far were kept")
     if done.skipped:
@@ -315,6 +318,15 @@ def _notes(job: VideoJob, done: Separation, ended: bool) -> list[str]:
             "frame, counted from 0 in a video file"
         )
     return notes
+
+
+def _light(signs: Signs) -> list[str]:
+    """What is said of shadows and patches of light."""
+    kinds = {"shadows": signs.has_shadows, "patches of light": signs.has_patches}
+    found = " and ".join(kind for kind, there in kinds.items() if there)
+    return [f"{found} were found, and left out where the background is seen in them; --clean 0 keeps them"] * bool(
+        found
+    )
 
 
 def _moving_camera(background: Background, stream: bool) -> str:

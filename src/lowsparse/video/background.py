@@ -40,6 +40,7 @@ from .ghosts import Sightings, outline_ratio
 from .light import NO_LIGHT, split_changes
 from .registration import Aligned, Registration, move, shifted
 from .sampling import Single
+from .shadows import without_light
 from .signs import Signs
 
 THRESHOLD = 1.5
@@ -284,9 +285,12 @@ class Background:
         unit = self.spread()
         low, high = self.bounds(threshold, unit=unit), self.bounds(threshold, self.flicker, unit=unit)
         del unit  # as large as the background
+        darker, brighter = self.signs.has_shadows, self.signs.has_patches
 
         def separate(one: Aligned, v: Float, explained: float) -> Separated:
             background, mask = self.compare(one.picture, v, low, high, clean)
+            if clean and (darker or brighter):
+                mask = without_light(mask, one.picture.luma, background.luma, darker=darker, brighter=brighter)
             if stabilise:
                 return Separated(replace(one.frame, picture=one.picture), v, background, mask, float(explained))
             return Separated(one.frame, v, shifted(background, one.shift), move(mask, one.shift), float(explained))
@@ -362,9 +366,9 @@ class Background:
         bounds, v = self.bounds(THRESHOLD), self.coefficients_of(pictures)[0]
         brightness = np.maximum(v @ self.brightness, NO_LIGHT).astype(np.float32)
         sightings = Sightings(self.noise.shape)
-        for picture, one in zip(pictures, v, strict=True):
+        for picture, one, light in zip(pictures, v, brightness, strict=True):
             background, mask = self.compare(picture, one, bounds, bounds)
-            sightings.add(outline_ratio(mask, picture.luma, background.luma))
+            sightings.add(outline_ratio(mask, picture.luma, background.luma), picture.luma, light)
         gone, behind = sightings.gone()
         if not gone.any():
             return self

@@ -22,7 +22,9 @@ from .sampling import Single
 SIDE = 7  # of the square around a pixel on the border
 GHOST, PERHAPS = 3.0, 1.2  # factor between the step of a ghost in the background and that in the frame, if it is sure
 TWICE = 2  # it is also one if it surely is in so many pictures, and may be in enough of them
-OFTEN = 0.2  # share of the pictures in which a ghost must be seen
+OFTEN = 0.2  # share of the pictures in which a ghost must be seen,
+SELDOM = 0.1  # or in which it must be, if what is behind it always looks the same
+SAME = 6.0  # grey levels: standard deviation of what is behind it, then
 LEAST = 0.5  # grey levels: smaller steps are as good as none
 STEP = 8.0  # grey levels: least step of a ghost in the background
 SMALLEST = 1000  # a region smaller than this part of the picture is none
@@ -57,21 +59,29 @@ def outline_ratio(mask: Mask, frame: Grey, background: Grey) -> Single:
 class Sightings:
     """How often, and when, each pixel, or block of pixels, was seen without what the background shows there.
 
-    Pictures are added in order. A thing has left if it is seen to be a ghost often enough, or twice, and may be one
-    often enough; or if it may be one, and what is behind it was seen before the first and after the last picture that
-    agrees with the background, and never between.
+    Pictures are added in order. A thing has left if it is seen to be a ghost often enough, more often than others pass
+    there, or twice more often, and may be one often enough; or if it is seen to be a ghost now and then, and what is
+    behind it always looks the same; or if it may be one, and what is behind it was seen before the first and after
+    the last picture that agrees with the background, and never between.
     """
 
     def __init__(self, shape: tuple[int, int]) -> None:
         self.shape = shape  # of a picture
         self._votes = self._doubtful = self._before = self._since = np.zeros(1, np.int16)
+        self._count: Single = np.zeros(1, np.float32)  # of ghosts, and of what is behind them
+        self._sum: Single = self._count
+        self._squares: Single = self._count
         self._agreed: Mask = np.zeros(1, bool)
         self._ghosts: list[Mask] = []  # of each picture
         self._perhaps: list[Mask] = []
 
-    def add(self, ratio: Single) -> None:
-        """The next picture, by its `outline_ratio`."""
+    def add(self, ratio: Single, luma: Grey, brightness: float) -> None:
+        """The next picture, by its `outline_ratio`, its luma and its brightness."""
         ghosts, perhaps, agrees = ratio > GHOST, ratio > PERHAPS, ratio == 0
+        part = luma if luma.shape == ratio.shape else luma[::2, ::2]
+        shown = (ghosts * part).astype(np.float32) / np.float32(brightness)
+        self._count = self._count + ghosts.astype(np.float32)
+        self._sum, self._squares = self._sum + shown, self._squares + shown**2
         self._votes = self._votes + ghosts.view(np.int8) - ((ratio > 0) & (ratio < 1)).view(np.int8)
         self._agreed = self._agreed | agrees
         self._doubtful = self._doubtful + perhaps
@@ -87,7 +97,10 @@ class Sightings:
         """
         enough = max(3, OFTEN * len(self._ghosts))
         likely = (self._votes >= TWICE) & (self._doubtful >= enough)
-        sure = np.asarray((self._votes >= enough) | likely)
+        mean = self._sum / np.maximum(self._count, 1)
+        is_same = self._squares / np.maximum(self._count, 1) - mean**2 <= SAME**2
+        is_steady = is_same & (self._count >= max(3, SELDOM * len(self._ghosts)))
+        sure = np.asarray((self._votes >= enough) | likely | is_steady)
         nested = (self._before > 0) & (self._since > 0) & (self._before + self._since == self._doubtful)
         returned = nested & self._agreed & (self._doubtful >= enough) & ~sure
         behind = [

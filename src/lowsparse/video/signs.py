@@ -3,12 +3,13 @@
 A thing that is in front has an outline, which the background has not (see `ghosts`), and a texture of its own (see
 `light`). Where the background is wrong, because things have come or left, because the light is another, or because the
 camera has moved, regions seem to be in front that have the outlines or the texture of the background; and if it is
-smeared, its edges seem to be in front more often than the rest of it.
+smeared, its edges seem to be in front more often than the rest of it. Where it has a texture that is seen in what is in
+front, that is a shadow, or a patch of light (see `shadows`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Self
 
 import numpy as np
@@ -18,12 +19,15 @@ from ..entries.pictures import Grey
 from .foreground import FINE, Mask, max_of_block
 from .ghosts import outline_ratio
 from .light import split_changes
+from .shadows import seen_surface
 
 OUTLINED = 0.8  # ratio of the steps at the border of a region, above which it has no outline of its own
 VAGUE = 0.16  # share of what is in front that has none, above which the background is doubtful
 EDGES = 0.2  # share of the pixels that are the edges of a picture
 SMEARED = 1.7  # how much more often than others they are in front if the background is smeared,
 MORE = 0.03  # and in which share of the pictures more
+SHADED, LIT = 0.04, 0.1  # share of the texture behind what is in front that is seen, darker or brighter, if it is light
+LEAST = 0.01  # share of what is in front that is light, then
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,9 @@ class Signs:
     vague: float = 0.0  # of all pixels, in regions without an outline or a texture of their own
     edges: float = 0.0  # of the edges of the background
     others: float = 0.0  # of the other pixels
+    textured: float = 0.0  # of all pixels, where the background has a texture,
+    darker: float = 0.0  # and of these, where it is seen, darker than it is
+    brighter: float = 0.0  # or brighter
 
     @classmethod
     def of(cls, mask: Mask, frame: Grey, background: Grey) -> Self:
@@ -55,16 +62,11 @@ class Signs:
         vague = outline_ratio(mask, frame, background) > OUTLINED
         vague |= split_changes(mask, one, other)[0]
         edges, others = (float(mask[part].mean()) if part.any() else 0.0 for part in (is_edge, ~is_edge))
-        return cls(1, float(mask.mean()), float(vague.mean()), edges, others)
+        surface = (float(part.mean()) for part in seen_surface(mask, frame, background))
+        return cls(1, float(mask.mean()), float(vague.mean()), edges, others, *surface)
 
     def __add__(self, other: Signs) -> Signs:
-        return Signs(
-            self.pictures + other.pictures,
-            self.front + other.front,
-            self.vague + other.vague,
-            self.edges + other.edges,
-            self.others + other.others,
-        )
+        return Signs(*(mine + yours for mine, yours in zip(astuple(self), astuple(other), strict=True)))
 
     @property
     def share_vague(self) -> float:
@@ -80,3 +82,13 @@ class Signs:
     def is_smeared(self) -> bool:
         """Whether the edges of the background are in front much more often than the rest of it."""
         return self.edges > max(SMEARED * self.others, self.others + MORE * self.pictures)
+
+    @property
+    def has_shadows(self) -> bool:
+        """Whether so much of what is in front is the background, darker, that shadows are cast."""
+        return self.darker > max(SHADED * self.textured, LEAST * self.front)
+
+    @property
+    def has_patches(self) -> bool:
+        """Whether so much of what is in front is the background, brighter, that light falls on parts of it."""
+        return self.brighter > max(LIT * self.textured, LEAST * self.front)
