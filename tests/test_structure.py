@@ -125,6 +125,15 @@ def test_runs_of_errors_rarely_bend_lines_whose_factors_are_smooth():
     assert bent <= 2  # six, if single lines are not refitted by what they explain
 
 
+@pytest.mark.parametrize("backend", ["outofcore", "numpy"])
+def test_lines_and_ties_are_treated_alike_wherever_the_entries_are(backend):
+    X, _ = lines_with_runs_of_errors(3)
+    np.minimum(X, np.quantile(X, 0.9), out=X)  # clipped
+    here, there = (ls.solve(X, 2, backend=one) for one in ("auto", backend))
+    assert here.status == there.status
+    assert relative(there.L, here.L) < 1e-8
+
+
 @pytest.mark.parametrize(("m", "n", "asked"), [(10, 12, 2), (30, 25, 4)])
 def test_a_row_without_entries_and_a_rank_that_is_too_high_do_no_harm(m, n, asked):
     rng = np.random.default_rng([m, 9])

@@ -23,16 +23,16 @@ WILD = 10.0  # longest coefficients that are plausible, relative to the usual le
 def explain_more(M: ObservedMatrix, B: Float, C: Float, bound: float) -> tuple[Float, int]:
     """Coefficients (n x r) of the columns of M on B, those of poorly explained ones replaced by what explains more.
 
-    An entry is explained if its residual is at most `bound`. Returns them, and the number of columns that changed.
+    An entry is explained if its residual is at most `bound`. Returns them, and how many more entries they explain.
 
     >>> B = np.linalg.qr(np.vander(np.linspace(-1, 1, 40), 2))[0]
     >>> X = np.outer(B[:, 0], np.ones(5))
     >>> X[:15, 0] += 1.0
     >>> C = np.tile([1.0, 0.0], (5, 1))
     >>> C[0] = 0.5, 2.0
-    >>> found, n_changed = explain_more(ObservedMatrix.from_dense(X), B, C, 1e-6)
-    >>> n_changed, found[0].round(6).tolist()
-    (1, [1.0, 0.0])
+    >>> found, gained = explain_more(ObservedMatrix.from_dense(X), B, C, 1e-6)
+    >>> gained, found[0].round(6).tolist()
+    (25, [1.0, 0.0])
     """
     r, counts = B.shape[1], M.column_counts
     explained = np.abs(M.open_sweep().residual(B, C)) <= bound
@@ -44,15 +44,15 @@ def explain_more(M: ObservedMatrix, B: Float, C: Float, bound: float) -> tuple[F
     affordable = int(MAX_WORK / max(float(np.mean(counts[poor])) * n_draws * r, 1.0)) if poor.size else 0
     rng = np.random.default_rng(0x636F6E)
     longest = WILD * float(np.median(np.linalg.norm(C, axis=1)))
-    C, n_changed = C.copy(), 0
+    C, gained = C.copy(), 0
     for j in rng.permutation(poor)[:affordable]:
         F, x = _column(M, B, j)
         found = _consensus(F, x, bound, n_draws, rng)
         new, old = (np.abs(F @ c - x) <= bound for c in (found, C[j]))
-        more, fewer = np.count_nonzero(new & ~old), np.count_nonzero(old & ~new)
+        more, fewer = (int(np.count_nonzero(only)) for only in (new & ~old, old & ~new))
         if more - fewer > max(r, np.sqrt(more + fewer)) and np.linalg.norm(found) <= longest:
-            C[j], n_changed = found, n_changed + 1
-    return C, n_changed
+            C[j], gained = found, gained + more - fewer
+    return C, gained
 
 
 def _column(M: ObservedMatrix, B: Float, j: int) -> tuple[Float, Float]:

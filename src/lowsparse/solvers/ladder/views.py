@@ -87,10 +87,10 @@ class Views:
         return self._blocks[ties is not None]
 
     @cached_property
-    def untied_whole(self) -> PartialMatrix | None:
-        """All entries but suspicious ties, which lines with few others keep; None if there are no such ties.
+    def untied_whole(self) -> ObservedMatrix | None:
+        """All entries but suspicious ties, which lines with few others keep, in memory.
 
-        None also where the matrix is not in memory, or too large to look for ties in all of it.
+        None if there are no such ties, or too many entries to look for them in all of the matrix.
         """
         return None if self.ties_of_whole is None else self.ties_of_whole.matrix_without(2 * min_support(self.rank))
 
@@ -98,7 +98,7 @@ class Views:
     def ties_of_whole(self) -> Ties | None:
         """Which values of all entries are repeated, as far as `untied_whole` needs it."""
         M = self.problem.M
-        if self.ties is None or M.on_gpu or M.in_pieces or M.nnz > IN_MEMORY:
+        if self.ties is None or M.nnz > IN_MEMORY:
             return None
         whole = M.to_host()
         return Ties(whole, whole.T)

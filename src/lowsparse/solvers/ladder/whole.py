@@ -15,6 +15,7 @@ from ...sweeps import Float
 from ..base import Outcome
 from . import groups, growing, judging, passes
 from .state import LadderState, orthonormalise, parameter_count
+from .views import IN_MEMORY
 
 REST = 0.1  # passes end when all that follow would change L by less than this share of the error due to noise,
 # or when, after MIN_PASSES, each changes L by less than UNSEEN of the noise itself, and HARDLY of L, which may be small
@@ -37,12 +38,19 @@ def begin(state: LadderState, determined: bool) -> None:
         state.held_out = state.scale(held)
     shares = _extend(state)
     state.view, state.refits, state.shrinks = "whole", 0, True
-    state.untied = state.views.untied_whole is not None
+    _leave_ties_out(state)
     state.c = max(state.c, EXPLAINED * state.unit)
     state.restart_count()
     changed = groups.settle(state, shares)
     if determined and not changed and not _is_open(state, shares[1]):
         state.finished = "an exact fit" + (", confirmed by held-out entries" if held.size else "")
+
+
+def _leave_ties_out(state: LadderState) -> None:
+    """Run the passes over the whole without suspicious ties, on the processor, if there are some."""
+    state.untied = state.views.untied_whole is not None
+    if state.untied:
+        state.U, state.V = host(state.U), host(state.V)
 
 
 def _extend(state: LadderState) -> tuple[Float, Float]:
@@ -85,9 +93,7 @@ def end_if_converged(state: LadderState) -> None:
         elif state.advice and not _explains_all(state):
             state.failure = "stalled"
         else:
-            before = _explained(state)
-            _explain_more(state)  # passes may have led lines back
-            if _explained(state) > before + UNSETTLED * state.matrix.nnz:
+            if _explain_more(state) > UNSETTLED * state.matrix.nnz:  # passes have led lines back
                 state.failure, state.advice = "stalled", OTHER_FITS
                 return
             noise = f"the noise of the inliers is {state.noise:.2g}"
@@ -95,23 +101,17 @@ def end_if_converged(state: LadderState) -> None:
 
 
 def _explain_more(state: LadderState) -> int:
-    """Refit lines for which other coefficients explain more entries; return how many there were."""
-    columns, rows = state.lines
-    if not state.rank or sum(columns.M.shape) > MANY_LINES or columns.M.on_gpu or columns.M.in_pieces:
+    """Refit lines for which other coefficients explain more entries; return how many more these are."""
+    if not state.rank or sum(state.matrix.shape) > MANY_LINES or state.matrix.nnz > IN_MEMORY:
         return 0
-    bound = OUTLIER * state.noise + EXPLAINED * state.unit
-    V, n_columns = explain_more(columns.M.to_host(), state.U, state.V, bound)
-    Q, C = orthonormalise(V, state.U)
-    C, n_rows = explain_more(rows.M.to_host(), Q, C, bound)
-    if n_columns or n_rows:
-        state.U, state.V = orthonormalise(C, Q)
-    return n_columns + n_rows
-
-
-def _explained(state: LadderState) -> int:
-    """The number of entries that L explains."""
-    e = state.lines[0].sweep.residual(state.U, state.V)
-    return int(np.count_nonzero(np.abs(e) <= OUTLIER * state.noise + EXPLAINED * state.unit))
+    M, bound = state.matrix.to_host(), OUTLIER * state.noise + EXPLAINED * state.unit
+    U, V = host(state.U), host(state.V)
+    V, in_columns = explain_more(M, U, V, bound)
+    Q, C = orthonormalise(V, U)
+    C, in_rows = explain_more(M.T, Q, C, bound)
+    if in_columns or in_rows:
+        state.U, state.V = (to_device_of(F, state.V) for F in orthonormalise(C, Q))
+    return in_columns + in_rows
 
 
 def _is_nothing(state: LadderState) -> bool:
@@ -157,7 +157,7 @@ def factors(state: LadderState) -> tuple[Float, Float]:
         _extend(state)
         if not state.is_exact():  # lines with few entries may have implausible coefficients
             state.view, state.shrinks, state.passes = "whole", True, 3
-            state.untied = state.views.untied_whole is not None
+            _leave_ties_out(state)
             for _ in range(2):
                 passes.run_pass(state)
     return state.U, state.V
@@ -166,7 +166,7 @@ def factors(state: LadderState) -> tuple[Float, Float]:
 def outcome(state: LadderState, rank: int | None) -> Outcome:
     """L, of this rank if one is given, and S = M - L where that is more than four times the noise."""
     problem, shrunk = state.problem, state.path.view == "whole"
-    U, V = factors(state)
+    U, V = (to_device_of(F, problem.M.values) for F in factors(state))
     if not U.shape[1]:  # nothing predicts better than zero
         m, n = problem.M.shape
         U, V = (to_device_of(F, U) for F in (np.eye(m, 1), np.zeros((n, 1))))
