@@ -15,7 +15,7 @@ from ..sweeps import Float, min_support
 
 POOR = 0.9  # share of its entries that a line explains, relative to the usual one, below which it is looked at
 DRAWS = (20, 300)  # least and largest number of subsets; about 10 of them are right if half of the entries are
-MAX_WORK = 3e7  # draws times entries times rank, over all lines
+MAX_WORK, INVERSE = 3e7, 20  # draws times (entries times rank, and the second number times rank³), over all lines
 STEPS = 5  # of least squares on the explained entries
 WILD = 10.0  # longest coefficients that are plausible, relative to the usual length
 
@@ -41,7 +41,7 @@ def explain_more(M: ObservedMatrix, B: Float, C: Float, bound: float) -> tuple[F
     usual = float(np.median(share[some])) if some.any() else 0.0
     poor = np.flatnonzero(some & (share < POOR * usual))
     n_draws = int(np.clip(10 * 2.0**r, *DRAWS))
-    affordable = int(MAX_WORK / max(float(np.mean(counts[poor])) * n_draws * r, 1.0)) if poor.size else 0
+    affordable = int(MAX_WORK / (n_draws * (float(np.mean(counts[poor])) * r + INVERSE * r**3))) if poor.size else 0
     rng = np.random.default_rng(0x636F6E)
     longest = WILD * float(np.median(np.linalg.norm(C, axis=1)))
     C, gained = C.copy(), 0

@@ -22,7 +22,7 @@ REST = 0.1  # passes end when all that follow would change L by less than this s
 UNSEEN, HARDLY, MIN_PASSES = 0.03, 0.01, 6
 MAX_PASSES = 20  # of an exact fit
 UNSETTLED = 2e-3  # share of the entries that other coefficients of single lines explain beyond L, if L is not settled
-MANY_LINES = 3000  # rows and columns of a matrix, above which single ones are not looked at once more
+MANY_LINES = 2000  # rows and columns of a matrix, above which single ones are not looked at once more
 NOTHING = 0.1  # size of L relative to what noise alone would have, below which it says nothing
 OTHER_FITS = (
     "rows or columns have other fits that explain more of their entries, and passes lead away from them: errors with "
