@@ -698,3 +698,22 @@ def test_lines_of_zeros_are_no_group():
     X[:15] = np.where(rng.random((15, 80)) < 0.3, 3 * rng.standard_normal((15, 80)), 0.0)
     r = ls.solve(X, 4)
     assert np.abs(r.L.to_dense() - truth)[15:].max() < 1e-6
+
+
+def test_lines_without_finite_coefficients_are_not_added_to_a_part(monkeypatch):
+    rng = np.random.default_rng(78)
+    U, V = rng.standard_normal((40, 2)), rng.standard_normal((30, 2))
+    M = ObservedMatrix.from_dense(U @ V.T)
+    regress = LineRegression.fit_with_subsets
+
+    def sometimes_singular(self, B, c, **options):
+        C, inside = regress(self, B, c, **options)
+        C[::3] = np.nan, np.inf
+        return C, inside
+
+    monkeypatch.setattr(LineRegression, "fit_with_subsets", sometimes_singular)
+    part = Part(np.arange(12), np.arange(10), U[:12], V[:10])
+    larger = grow_part(M, M.T, part, 1e-6, 1.0, 2)
+    assert 12 < larger.rows.size < 40
+    assert np.isfinite(larger.U).all()
+    assert np.isfinite(larger.V).all()

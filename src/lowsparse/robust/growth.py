@@ -29,6 +29,9 @@ SEEDS = (
 )
 N_TEST_LINES = 100  # other rows, and other columns, that a block is tested on
 TEST_REWEIGHT = 9  # reweightings in a regression of these
+LARGEST = (
+    1e12  # coefficients of a line, in units, on an orthonormal basis: those of a singular system are larger, or none
+)
 EXACT = 1e-4  # c in units, below which hardly an entry is explained by chance
 TRIED_FIRST = 0.5  # entries in the known part, relative to the line with most, for a line to be tried at once
 
@@ -177,7 +180,7 @@ def _explained_columns(
         if some is None:
             return np.empty(0, np.intp), np.empty((0, F.shape[1]))
         C, inside = LineRegression(some, some.open_sweep(), unit, learning=False).fit_with_subsets(Q, c)
-        good = (inside >= need) & (inside >= share * counts[which])
+        good = (inside >= need) & (inside >= share * counts[which]) & (np.linalg.norm(C, axis=1) < LARGEST * unit)
         if good.any():
             return which[good], np.asarray(np.linalg.lstsq(R, C[good].T, rcond=1e-12)[0].T, dtype=np.float64)
         counts[which] = 0  # these are wrong; others, with fewer entries there, need not be
