@@ -87,6 +87,19 @@ def test_a_component_without_evidence_is_doubted(structure):
     assert structure.judge(problem, r)[0] == "found" or not r.converged
 
 
+def test_a_lower_rank_is_no_promise_if_unexplained_lines_may_have_a_component(structure):
+    problem = structure.draw_problem([535353, 1664], "random", "none", factors="some lines", largest=260)
+    r = ls.solve(problem.M, problem.rank)
+    assert structure.judge(problem, r)[0] == "found" or not r.converged
+
+
+def test_a_lower_rank_is_a_promise_if_unexplained_lines_are_wrong(structure):
+    problem = structure.draw_problem([7003, 506], "staircase", "rows", factors="grouped", largest=260)
+    r = ls.solve(problem.M, problem.rank + 1)
+    assert r.converged
+    assert structure.judge(problem, r)[0] == "found"
+
+
 def test_clipped_entries_do_not_bend_what_was_found_without_them(structure):
     problem = structure.draw_problem([7001, 1000], "random", "clipped", factors="grouped", largest=260)
     r = ls.solve(problem.M, problem.rank)

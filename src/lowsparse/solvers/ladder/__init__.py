@@ -134,6 +134,7 @@ class Ladder(Solver):
         highest = self._highest_rank(problem)
         state = LadderState(
             views=Views(problem, highest, min_entries=50 if self.choose_rank else 500),
+            asked=0 if self.choose_rank else highest,
             target=highest,
             choosing=self.choose_rank,
         )

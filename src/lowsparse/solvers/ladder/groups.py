@@ -27,6 +27,7 @@ from ...robust.regression import ANNEALING, EFFICIENT, EXPLAINED, FIRST_C, SHRIN
 from ...sweeps import Float, Robust, min_support
 from ..start import left_singular_vectors
 from .components import orthonormal_factors, remove_direction
+from .evidence import CLOSE as FEW_BY_CHANCE
 from .evidence import SPARSE_NEXT, sparsest_direction
 from .judging import explained_shares, refit_poor_lines
 from .passes import widened
@@ -36,6 +37,7 @@ POOR = 0.5  # share of its entries that a line explains, relative to the usual o
 LARGEST, CANDIDATES = 300, 30  # lines among which a group is sought, and those of them that are tried as w
 PASSES = 6  # of the fit of w and of the coefficients
 EVIDENCE = 1.5  # entries that a group must explain for each parameter of the component and of its lines
+UNTOLD = 2.5  # entries of unexplained lines for each such parameter, below which nothing can be told of a component
 BELONGS = 0.5  # share of its entries that a line of the group explains; by a w that is a line, the square of it
 CLOSE = 5e-3  # noise, in units, below which groups are looked for in the whole matrix
 LEAST_C = 1e-3  # in units
@@ -221,6 +223,26 @@ def settle(state: LadderState, shares: tuple[Float, Float]) -> bool:
             return settled > 0
         refit_poor_lines(state)
     return True
+
+
+def may_lack_component(state: LadderState) -> bool:
+    """Whether L has a lower rank than was asked for, and lines that it does not explain may have a component.
+
+    Lines with so few entries that no component could be told from errors: it has a parameter at each place, and one
+    more in each line.
+    """
+    if not 0 < state.rank < state.asked or state.noise > FEW_BY_CHANCE * state.unit:
+        return False
+    for lines, share in zip(state.lines, _shares_without_ties(state), strict=True):
+        usual = float(np.median(share))
+        poor = np.flatnonzero((share < POOR * usual) & (lines.M.column_counts > 0))
+        some = lines.M.take_columns(poor) if poor.size > 1 else None
+        if some is None:
+            continue
+        due = np.count_nonzero(some.row_counts) + (state.rank + 1) * poor.size
+        if usual * some.nnz < UNTOLD * due:
+            return True
+    return False
 
 
 def _shares_without_ties(state: LadderState) -> tuple[Float, Float]:

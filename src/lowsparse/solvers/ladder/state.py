@@ -53,6 +53,7 @@ class LadderState(State):
     noise: float = np.inf  # robust scale of the residuals:
     mostly_wrong: bool = False  # of the closest fifth, as more than half of the entries may be wrong;
     wrong_tried: bool = False  # this attempt has tried that
+    asked: int = 0  # the rank that was asked for; 0 if it is to be chosen
     target: int = 0  # rank to climb to
     attempt: int = 0
     made: tuple[int, ...] = ()  # attempts so far, this one included

@@ -24,6 +24,10 @@ MAX_PASSES = 20  # of an exact fit
 UNSETTLED = 2e-3  # share of the entries that other coefficients of single lines explain beyond L, if L is not settled
 MANY_LINES = 2000  # rows and columns of a matrix, above which single ones are not looked at once more
 NOTHING = 0.1  # size of L relative to what noise alone would have, below which it says nothing
+LOWER_RANK = (
+    "L has rank {rank} instead of {asked}: rows or columns that it does not explain have too few entries to tell "
+    "whether they are wrong or have a component of their own; observe more of them, or ask for rank={rank}"
+)
 OTHER_FITS = (
     "rows or columns have other fits that explain more of their entries, and passes lead away from them: errors with "
     "structure may bend L; leave out the rows or columns they are in, or give a start"
@@ -42,7 +46,7 @@ def begin(state: LadderState, determined: bool) -> None:
     state.c = max(state.c, EXPLAINED * state.unit)
     state.restart_count()
     changed = groups.settle(state, shares)
-    if determined and not changed and not _is_open(state, shares[1]):
+    if determined and not changed and not _is_open(state, shares[1]) and not groups.may_lack_component(state):
         state.finished = "an exact fit" + (", confirmed by held-out entries" if held.size else "")
 
 
@@ -88,6 +92,8 @@ def end_if_converged(state: LadderState) -> None:
         state.failure = "stalled"
     elif _is_converged(state):
         state.advice = state.advice or (EMPTY if _is_nothing(state) else "")
+        if not state.advice and groups.may_lack_component(state):
+            state.advice = LOWER_RANK.format(rank=state.rank, asked=state.asked)
         if not state.refits and judging.refit_poor_lines(state)[1] + _explain_more(state):
             state.refits, state.accuracy = 1, math.inf  # go on with the refitted lines
         elif state.advice and not _explains_all(state):
