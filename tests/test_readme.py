@@ -91,7 +91,7 @@ def test_one_version():
 @pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="a source distribution has no docs")
 def test_how_often_converged_is_wrong_is_said_alike():
     measured = re.search(
-        r"(\d+) of (\d+) that say converged are\s+wrong", (ROOT / "docs" / "converged.md").read_text("utf-8")
+        r"(\d+) of\s+(\d+) that say converged are\s+wrong", (ROOT / "docs" / "converged.md").read_text("utf-8")
     )
     wrong, answers = measured.groups()
     assert f"Of {answers} answers that said so" in README
