@@ -92,16 +92,16 @@ def end_if_converged(state: LadderState) -> None:
         state.failure = "stalled"
     elif _is_converged(state):
         state.advice = state.advice or (EMPTY if _is_nothing(state) else "")
-        if not state.advice and groups.may_lack_component(state):
-            state.advice = LOWER_RANK.format(rank=state.rank, asked=state.asked)
         if not state.refits and judging.refit_poor_lines(state)[1] + _explain_more(state):
             state.refits, state.accuracy = 1, math.inf  # go on with the refitted lines
-        elif state.advice and not _explains_all(state):
+            return
+        if not state.advice and groups.may_lack_component(state):
+            state.advice = LOWER_RANK.format(rank=state.rank, asked=state.asked)
+        if state.advice and not _explains_all(state):
             state.failure = "stalled"
+        elif _explain_more(state) > UNSETTLED * state.matrix.nnz:  # passes have led lines back
+            state.failure, state.advice = "stalled", OTHER_FITS
         else:
-            if _explain_more(state) > UNSETTLED * state.matrix.nnz:  # passes have led lines back
-                state.failure, state.advice = "stalled", OTHER_FITS
-                return
             noise = f"the noise of the inliers is {state.noise:.2g}"
             state.finished = f"L changes by {state.change:.1e} relatively; {noise}"
 
@@ -129,7 +129,9 @@ def _explains_all(state: LadderState) -> bool:
     """Whether every entry is fitted exactly, though there may be too few to know what else would fit them."""
     if not state.is_exact():
         return False
-    return not outlying(state.problem.sweep.residual(state.U, state.V), EXPLAINED * state.unit).size
+    problem = state.problem
+    e = problem.sweep.residual(*(to_device_of(F, problem.M.values) for F in (state.U, state.V)))
+    return not outlying(e, EXPLAINED * state.unit).size
 
 
 def _is_converged(state: LadderState) -> bool:
