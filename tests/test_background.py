@@ -405,7 +405,7 @@ def shaded(T=60, H=72, W=96, *, factor=0.6, clothes=None):
     return (frames + 2 * rng.standard_normal(frames.shape)).clip(0, 255).astype(np.uint8), moving
 
 
-@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("stream", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("factor", [0.6, 1.5])
 def test_a_shadow_and_a_patch_of_light_are_not_in_front(stream, factor):
     frames, moving = shaded(factor=factor)

@@ -138,7 +138,7 @@ def test_runs_of_errors_rarely_bend_lines_whose_factors_are_smooth():
     assert bent <= 2  # six, if single lines are not refitted by what they explain
 
 
-@pytest.mark.parametrize("backend", ["outofcore", "numpy"])
+@pytest.mark.parametrize("backend", ["outofcore", pytest.param("numpy", marks=pytest.mark.slow)])
 def test_lines_and_ties_are_treated_alike_wherever_the_entries_are(backend):
     X, _ = lines_with_runs_of_errors(3)
     np.minimum(X, np.quantile(X, 0.9), out=X)  # clipped
