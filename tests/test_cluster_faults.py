@@ -79,7 +79,7 @@ FATAL = {
     "client closed in a pass": (lambda cluster, client, pids: close_soon(client), "client is closed", 30),
     "workers restarted": (lambda cluster, client, pids: client.restart(), "lost the tasks", 30),
 }
-QUICK = ("a worker frozen",)
+QUICK = ("client closed",)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def test_masks_come_at_once_and_are_those_of_the_stream():
             assert np.array_equal(one.mask, masks[one.frame.number] > 0)
 
 
-@pytest.mark.parametrize("order", ["bgr", "rgb"])
+@pytest.mark.parametrize("order", ["bgr", pytest.param("rgb", marks=pytest.mark.slow)])
 def test_colours_in_either_order(order):
     frames = coloured(CLIP.frames)
     subtractor = BackgroundSubtractor(order=order)
