@@ -26,9 +26,7 @@ REPEATED = 3  # least number of times that a number other than the median occurs
 RARE = 0.2  # share of entries off the median below which they count only if they are repeated: else they are errors
 COMMON = 1 / 3  # share of the columns whose few numbers off the median are as far from it, if these are no errors
 MOSTLY = 0.75  # share of entries with repeated numbers in a column that is coarse
-WIDE = (
-    3.0  # robust standard deviation of a column, in steps from one number to the next, from which on it is not coarse
-)
+WIDE = 3.0  # robust standard deviation, in steps from one number to the next, from which on a column is not coarse
 SAMPLE, FEW = 64, 0.75  # entries by which a column is tested first; share of different ones in a coarse column, at most
 GAP = 3.0  # least gap in front of errors, in steps or standard deviations, and no less than what is on this side of it
 

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from ..entries.observed import ObservedMatrix
 from ..entries.statistics import column_sums
 from ..sweeps import Float, min_support
+from .regression import WILD
 
 POOR = 0.9  # share of its entries that a line explains, relative to the usual one, below which it is looked at
 DRAWS = (20, 300)  # least and largest number of subsets; about 10 of them are right if half of the entries are
 MAX_WORK, INVERSE = 3e7, 20  # draws times (entries times rank, and the second number times rank³), over all lines
 STEPS = 5  # of least squares on the explained entries
-WILD = 10.0  # longest coefficients that are plausible, relative to the usual length
 
 
 def explain_more(M: ObservedMatrix, B: Float, C: Float, bound: float) -> tuple[Float, int]:

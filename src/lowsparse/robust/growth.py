@@ -29,9 +29,7 @@ SEEDS = (
 )
 N_TEST_LINES = 100  # other rows, and other columns, that a block is tested on
 TEST_REWEIGHT = 9  # reweightings in a regression of these
-LARGEST = (
-    1e12  # coefficients of a line, in units, on an orthonormal basis: those of a singular system are larger, or none
-)
+LARGEST = 1e12  # length of coefficients in units: those of a singular system are longer, or no numbers
 EXACT = 1e-4  # c in units, below which hardly an entry is explained by chance
 TRIED_FIRST = 0.5  # entries in the known part, relative to the line with most, for a line to be tried at once
 

@@ -26,7 +26,7 @@ problem is not convex, so there are several attempts of different kinds:
 c decreases step by step: if it collapsed, a part of the data would be fitted and the rest lost. If half of the entries
 are wrong, the median of the residuals no longer falls; where they look like that, c goes on to fall while held-out
 entries are predicted better, and from then on follows the closest fifth of the residuals. Suspicious ties
-(`robust.ties`) take no part in some attempts, in their comparison, nor in the passes over a whole that is in memory. At
+(`robust.ties`) take no part in some attempts, in their comparison, nor, if not too many, in the last passes. At
 the end of an attempt, lines that explain few of their entries are regressed again, from scratch and by random subsets;
 and if the fit is close and the rank allows it, as a group with a component of its own (`groups`). Components that few
 lines have are dropped (`components`), unless they explain more entries than their parameters account for (`evidence`).
@@ -266,7 +266,7 @@ class Ladder(Solver):
     def _judge(self, state: LadderState, shares: tuple[Float, Float], ignored: float) -> None:
         """Take the attempt if it is beyond doubt; else compare it with the others, and decide."""
         exact, rank = state.is_exact(), state.rank
-        if state.noise < evidence.CLOSE * state.unit:
+        if state.noise < evidence.FEW_BY_CHANCE * state.unit:
             evidence.consider_rival(state, Attempt(U=state.U, V=state.V, noise=state.noise))
             components.drop_sparse(state)
             fewer = state.rank < rank and not state.additions
@@ -333,8 +333,8 @@ class Ladder(Solver):
             self._begin(state, 0)
             return
         accepted, following = self._is_accepted(state), self._next_attempt(state)
-        exact_once = state.best.plausible and state.best.noise < EXPLAINED * state.unit
-        exact_once = exact_once and state.best.undetermined <= MAX_UNDETERMINED
+        best = state.best
+        exact_once = best.plausible and best.noise < EXPLAINED * state.unit and best.undetermined <= MAX_UNDETERMINED
         if following is None and exact_once and evidence.evidence(state) > EVIDENCE[0]:
             accepted = True
         if accepted or following is None:

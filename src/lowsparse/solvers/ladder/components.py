@@ -8,7 +8,7 @@ import numpy as np
 from ...linalg.arrays import host, matmul_small
 from ...linalg.grassmann import basis
 from ...sweeps import Float
-from .evidence import CLOSE, N_DIRECTIONS, SPARSE_NEXT, explains_too_little, sparsest_direction
+from .evidence import FEW_BY_CHANCE, N_DIRECTIONS, SPARSE_NEXT, explains_too_little, sparsest_direction
 from .judging import refit_poor_lines, score_of
 from .passes import BETWEEN, run_pass, widened
 from .state import LadderState, orthonormalise
@@ -102,7 +102,10 @@ def _drop_components(state: LadderState, find: Callable[[Float], Float | None], 
 
 
 def _drop_one(state: LadderState, directions: list[tuple[str, Float]], slack: float) -> bool:
-    """Remove the direction of rows (U) or columns (V) whose removal helps most; False if each makes L worse."""
+    """Remove the direction of rows (U) or columns (V) whose removal helps most; False if each makes L worse.
+
+    With an infinite `slack` one of them is removed in any case, otherwise none that explains more than its parameters.
+    """
     best, least = None, score_of(state) + slack if directions else -np.inf
     for side, direction in directions:
         trial = copy(state)
@@ -111,7 +114,7 @@ def _drop_one(state: LadderState, directions: list[tuple[str, Float]], slack: fl
         for _ in range(BETWEEN):
             run_pass(trial)
         score = score_of(trial)
-        guarded = np.isfinite(slack) and state.noise < CLOSE * state.unit
+        guarded = np.isfinite(slack) and state.noise < FEW_BY_CHANCE * state.unit
         if score < least and not (guarded and explains_too_little(trial, state)):
             best, least = trial, score
     if best is None:

@@ -18,7 +18,7 @@ from .state import Attempt, LadderState, parameter_count
 
 Fit = LadderState | Attempt  # L = U Vᵀ on the block, and its noise
 
-CLOSE = 0.02  # noise, in units, below which entries are explained by chance so rarely that their number tells
+FEW_BY_CHANCE = 0.02  # noise, in units, below which entries are explained by chance so rarely that their number tells
 DUE = 1.25  # entries that a component must explain for each of its parameters
 SPARSE_NEXT = 0.02  # relative size of a component, below which a line does not have it
 N_DIRECTIONS = 40  # tried for a sparse component
@@ -66,14 +66,14 @@ def explains_too_little(rest: LadderState, state: LadderState) -> bool:
 
 def consider_rival(state: LadderState, fit: Attempt) -> None:
     """Keep a close fit if it explains more entries than the rival so far, beyond its parameters."""
-    if fit.noise < CLOSE * state.unit and (not state.rival.U.size or surplus(state, fit, state.rival)[0] > 0):
+    if fit.noise < FEW_BY_CHANCE * state.unit and (not state.rival.U.size or surplus(state, fit, state.rival)[0] > 0):
         state.rival = fit
 
 
 def has_rival(state: LadderState) -> bool:
     """Whether a close fit of a higher rank explains more than the best attempt, beyond its parameters and chance."""
     rival, best = state.rival, state.best
-    if not rival.U.size or rival.U.shape[1] <= best.U.shape[1] or best.noise > CLOSE * state.unit:
+    if not rival.U.size or rival.U.shape[1] <= best.U.shape[1] or best.noise > FEW_BY_CHANCE * state.unit:
         return False
     more, chance = surplus(state, rival, best)
     return more > chance

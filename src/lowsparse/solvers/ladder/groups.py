@@ -27,8 +27,7 @@ from ...robust.regression import ANNEALING, EFFICIENT, EXPLAINED, FIRST_C, SHRIN
 from ...sweeps import Float, Robust, min_support
 from ..start import left_singular_vectors
 from .components import orthonormal_factors, remove_direction
-from .evidence import CLOSE as FEW_BY_CHANCE
-from .evidence import SPARSE_NEXT, sparsest_direction
+from .evidence import FEW_BY_CHANCE, SPARSE_NEXT, sparsest_direction
 from .judging import explained_shares, refit_poor_lines
 from .passes import widened
 from .state import LadderState, orthonormalise
@@ -155,12 +154,13 @@ class Group:
         left = -sweep.residual(self.B, a)
         clip = EFFICIENT * robust_scale(left)
         left = np.clip(left, -clip, clip)
-        w = left_singular_vectors(M.with_values(left.astype(M.dtype)).open_sweep(self.backend), M.shape[0], 1, rng)[0]
+        clipped = M.with_values(left.astype(M.dtype)).open_sweep(self.backend)
+        w = left_singular_vectors(clipped, M.shape[0], 1, rng)[0][:, 0]
         C = np.column_stack([a, np.zeros(len(a))])
         for c in np.geomspace(widest, self.c, ANNEALING):
-            Q = np.column_stack([self.B, _normalised(w[:, 0] - self.B @ (self.B.T @ w[:, 0]))])
+            Q = np.column_stack([self.B, _normalised(w - self.B @ (self.B.T @ w))])
             C = sweep.regress(Q, C, Robust(c=float(c), n_reweight=2, shrink=SHRINK)).V
-            w = self._direction(GroupFit(C, np.arange(len(C)), np.zeros(len(C), np.int64)), float(c))[:, None]
+            w = self._direction(GroupFit(C, np.arange(len(C)), np.zeros(len(C), np.int64)), float(c))
         fit = self._regress(M, np.column_stack([self.B, w]), BELONGS)
         return fit if fit.explained.size > 1 else None
 
