@@ -33,7 +33,6 @@ EASY = 0.75  # share of explained entries, above which a line needs no subsets
 # Share of explained entries, relative to the usual one, below which a line is refitted; the second value if there are
 # at most FEW entries.
 POOR, FEW = (0.75, 0.9), 50_000
-CLEARLY = 3.0  # decrease of Σ log(1 + (e/c)²), and as much for each coefficient, by which a fit of a line is better
 SHRINKAGE = 1.5  # λ in variances of the noise (see `Prior`)
 NEGLIGIBLE = 1e-3  # a prior that shrinks every coefficient by a smaller share is left out
 WEAKEST = 1e-3  # least size of a component in a prior, relative to the largest
@@ -129,9 +128,6 @@ class LineRegression:
         any_fit = min_support(k) + by_chance + 2 * np.sqrt(by_chance)  # entries that any fit explains
         better = (n_new > 1.03 * n_old + 1 + k / 4) & (n_new >= any_fit)
         if not self.learning:  # of lines with few entries, any improvement counts
-            if not (M.on_gpu or M.in_pieces):
-                before, after = _losses(M.to_host(), lines.sweep, B, (host(C[to_device_of(poor, C)]), new), c)
-                better |= after < before - CLEARLY * (k + 1)
             plausible = np.linalg.norm(host(new), axis=1) <= (WILD * _usual_length(C) or np.inf)
             better |= (n_new > n_old) & (counts < min_support(k)) & plausible
         C, share = C.copy(), share.copy()
@@ -226,13 +222,9 @@ def regress_by_subsets(
 
 def _with_smaller_loss(M: ObservedMatrix, sweep: Sweep, B: Float, C: Float, other: Float, c: float) -> Float:
     """For each column, the row of C, or of `other` if its sum of log(1 + (e/c)²) is smaller."""
-    loss, other_loss = _losses(M, sweep, B, (C, other), c)
+    losses = (np.log1p((sweep.residual(B, V) / c) ** 2) for V in (C, other))
+    loss, other_loss = column_sums(M, *losses)
     return np.where((other_loss < loss)[:, None], other, C)
-
-
-def _losses(M: ObservedMatrix, sweep: Sweep, B: Float, fits: tuple[Float, Float], c: float) -> tuple[Float, ...]:
-    """Σ log(1 + (e/c)²) of every column, with the coefficients of each fit."""
-    return column_sums(M, *(np.log1p((sweep.residual(B, V) / c) ** 2) for V in fits))
 
 
 def poorly_explained(share: Float, factor: float, usual: float = 0.0) -> NDArray[np.intp]:
