@@ -189,7 +189,7 @@ class _AffineBlock:
         best = self._best_of_two(rank)
         if best.noise > self.options.tol * self.unit and np.median(np.abs(self.levels)) < CLOSE * self.unit:
             zero = self._with_levels(np.zeros_like(self.levels))
-            best = _better(best, zero._fit_from_rough(rank, 0, Ladder(attempts=ATTEMPTS)))
+            best = _better(best, zero._fit_from_rough(rank, 0, Ladder(attempts=ATTEMPTS, searches=1)))
         for _ in range(ROUNDS):
             if best.noise <= NOISY * self.unit or best.affine.is_point:
                 break
@@ -201,10 +201,10 @@ class _AffineBlock:
 
     def _best_of_two(self, rank: int | str) -> _Candidate:
         """Without a spare component, or with one, if the rank is given and that leads to less noise."""
-        first = self._fit_from_rough(rank, 0, Ladder(attempts=ATTEMPTS))
+        first = self._fit_from_rough(rank, 0, Ladder(attempts=ATTEMPTS, searches=1))
         if isinstance(rank, str) or first.noise <= self.options.tol * self.unit:
             return first
-        return _better(first, self._fit_from_rough(rank, 1, Ladder(attempts=ATTEMPTS)))
+        return _better(first, self._fit_from_rough(rank, 1, Ladder(attempts=ATTEMPTS, searches=1)))
 
     def _fit_from_rough(self, rank: int | str, spare: int, method: Ladder) -> _Candidate:
         """The fit from a rough one, which has this number of spare components."""

@@ -42,7 +42,9 @@ six of a small block with outliers), a close fit explains twice as many entries 
 if enough are held out), no part is explained far better, no fit of a higher rank explains more than its parameters
 account for, and one rank more does not leave far less noise. Where attempts agree on a block but L is hidden there by
 the noise, the block is enlarged. In the end the lines of a table get the coefficients that explain the most of their
-entries (`robust.consensus`).
+entries (`robust.consensus`). All attempts have some things in common, and may agree on what is wrong: a small table is
+searched a second time, with rows and columns exchanged and in another order, unless what is unexplained is scattered
+(`second`).
 """
 
 import math
@@ -61,7 +63,7 @@ from ...sweeps import Float
 from ..base import Outcome, Problem, Solver, nothing
 from ..factors import trace_row
 from ..parameters import parameter
-from . import climbing, components, evidence, groups, growing, judging, passes, whole
+from . import climbing, components, evidence, groups, growing, judging, passes, second, whole
 from .shrinking import MIN_HELD_OUT, ShrinkagePath, predicts_better
 from .state import SLOW, Attempt, LadderState, log_error
 from .views import Views
@@ -84,7 +86,8 @@ EVIDENCE, LITTLE = (2.0, 1.6), 0.1
 NEARLY_EXACT = 1e-4  # noise, in units, after a component was added, from which joint steps go on
 REFITS = 3  # of poorly explained lines in an attempt, 2 in the first
 FAR_BETTER = 0.5  # decrease of log |e| on the path, above which the climb has missed something
-CHEAP = 50_000  # entries in the passes of one iteration, at least
+CHEAP = 50_000  # entries in the passes of one iteration, at least;
+SECOND = 10  # so many times as many in the second search
 AGREE = 0.1  # largest difference of the scores of two attempts that found the same
 
 RANK_TOO_LOW = (
@@ -94,10 +97,6 @@ RANK_TOO_LOW = (
 PARTLY_BETTER = (
     "a part of the data is explained up to a noise of {part:.2g}, but all of it only up to {noise:.2g}: errors with "
     "structure may hide a better L; leave out the rows or columns they are in, or give a start"
-)
-NO_AGREEMENT = (
-    "no two of the attempts agree, or their result does not predict held-out entries: the data may not determine a "
-    "matrix of this rank; see lowsparse.diagnose(M, rank)"
 )
 PATH_FAR_BETTER = (
     "a path of shrinkage predicts held-out entries far better than any rank that was tried, so L is taken from it: "
@@ -123,6 +122,9 @@ class Ladder(Solver):
         9, "the first directly at the rank, the others by climbing, most of these from dense blocks", at_least=1
     )
     choose_rank: bool = parameter(False, "climb to the rank at most, while held-out entries are predicted better")
+    searches: int = parameter(
+        2, "2: small tables whose outliers are not scattered are searched twice, in different orders", at_least=1
+    )
     shrink: bool = parameter(True, "with choose_rank: try a path of shrinkage too, and take what predicts better")
 
     def with_chosen_rank(self) -> Self:
@@ -133,13 +135,16 @@ class Ladder(Solver):
         """The state before the first pass of the first attempt."""
         highest = self._highest_rank(problem)
         state = LadderState(
-            views=Views(problem, highest, min_entries=50 if self.choose_rank else 500),
+            views=self._views(problem),
             asked=0 if self.choose_rank else highest,
             target=highest,
             choosing=self.choose_rank,
         )
         self._begin(state, 1 if self.choose_rank else 0)
         return state
+
+    def _views(self, problem: Problem) -> Views:
+        return Views(problem, self._highest_rank(problem), min_entries=50 if self.choose_rank else 500)
 
     def _highest_rank(self, problem: Problem) -> int:
         """The rank to climb to; where it is to be chosen without a bound, the largest worth trying."""
@@ -178,25 +183,45 @@ class Ladder(Solver):
     # -- its iterations
 
     def advance(self, problem: Problem, state: LadderState) -> LadderState:
-        """Run passes over columns and rows, or joint steps; and draw the consequences.
+        """Run passes over columns and rows, or joint steps; and draw the consequences."""
+        state = copy(state)  # an interruption leaves the last state intact
+        if state.search and state.problem is problem:  # it was resumed
+            state.views = self._views(second.shuffled(problem))
+        state.update_views()
+        if state.path.running:
+            self._follow_path(state)
+        else:
+            self._run_passes(state)
+        return self._search_again(problem, state)
+
+    def _run_passes(self, state: LadderState) -> None:
+        """The passes of one iteration.
 
         One on the whole, and in the first attempt on the block; otherwise as many as have the cost of one pass over all
         entries, or over `CHEAP` if that is more: hundreds of passes over a small table are a moment.
         """
-        state = copy(state)  # an interruption leaves the last state intact
-        state.update_views()
-        if state.path.running:
-            self._follow_path(state)
-            return state
-        entries, attempt = 0, state.attempt
+        entries, attempt, nnz = 0, state.attempt, state.problem.M.nnz
         while True:
             entries += state.matrix.nnz
             self._step(state)
-            changed = state.attempt != attempt or state.view == "whole" or state.path.running or state.failure
-            enough = max(problem.M.nnz, CHEAP) if len(state.made) > 1 else problem.M.nnz * (state.view == "part")
-            if changed or entries >= enough:
+            changed = state.attempt != attempt or state.view == "whole"
+            if state.search:
+                enough, changed = SECOND * CHEAP, False
+            else:
+                enough = max(nnz, CHEAP) if len(state.made) > 1 else nnz * (state.view == "part")
+            if changed or second.has_ended(state) or state.path.running or entries >= enough:
                 state.iteration += 1
-                return state
+                return
+
+    def _search_again(self, problem: Problem, state: LadderState) -> LadderState:
+        """Begin the second search where one is due, or compare what both have found."""
+        if state.search:
+            return second.settle(state, self._views(problem)) if second.has_ended(state) else state
+        if self.searches < 2 or not second.is_due(state):
+            return state
+        again = self.init(second.shuffled(problem))
+        again.search, again.first, again.iteration, again.row = 1, second.answer_of(state), state.iteration, state.row
+        return again
 
     def _step(self, state: LadderState) -> None:
         if state.joint_steps:
@@ -359,7 +384,7 @@ class Ladder(Solver):
         elif partly:
             state.advice = PARTLY_BETTER.format(part=state.part_noise, noise=state.noise)
         elif not accepted:
-            state.advice = NO_AGREEMENT
+            state.advice, state.supported = second.NO_AGREEMENT, self._is_supported(state)
         whole.begin(state, determined=False)
 
     def _needs_more_entries(self, state: LadderState) -> bool:
@@ -378,10 +403,15 @@ class Ladder(Solver):
         doubtful = best.noise > NOISY * state.unit or best.unexplained > UNEXPLAINED
         small = state.views.sketch.M.nnz <= SMALL and best.outliers > OUTLIERS
         grown = min(MIN_GROWN[2 if small else doubtful], self.attempts - 2)
-        accepted = state.agreed and best.plausible and state.grown >= grown
-        tested = state.views.n_held_out >= passes.MIN_HELD_OUT
+        return state.agreed and state.grown >= grown and self._is_supported(state)
+
+    def _is_supported(self, state: LadderState) -> bool:
+        """Whether the best attempt predicts held-out entries, enough entries support it, and nothing explains more."""
+        best, tested = state.best, state.views.n_held_out >= passes.MIN_HELD_OUT
+        if not best.plausible:
+            return False
         evident = (tested and best.noise > LITTLE * state.unit) or evidence.evidence(state) > EVIDENCE[tested]
-        if not (accepted and evident) or judging.is_partly_better(state):
+        if not evident or judging.is_partly_better(state):
             return False
         return self.choose_rank or not evidence.has_rival(state)
 
@@ -465,9 +495,14 @@ class Ladder(Solver):
 
     def lowrank(self, problem: Problem, state: LadderState) -> LowRank:
         """L, on all rows and columns."""
-        U, V = whole.factors(state)
+        U, V = whole.factors(self._answered(problem, state))
         return LowRank(U, V.T)
 
     def finish(self, problem: Problem, state: LadderState) -> Outcome:
         """L, and S = M - L where that is more than four times the noise."""
+        state = self._answered(problem, state)
         return whole.outcome(state, rank=None if self.choose_rank else problem.rank)
+
+    def _answered(self, problem: Problem, state: LadderState) -> LadderState:
+        """The state; during the second search, that with the answer of the first."""
+        return second.restored(state, self._views(problem), state.first) if state.search else state

@@ -14,9 +14,9 @@ from ...linalg.grassmann import basis
 from ...linalg.scale import OUTLIER
 from ...robust.regression import EXPLAINED
 from ...sweeps import Float
-from .state import Attempt, LadderState, parameter_count
+from .state import Answer, Attempt, LadderState, parameter_count
 
-Fit = LadderState | Attempt  # L = U Vᵀ on the block, and its noise
+Fit = LadderState | Attempt | Answer  # L = U Vᵀ, and its noise
 
 FEW_BY_CHANCE = 0.02  # noise, in units, below which entries are explained by chance so rarely that their number tells
 DUE = 1.25  # entries that a component must explain for each of its parameters

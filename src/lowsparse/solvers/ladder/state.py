@@ -36,6 +36,22 @@ class Attempt:
     residuals: Float = field(default_factory=lambda: np.zeros(0))  # of the entries by which attempts are compared
 
 
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What a search has found: L = U Vᵀ of all data, and what it says of it."""
+
+    U: Float = field(default_factory=nothing)
+    V: Float = field(default_factory=nothing)
+    noise: float = np.inf
+    finished: str = ""
+    advice: str = ""
+    supported: bool = False
+    undetermined: float = 0.0
+    held_out: float = np.inf
+    next_noise: float = 0.0
+    repeated: float = 0.0
+
+
 @dataclass(kw_only=True)
 class LadderState(State):
     """L = U Vᵀ on `view` of the data (see `Views`), and what earlier attempts have found."""
@@ -92,6 +108,10 @@ class LadderState(State):
     held_logs: Float = field(default_factory=nothing)  # log |e| of held-out entries, a row for each rank so far
     clear_cut: bool = False  # one component less predicts far worse
     path: PathState = field(default_factory=PathState)  # of decreasing shrinkage
+    # a second search (see `second`)
+    supported: bool = False  # what no other attempt agrees with has enough entries that speak for it
+    search: int = 0  # 1: this is the second,
+    first: Answer = field(default_factory=Answer)  # and this the answer of the first
 
     @property
     def problem(self) -> Problem:

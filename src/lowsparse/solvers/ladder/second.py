@@ -1,0 +1,189 @@
+"""A second search of a small table, with rows and columns exchanged and in another order.
+
+All attempts of a search hold out the same entries, begin in neighbouring rows and columns, and regress columns first.
+So they may agree on an L that is wrong. In another order other entries are held out, other blocks are grown, and rows
+come first; where errors have structure, an L that is wrong is seldom found again. Of two that differ, the one that
+explains more entries is taken, and nothing is promised of it.
+"""
+
+from __future__ import annotations
+
+import math
+from copy import copy
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...entries.observed import ObservedMatrix
+from ...linalg.arrays import host
+from ...linalg.scale import OUTLIER
+from ...robust.regression import EXPLAINED
+from ...sweeps import Float, min_support
+from ..base import Problem
+from .evidence import free_parameters
+from .shrinking import PathState
+from .state import Answer, LadderState, orthonormalise, parameter_count
+from .views import Views
+
+LARGEST = 100_000  # entries of a table that is searched twice
+# One search suffices if explained entries outnumber parameters by ABUNDANT, and the others are scattered: the variance
+# of their share in rows, or in columns, is less than SCATTERED times that of chance.
+ABUNDANT, SCATTERED = 8.0, 1.3
+# Share of the entries that only one of two answers explains, up to which they are the same: of lines that one of them
+# explains, its entries at least WELL as often as usual, and of all.
+SAME, SAME_OF_ALL, WELL = 0.02, 0.05, 0.5
+FAR_MORE = 0.05  # share of the entries that an answer explains beyond the other, which has just missed it then
+CHANCE, NO_MORE = 3.0, 0.003  # difference of explained entries that says nothing: standard deviations, share of all
+DIFFER = (
+    "a second search, with rows and columns in another order, has found another L: {ours:.1%} of the entries are "
+    "explained by this one, {other:.1%} by the other; observe more, leave out rows or columns with errors, or give a "
+    "start"
+)
+NO_AGREEMENT = (
+    "no two of the attempts agree, or their result does not predict held-out entries: the data may not determine a "
+    "matrix of this rank; see lowsparse.diagnose(M, rank)"
+)
+AGREE = "; a second search has found the same"
+
+
+def has_ended(state: LadderState) -> bool:
+    """Whether a search has come to its end."""
+    return bool(state.finished or state.failure)
+
+
+def is_due(state: LadderState) -> bool:
+    """Whether the search has ended with an answer that another one should confirm."""
+    problem = state.problem
+    shrunk = state.path.view == "whole"  # an estimate of a table without a rank
+    if not has_ended(state) or state.view != "whole" or shrunk or not state.rank or not problem.tol:
+        return False
+    beyond_doubt = bool(state.finished) and not state.passes  # exact, and nothing had to be settled
+    if beyond_doubt or state.failure == "diverged" or problem.start_given or problem.M.nnz > LARGEST:
+        return False
+    return bool(state.failure) or not _is_evident(state)
+
+
+def _is_evident(state: LadderState) -> bool:
+    """Whether all is fitted exactly, or far more entries are explained than parameters, the others being scattered."""
+    M = state.problem.M.to_host()
+    explained = np.abs(_residual(M, host(state.U), host(state.V))) <= _bound(state, state.noise)
+    if explained.all() and state.noise < EXPLAINED * state.unit:
+        return True
+    if np.count_nonzero(explained) < ABUNDANT * parameter_count(M, state.rank):
+        return False
+    usual = float(explained.mean())
+    for lines, n in ((M.rows, M.shape[0]), (M.columns_of_entries(), M.shape[1])):
+        counts, inside = np.bincount(lines, minlength=n), np.bincount(lines[explained], minlength=n)
+        surplus = (inside - usual * counts)[counts > 0] ** 2 / counts[counts > 0]
+        if float(surplus.mean()) > SCATTERED * usual * (1 - usual):
+            return False
+    return True
+
+
+def _residual(M: ObservedMatrix, U: Float, V: Float) -> Float:
+    return np.asarray(M.open_sweep().residual(U, V), dtype=np.float64)
+
+
+def _bound(state: LadderState, noise: float) -> float:
+    return OUTLIER * noise + EXPLAINED * state.unit
+
+
+def shuffled(problem: Problem) -> Problem:
+    """The problem with rows and columns exchanged, both in another order."""
+    M = problem.M.to_host()
+    rows, columns = orders(M.shape)
+    where = np.argsort(rows), np.argsort(columns)
+    entries = where[1][M.columns_of_entries()], where[0][M.rows], M.values
+    other = ObservedMatrix.from_coo(*entries, shape=M.shape[::-1])
+    return replace(problem, M=other, sweep=other.open_sweep(problem.sweep.host))
+
+
+def orders(shape: tuple[int, int]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The order of the rows, and of the columns, in the second search."""
+    rng = np.random.default_rng(0x6F7264)
+    return rng.permutation(shape[0]), rng.permutation(shape[1])
+
+
+def answer_of(state: LadderState) -> Answer:
+    """What a search has found."""
+    return Answer(
+        U=state.U,
+        V=state.V,
+        noise=state.noise,
+        finished=state.finished,
+        advice=state.advice,
+        supported=state.supported,
+        undetermined=state.undetermined,
+        held_out=state.held_out,
+        next_noise=state.next_noise,
+        repeated=state.repeated,
+    )
+
+
+def in_order(answer: Answer) -> Answer:
+    """An answer of the second search in the order of the data."""
+    rows, columns = orders((len(answer.V), len(answer.U)))
+    U, V = np.empty_like(host(answer.V)), np.empty_like(host(answer.U))
+    U[rows], V[columns] = host(answer.V), host(answer.U)
+    U, V = orthonormalise(U, V)
+    return replace(answer, U=U, V=V)
+
+
+def restored(state: LadderState, views: Views, answer: Answer) -> LadderState:
+    """The state at the end of a search that has found this answer, in the order of the data."""
+    state = copy(state)
+    state.search, state.views, state.block_factor, state.view = 0, views, views.block_factor, "whole"
+    state.U, state.V, state.noise, state.untied = answer.U, answer.V, answer.noise, False
+    state.undetermined, state.held_out = answer.undetermined, answer.held_out
+    state.next_noise, state.repeated, state.path = answer.next_noise, answer.repeated, PathState()
+    state.finished, state.advice = answer.finished, answer.advice
+    state.failure, state.accuracy = "" if answer.finished else "stalled", math.inf
+    return state
+
+
+def settle(state: LadderState, views: Views) -> LadderState:
+    """End the second search: take the answer that explains more entries, and say whether both are the same.
+
+    A search whose attempts did not agree, but with enough entries that speak for the best, is confirmed by another.
+    """
+    if state.failure == "diverged" or state.path.view == "whole" or not state.rank:
+        return restored(state, views, state.first)
+    answers = (state.first, in_order(answer_of(state)))
+    M = views.problem.M.to_host()
+    bound = _bound(state, min(answer.noise for answer in answers))
+    by = [np.abs(_residual(M, host(a.U), host(a.V))) <= bound for a in answers]
+    fewer, more = (int(np.count_nonzero(by[k] & ~by[1 - k])) for k in (0, 1))
+    due = free_parameters(M, answers[1]) - free_parameters(M, answers[0])
+    second = more - fewer > max(CHANCE * math.sqrt(more + fewer), NO_MORE * M.nnz) + max(due, 0)
+    best, other = answers[second], answers[1 - second]
+    shares = {name: float(by[k].mean()) for name, k in (("ours", second), ("other", 1 - second))}
+    doubts = [answer.advice for answer in (best, other) if answer.advice not in ("", NO_AGREEMENT)]
+    confirmed = best.finished or other.finished or (best.supported and other.supported)
+    same = _explain_same(M, by, best.U.shape[1])
+    state = restored(state, views, best)
+    if best.finished and shares["ours"] > shares["other"] + FAR_MORE:
+        return state  # the other search has just missed it
+    if same and confirmed and not doubts:
+        state.finished = (best.finished or other.finished or f"the noise of the inliers is {best.noise:.2g}") + AGREE
+        state.failure = state.advice = ""
+    elif best.finished:
+        state.stall(doubts[0] if same else DIFFER.format(**shares))
+    return state
+
+
+def _explain_same(M: ObservedMatrix, by: list[NDArray[np.bool_]], rank: int) -> bool:
+    """Whether two answers explain the same entries, in lines that at least one of them explains well.
+
+    Coefficients of the other lines are arbitrary, and so is what they explain.
+    """
+    counts = np.ones(M.nnz, bool)
+    usual = max(float(one.mean()) for one in by)
+    for lines, n in ((M.rows, M.shape[0]), (M.columns_of_entries(), M.shape[1])):
+        entries = np.bincount(lines, minlength=n)
+        explained = np.maximum(*(np.bincount(lines[one], minlength=n) for one in by))
+        well = (explained >= WELL * usual * entries) & (explained >= 2 * min_support(rank))
+        counts &= well[lines]
+    differ = by[0] != by[1]
+    few = np.count_nonzero(differ & counts) <= SAME * np.count_nonzero(counts)
+    return bool(few and np.count_nonzero(differ) <= SAME_OF_ALL * M.nnz)
