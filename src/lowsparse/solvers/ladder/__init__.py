@@ -10,8 +10,9 @@ normal noise. For a fixed c no half-step increases the sum, not even if it is ov
 loss is majorised by a parabola that is symmetric about the solution of the regression. Where noise is left,
 coefficients are shrunk by an empirical Bayes prior (`robust.regression.Prior`).
 
-L is learnt on a block of as many rows and columns as determine it (`views`), and extended from there (`whole`). The
-problem is not convex, so there are several attempts of different kinds:
+L is learnt on a block of as many rows and columns as determine it (`views`), or on the dense core of data such as
+ratings (`robust.core`), and extended from there (`whole`). The problem is not convex, so there are several attempts of
+different kinds:
 
 - direct: at the full rank, from the singular vectors of the clipped data;
 - climbing (`climbing`): rank 1, then the leading singular vector of the clipped residuals is added, and so on. As all
