@@ -340,6 +340,21 @@ def test_a_sketch_is_a_part_of_the_data():
     np.testing.assert_array_equal(sketch.strip.to_dense(), X[:, sketch.columns])
 
 
+def test_black_pixels_without_noise_do_not_cast_doubt_on_the_others():
+    rng = np.random.default_rng(5)
+    m, n, black = 300, 120, slice(100, 160)
+    L = np.outer(rng.uniform(40, 220, m), 1 + 0.15 * rng.standard_normal(n))
+    L += np.outer(10 * rng.standard_normal(m), rng.standard_normal(n))
+    L[black] = 0
+    X = L + 6 * rng.standard_normal((m, n))
+    X[black] = rng.standard_normal((60, n))
+    X = np.clip(np.round(X), 0, 255)
+    X[rng.random(X.shape) < 0.4] = np.nan
+    r = ls.solve(X, 2)
+    assert r.converged
+    assert r.L.error(L, relative=True) < 0.02
+
+
 def popular_lines(m, n, dense, probabilities, seed):
     """Which entries are seen: those of the first `dense` rows and columns with the first of these probabilities."""
     rng = np.random.default_rng(seed)
