@@ -15,9 +15,10 @@ from .growth import take_block
 from .joint import coupling
 
 Index = NDArray[np.intp]
+Lines = NDArray[np.int32]
 
 LARGEST = 0.6  # share of the entries, above which a core saves too little
-ENOUGH, STEP = 20_000, 1.2  # entries of a core that need not be smaller, and by what the number in each line is raised
+ENOUGH, STEP = 30_000, 1.2  # entries of a core that need not be smaller, and by what the number in each line is raised
 ELSEWHERE = 0.15  # largest share of the entries with neither row nor column in the core
 LOST = 0.05  # largest share of the rows, or columns, with enough entries of which the core has too few
 TIGHT = 0.7  # coupling, below which the core is connected
@@ -34,29 +35,30 @@ def dense_core(M: ObservedMatrix, least: float, rank: int) -> tuple[Index, Index
     >>> rows.tolist() == columns.tolist() == list(range(100))
     True
     """
-    rows, columns = np.arange(M.shape[0]), np.arange(M.shape[1])
-    left, found = M, None
-    while found is None or left.nnz > ENOUGH:
-        rows, columns = _peel(M, rows, columns, least)
-        left = take_block(M, rows, columns)
-        if not left.nnz or _loses_lines(M, rows, columns, 2 * min_support(rank)):
+    i, j, found = M.rows, M.columns_of_entries(), None  # of the entries that are left
+    while found is None or i.size > ENOUGH:
+        i, j = _peel(i, j, M.shape, least)
+        if not i.size:
             break
-        if left.nnz <= LARGEST * M.nnz:
-            if coupling(left, np.ones(left.nnz, bool)) >= TIGHT:
+        core = np.unique(i).astype(np.intp), np.unique(j).astype(np.intp)
+        if _loses_lines(M, *core, 2 * min_support(rank)):
+            break
+        if i.size <= LARGEST * M.nnz:
+            if coupling(take_block(M, *core), np.ones(i.size, bool)) >= TIGHT:
                 break
-            found = rows, columns
+            found = core
         least *= STEP
     return found
 
 
-def _peel(M: ObservedMatrix, rows: Index, columns: Index, least: float) -> tuple[Index, Index]:
-    """Those of these rows and columns that are left when lines with fewer entries are removed, again and again."""
+def _peel(i: Lines, j: Lines, shape: tuple[int, int], least: float) -> tuple[Lines, Lines]:
+    """The rows and columns of the entries that are left when lines with fewer are removed, again and again."""
     while True:
-        left = take_block(M, rows, columns)
-        good_rows, good_columns = left.row_counts >= least, left.column_counts >= least
-        if good_rows.all() and good_columns.all():
-            return rows, columns
-        rows, columns = rows[good_rows], columns[good_columns]
+        rich_row, rich_column = (np.bincount(at, minlength=n) >= least for at, n in zip((i, j), shape, strict=True))
+        kept = rich_row[i] & rich_column[j]
+        if kept.all():
+            return i, j
+        i, j = i[kept], j[kept]
 
 
 def _loses_lines(M: ObservedMatrix, rows: Index, columns: Index, enough: float) -> bool:
