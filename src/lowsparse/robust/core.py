@@ -19,7 +19,7 @@ Lines = NDArray[np.int32]
 
 LARGEST = 0.6  # share of the entries, above which a core saves too little
 ENOUGH, STEP = 30_000, 1.2  # entries of a core that need not be smaller, and by what the number in each line is raised
-ELSEWHERE = 0.15  # largest share of the entries with neither row nor column in the core
+ELSEWHERE = 0.2  # largest share of the entries with neither row nor column in the core
 LOST = 0.05  # largest share of the rows, or columns, with enough entries of which the core has too few
 TIGHT = 0.7  # coupling, below which the core is connected
 
