@@ -31,6 +31,7 @@ class Sketch:
     M: Resident
     held: HeldOut  # by rows and columns of M
     strip: Resident  # all rows of these columns
+    is_core: bool = False  # lines with few entries were left out
 
     def held_residual(self, U: Float, V: Float) -> Float:
         """U Vᵀ - x at the held-out entries; U has a row for each row of the block, V for each column."""
@@ -55,7 +56,8 @@ def draw(
     least = ENTRIES / strip.nnz if M.nnz > LARGE else 0.0
     rows = _choose(m, strip.column_counts, rank, wanted, rng, least)
     block = strip.take_rows(rows).to_host_if_small()
-    if isinstance(block, ObservedMatrix) and block.nnz > CORE_FROM:
+    core = None
+    if isinstance(M, ObservedMatrix) and isinstance(block, ObservedMatrix) and block.nnz > CORE_FROM:
         core = dense_core(block, block_factor * (IN_CORE[0] + IN_CORE[1] * rank), rank)
         if core is not None:
             rows, columns, block = rows[core[0]], columns[core[1]], take_block(block, *core)
@@ -66,7 +68,7 @@ def draw(
         (least, largest), (low, high) = HELD_OUT, N_HELD_OUT
         n_held = int(min(largest * block.nnz, max(low, least * block.nnz), high))
     held = np.sort(rng.choice(block.nnz, size=n_held, replace=False))
-    return Sketch(rows, columns, *block.split(held), strip)
+    return Sketch(rows, columns, *block.split(held), strip, core is not None)
 
 
 def _choose(

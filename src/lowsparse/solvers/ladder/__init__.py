@@ -281,7 +281,7 @@ class Ladder(Solver):
         doubtful = state.untied or rank_too_high or state.undetermined > MAX_UNDETERMINED
         doubtful |= judging.outliers_gather(state, shares)
         if exact and plausible and unexplained <= MAX_UNEXPLAINED and not doubtful:
-            whole.begin(state, determined=not poorly_explained(shares[1], 0.5).size)
+            self._extend(state, determined=not poorly_explained(shares[1], 0.5).size)
             return
         attempt = Attempt(
             U=state.U,
@@ -361,7 +361,17 @@ class Ladder(Solver):
             state.advice = PARTLY_BETTER.format(part=state.part_noise, noise=state.noise)
         elif not accepted:
             state.advice = NO_AGREEMENT
-        whole.begin(state, determined=False)
+        self._extend(state, determined=False)
+
+    def _extend(self, state: LadderState, *, determined: bool) -> None:
+        """Go on with the whole matrix; if a core does not stand for its other lines, start anew on a larger block."""
+        on_block = copy(state)
+        whole.begin(state, determined)
+        if not judging.explains_others(state):
+            vars(state).update(vars(on_block))
+            self._enlarge_block(state)
+            state.made, state.advice, state.next_noise, state.part_noise = (), "", 0.0, np.inf
+            self._begin(state, 0)
 
     def _needs_more_entries(self, state: LadderState) -> bool:
         """Whether attempts agree on the block, but noise hides there what a larger one would show.
