@@ -399,6 +399,24 @@ def test_ratings_are_learnt_in_their_core():
     assert np.sqrt(np.mean(off**2)) < 0.15
 
 
+@pytest.mark.slow
+def test_a_component_that_the_core_lacks_is_found():
+    rng = np.random.default_rng(2)
+    m, n = 900, 3000
+    active, popular = (np.arange(m) + 3.0) ** -0.5, (np.arange(n) + 5.0) ** -0.8
+    U, V = rng.standard_normal((m, 2)), rng.standard_normal((n, 2))
+    V[:500, 1] = 0  # popular columns do not have it
+    L = U @ V.T
+    seen = rng.random((m, n)) < np.minimum(0.04 * np.outer(active, popular) / active.mean() / popular.mean(), 0.95)
+    X = L + 0.1 * rng.standard_normal((m, n)) + 5 * rng.standard_normal((m, n)) * (rng.random((m, n)) < 0.1)
+    M = ls.ObservedMatrix.from_dense(np.where(seen, X, np.nan))
+    assert draw(M, 2, np.random.default_rng(1)).is_core
+    r = ls.solve(M, 2)
+    assert r.converged
+    often = np.ix_(seen.sum(axis=1) > 15, seen.sum(axis=0) > 15)
+    assert np.sqrt(np.mean((r.L.to_dense() - L)[often] ** 2)) < 0.1
+
+
 def test_a_sketch_of_few_entries_has_them_all():
     M = robust_problem(20, 15, rank=2).M
     sketch = draw(M, 2, np.random.default_rng(1))
