@@ -11,8 +11,8 @@ loss is majorised by a parabola that is symmetric about the solution of the regr
 coefficients are shrunk by an empirical Bayes prior (`robust.regression.Prior`).
 
 L is learnt on a block of as many rows and columns as determine it (`views`), or on the dense core of data such as
-ratings (`robust.core`), and extended from there (`whole`). The problem is not convex, so there are several attempts of
-different kinds:
+ratings (`robust.core`), and extended from there (`whole`); if it explains lines beyond the core worse than those in it,
+a larger block follows. The problem is not convex, so there are several attempts of different kinds:
 
 - direct: at the full rank, from the singular vectors of the clipped data;
 - climbing (`climbing`): rank 1, then the leading singular vector of the clipped residuals is added, and so on. As all
