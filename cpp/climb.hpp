@@ -19,6 +19,7 @@ struct Climbing {
     static constexpr double nearly = 0.02, exact = 1e-9;
     static constexpr double narrow = 1.9, smallest = 1e-8, shrink = 0.01;
     static constexpr double low = 0.35, consistent_low = 2.2036, most = 0.7;
+    static constexpr double nearby = 1.25;  // of a quantile, relative to the one after the last pass
 };
 
 // A sparse matrix of its own, by column.
@@ -124,9 +125,9 @@ class BlockClimb {
     const Kernels& kernels_;
     SmallMatrix M_, transposed_;
     double unit_;
-    double noise_of_most_ = 0.0;
+    double size_of_low_ = 0.0, size_of_most_ = 0.0;  // quantiles of the sizes of the residuals
     Scratch padded_, memory_;
-    std::vector<double> e_, R_, sizes_;
+    std::vector<double> e_, R_, sizes_, near_;
     std::vector<int64_t> inside_, counts_ = std::vector<int64_t>(magnitude_bins, 0);
 
     const double* padded(const Factor& F, int width) {
@@ -149,10 +150,24 @@ class BlockClimb {
         C.numbers.swap(found);
     }
 
-    double quantile(double share) {
-        const auto place = sizes_.begin() + std::ptrdiff_t(share * double(sizes_.size()));
-        std::nth_element(sizes_.begin(), place, sizes_.end());
-        return *place;
+    // The number at this place of the ascending sizes. It is looked for near a guess first, among few sizes: to order
+    // all of them takes as long as a regression.
+    double quantile(double share, double guess) {
+        const auto place = std::ptrdiff_t(share * double(sizes_.size()));
+        const double low = guess / Climbing::nearby, high = guess * Climbing::nearby;
+        std::ptrdiff_t below = 0, near = 0;
+        near_.resize(sizes_.size());
+        for (const double size : sizes_) {
+            near_[size_t(near)] = size;
+            const std::ptrdiff_t smaller = size < low;  // no branch: which one it would be is chance
+            below += smaller;
+            near += (size <= high) - smaller;
+        }
+        const bool found = below <= place && place < below + near;
+        std::vector<double>& some = found ? near_ : sizes_;
+        const auto wanted = some.begin() + (found ? place - below : place);
+        std::nth_element(some.begin(), wanted, found ? some.begin() + near : some.end());
+        return *wanted;
     }
 
     // The residuals, and their scales
@@ -166,8 +181,9 @@ class BlockClimb {
             const double size = std::fabs(e_[k]);
             sizes_[k] = size >= 0.0 ? size : std::numeric_limits<double>::infinity();  // not NaN
         }
-        noise = Climbing::consistent_low * quantile(Climbing::low);
-        noise_of_most_ = quantile(Climbing::most);
+        size_of_low_ = quantile(Climbing::low, size_of_low_);
+        size_of_most_ = quantile(Climbing::most, size_of_most_);
+        noise = Climbing::consistent_low * size_of_low_;
     }
 
     // The leading left singular vector of the residuals, clipped
@@ -223,7 +239,7 @@ class BlockClimb {
                 U.orthonormalise(R_);
                 V.multiply(R_);
                 look();
-                const double pace = noise_of_most_ < Climbing::close * c ? Climbing::quick : Climbing::pace;
+                const double pace = size_of_most_ < Climbing::close * c ? Climbing::quick : Climbing::pace;
                 c = std::max({Climbing::narrow * noise, pace * c, smallest});
                 history.push_back(noise);
                 if (since + 1 < Climbing::least_passes) continue;

@@ -11,6 +11,7 @@ from conftest import conditioned, relative, robust_problem
 from lowsparse.diagnosis import coherence
 from lowsparse.linalg.grassmann import basis
 from lowsparse.result import Status
+from lowsparse.robust.core import dense_core
 from lowsparse.robust.sketch import draw
 from lowsparse.solvers import Ladder
 from lowsparse.solvers.ladder import growing, passes
@@ -324,7 +325,10 @@ def test_a_sketch_is_a_part_of_the_data():
     M = robust_problem(400, 900, rank=2, density=0.5).M
     sketch = draw(M, 2, np.random.default_rng(1))
     assert sketch.M.shape == (len(sketch.rows), len(sketch.columns))
-    assert max(sketch.M.shape) < 150
+    assert max(sketch.M.shape) < 200
+    assert sketch.M.nnz + sketch.held.values.size == pytest.approx(
+        9000, rel=0.1
+    )  # the matrix is large: few would be too few
     assert sketch.strip.shape == (400, len(sketch.columns))
     X = M.to_dense()
     block = X[np.ix_(sketch.rows, sketch.columns)]
@@ -334,6 +338,83 @@ def test_a_sketch_is_a_part_of_the_data():
     assert np.isnan(seen[~np.isnan(held)]).all()  # held-out entries are not seen
     np.testing.assert_array_equal(np.where(np.isnan(held), seen, held), block)
     np.testing.assert_array_equal(sketch.strip.to_dense(), X[:, sketch.columns])
+
+
+def test_black_pixels_without_noise_do_not_cast_doubt_on_the_others():
+    rng = np.random.default_rng(5)
+    m, n, black = 300, 120, slice(100, 160)
+    L = np.outer(rng.uniform(40, 220, m), 1 + 0.15 * rng.standard_normal(n))
+    L += np.outer(10 * rng.standard_normal(m), rng.standard_normal(n))
+    L[black] = 0
+    X = L + 6 * rng.standard_normal((m, n))
+    X[black] = rng.standard_normal((60, n))
+    X = np.clip(np.round(X), 0, 255)
+    X[rng.random(X.shape) < 0.4] = np.nan
+    r = ls.solve(X, 2)
+    assert r.converged
+    assert r.L.error(L, relative=True) < 0.02
+
+
+def popular_lines(m, n, dense, probabilities, seed):
+    """Which entries are seen: those of the first `dense` rows and columns with the first of these probabilities."""
+    rng = np.random.default_rng(seed)
+    a, b = (np.where(np.arange(size) < dense, *probabilities) for size in (m, n))
+    return rng.random((m, n)) < np.outer(a, b)
+
+
+def ones_at(seen):
+    return ls.ObservedMatrix.from_dense(np.where(seen, 1.0, np.nan))
+
+
+def test_lines_with_few_entries_are_not_in_the_core():
+    rows, columns = dense_core(ones_at(popular_lines(400, 900, 120, (0.95, 0.15), 3)), 60, rank=2)
+    np.testing.assert_array_equal(rows, np.arange(120))
+    np.testing.assert_array_equal(columns, np.arange(120))
+
+
+def test_there_is_no_core_if_it_cannot_stand_for_the_other_lines():
+    alike = popular_lines(200, 300, 0, (1.0, 0.5), 3)
+    assert dense_core(ones_at(alike), 20, rank=2) is None  # it has most of the entries, or none
+    far = popular_lines(700, 1200, 120, (0.95, 0.15), 3)
+    far[120:, :120] = far[:120, 120:] = False  # the others have no entry in common with it
+    assert dense_core(ones_at(far), 60, rank=2) is None
+    apart = popular_lines(400, 900, 240, (0.95, 0.15), 3)
+    apart[:120, 120:240] = apart[120:240, :120] = False  # it falls into two parts
+    assert dense_core(ones_at(apart), 60, rank=2) is None
+
+
+def test_ratings_are_learnt_in_their_core():
+    rng = np.random.default_rng(11)
+    m, n, rank = 600, 3000, 2
+    L = rng.standard_normal((m, rank)) @ rng.standard_normal((rank, n))
+    active, popular = (np.arange(m) + 3.0) ** -0.5, (np.arange(n) + 5.0) ** -0.9
+    seen = rng.random((m, n)) < np.minimum(0.04 * np.outer(active, popular) / active.mean() / popular.mean(), 0.95)
+    X = L + 0.3 * rng.standard_normal((m, n)) + 8 * (rng.random((m, n)) < 0.05)
+    M = ls.ObservedMatrix.from_dense(np.where(seen, X, np.nan))
+    r = ls.solve(M, rank)
+    assert r.converged
+    on_block = r.trace["entries"][r.trace["entries"] < M.nnz]
+    assert 0 < on_block.max() < 0.6 * M.nnz < r.trace["entries"][-1]
+    off = (r.L.to_dense() - L)[:, seen.sum(axis=0) > 30]
+    assert np.sqrt(np.mean(off**2)) < 0.15
+
+
+@pytest.mark.slow
+def test_a_component_that_the_core_lacks_is_found():
+    rng = np.random.default_rng(2)
+    m, n = 900, 3000
+    active, popular = (np.arange(m) + 3.0) ** -0.5, (np.arange(n) + 5.0) ** -0.8
+    U, V = rng.standard_normal((m, 2)), rng.standard_normal((n, 2))
+    V[:500, 1] = 0  # popular columns do not have it
+    L = U @ V.T
+    seen = rng.random((m, n)) < np.minimum(0.04 * np.outer(active, popular) / active.mean() / popular.mean(), 0.95)
+    X = L + 0.1 * rng.standard_normal((m, n)) + 5 * rng.standard_normal((m, n)) * (rng.random((m, n)) < 0.1)
+    M = ls.ObservedMatrix.from_dense(np.where(seen, X, np.nan))
+    assert draw(M, 2, np.random.default_rng(1)).is_core
+    r = ls.solve(M, 2)
+    assert r.converged
+    often = np.ix_(seen.sum(axis=1) > 15, seen.sum(axis=0) > 15)
+    assert np.sqrt(np.mean((r.L.to_dense() - L)[often] ** 2)) < 0.1
 
 
 def test_a_sketch_of_few_entries_has_them_all():

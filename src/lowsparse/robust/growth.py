@@ -85,20 +85,31 @@ def _window(M: ObservedMatrix, i: int, j: int, size: int) -> tuple[Index, Index]
     height, width = min(size, m), min(size, n)
     while True:
         rows, columns = _interval(i, height, m), _interval(j, width, n)
-        block = take_block(M, rows, columns)
-        in_row, in_column = float(np.median(block.row_counts)), float(np.median(block.column_counts))
+        in_row, in_column = (float(np.median(counts)) for counts in _counts_within(M, rows, columns))
         wider, taller = in_row < wanted and width < n, in_column < wanted and height < m
         if not (wider or taller):
-            return rows, columns
+            return np.arange(*rows), np.arange(*columns)
         if wider:
             width = min(n, max(width + 1, int(width * min(2.0, wanted / max(in_row, 1.0)))))
         if taller:
             height = min(m, max(height + 1, int(height * min(2.0, wanted / max(in_column, 1.0)))))
 
 
-def _interval(centre: int, size: int, total: int) -> Index:
+def _interval(centre: int, size: int, total: int) -> tuple[int, int]:
     first = min(max(0, centre - size // 2), total - size)
-    return np.arange(first, first + size)
+    return first, first + size
+
+
+def _counts_within(
+    M: ObservedMatrix, rows: tuple[int, int], columns: tuple[int, int]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The numbers of entries in each row and each column of a window; each pair is its first line and the end."""
+    starts = M.indptr[columns[0] : columns[1] + 1]
+    found = M.rows[starts[0] : starts[-1]]
+    inside = (found >= rows[0]) & (found < rows[1])
+    in_row = np.bincount(found[inside] - rows[0], minlength=rows[1] - rows[0])
+    before = np.concatenate([[0], np.cumsum(inside)])
+    return in_row, np.diff(before[starts - starts[0]])
 
 
 def _dense_block(M: ObservedMatrix, j: int, size: int, rng: np.random.Generator) -> tuple[Index, Index]:

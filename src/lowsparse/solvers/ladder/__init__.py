@@ -10,8 +10,9 @@ normal noise. For a fixed c no half-step increases the sum, not even if it is ov
 loss is majorised by a parabola that is symmetric about the solution of the regression. Where noise is left,
 coefficients are shrunk by an empirical Bayes prior (`robust.regression.Prior`).
 
-L is learnt on a block of as many rows and columns as determine it (`views`), and extended from there (`whole`). The
-problem is not convex, so there are several attempts of different kinds:
+L is learnt on a block of as many rows and columns as determine it (`views`), or on the dense core of data such as
+ratings (`robust.core`), and extended from there (`whole`); if it explains lines beyond the core worse than those in it,
+a larger block follows. The problem is not convex, so there are several attempts of different kinds:
 
 - direct: at the full rank, from the singular vectors of the clipped data;
 - climbing (`climbing`): rank 1, then the leading singular vector of the clipped residuals is added, and so on. As all
@@ -305,7 +306,7 @@ class Ladder(Solver):
         doubtful = state.untied or rank_too_high or state.undetermined > MAX_UNDETERMINED
         doubtful |= judging.outliers_gather(state, shares)
         if exact and plausible and unexplained <= MAX_UNEXPLAINED and not doubtful:
-            whole.begin(state, determined=not poorly_explained(shares[1], 0.5).size)
+            self._extend(state, determined=not poorly_explained(shares[1], 0.5).size)
             return
         attempt = Attempt(
             U=state.U,
@@ -385,7 +386,18 @@ class Ladder(Solver):
             state.advice = PARTLY_BETTER.format(part=state.part_noise, noise=state.noise)
         elif not accepted:
             state.advice, state.supported = second.NO_AGREEMENT, self._is_supported(state)
-        whole.begin(state, determined=False)
+        self._extend(state, determined=False)
+
+    def _extend(self, state: LadderState, *, determined: bool) -> None:
+        """Go on with the whole matrix; if a core does not stand for its other lines, start anew on a larger block."""
+        on_block = copy(state)
+        whole.begin(state, determined)
+        if not judging.explains_others(state):
+            vars(state).update(vars(on_block))
+            self._enlarge_block(state)
+            state.made, state.advice, state.next_noise, state.part_noise = (), "", 0.0, np.inf
+            state.supported = False
+            self._begin(state, 0)
 
     def _needs_more_entries(self, state: LadderState) -> bool:
         """Whether attempts agree on the block, but noise hides there what a larger one would show.

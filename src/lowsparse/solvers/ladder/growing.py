@@ -2,6 +2,7 @@
 
 import math
 from copy import copy
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ MIN_FREEDOM = 0.7  # residual degrees of freedom per entry of a part, for its no
 # The most work of the climbs on blocks, in entries times rank³ (10⁹ take about a second on one core), or in passes over
 # all entries if that is more.
 MAX_WORK, MAX_PASSES = 2e9, 5.0
+SAME_VALUE = 0.25  # share of one number (black pixels, say) in a part, from which its noise says nothing about others
 LARGE, SLACK = 0.4, 1.5  # share of the entries above which a part bounds c, and the bound relative to its own c
 
 
@@ -131,9 +133,15 @@ def _record_noise(state: LadderState) -> None:
     freedom = 1 - parameter_count(part, state.rank) / part.nnz
     if freedom >= MIN_FREEDOM and (state.untied or state.views.ties is None):
         noise = state.noise / math.sqrt(freedom)
-        state.part_noise = min(state.part_noise, noise)
+        if noise < state.part_noise and _largest_share(host(part.values)) < SAME_VALUE:
+            state.part_noise = noise
         if part.nnz > LARGE * state.views.block_and_transpose(state.untied)[0].nnz:
             state.max_c = SLACK * EFFICIENT * max(noise, EXPLAINED * state.unit)
+
+
+def _largest_share(values: NDArray[np.floating[Any]]) -> float:
+    """The share of the most frequent number."""
+    return float(np.unique(values, return_counts=True)[1].max() / values.size)
 
 
 def extend_to_block(state: LadderState) -> None:

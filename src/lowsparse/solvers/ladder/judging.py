@@ -5,6 +5,7 @@ from copy import copy
 
 import numpy as np
 
+from ...entries.observed import ObservedMatrix
 from ...entries.protocol import PartialMatrix
 from ...linalg.arrays import host
 from ...linalg.grassmann import leverages
@@ -31,6 +32,7 @@ MANY, GATHERED = 0.01, 4.0  # share of unexplained entries, and its variance in 
 HEAVY, FALL, WAIT, GAIN = 0.95, 0.8, 6, 0.05
 CLEARER, FOUND = 0.5, 0.3  # largest noise relative to that before, and least share of held-out entries within it
 DISTINCT = 0.95  # least share of different numbers: round ones are met exactly by chance
+WORSE = 1.25  # scale of residuals beyond a core relative to that in it, above which the core does not stand for all
 WEAK = 1.5  # size of L relative to the noise, below which a small block may not show all components
 
 
@@ -239,6 +241,28 @@ def predicts(state: LadderState, e: Float) -> bool:
         as_well &= state.scale(held) <= FARTHER * state.noise * math.sqrt((1 + h) / (1 - h)) + close
     gain = np.log(np.abs(values) + close) - np.log(held + close)  # over L = 0
     return as_well and float(np.mean(gain)) > max(0.05, 3 * float(np.std(gain)) / math.sqrt(gain.size))
+
+
+def explains_others(state: LadderState) -> bool:
+    """Whether L, which has been extended to all lines, explains those beyond a core about as well as those in it.
+
+    Where it does not, they may have a component that the core lacks. Lines with few entries do not count.
+    """
+    M, sketch = state.problem.M, state.views.sketch
+    if not (sketch.is_core and isinstance(M, ObservedMatrix)):
+        return True
+    e, least = state.problem.sweep.residual(host(state.U), host(state.V)), 4 * (state.rank + 1)
+    in_core = np.ones(M.nnz, bool)
+    others = []
+    for at, lines, counts in (
+        (M.rows, sketch.rows, M.row_counts),
+        (M.columns_of_entries(), sketch.columns, M.column_counts),
+    ):
+        inside = np.isin(np.arange(counts.size), lines)
+        others.append(((counts >= least) & ~inside)[at])
+        in_core &= inside[at]
+    usual = robust_scale(e[in_core]) + EXPLAINED * state.unit
+    return all(robust_scale(e[some]) <= WORSE * usual for some in others if some.any())
 
 
 def take_best(state: LadderState) -> None:
