@@ -52,6 +52,9 @@ SPOT = 200  # a region smaller than this part of the picture may be flicker
 REACH = 3  # side of the square of blocks around a spot in which it flickers as well
 BEYOND = 1.3  # times the flicker: what is in front goes that far
 PROBES = 4096  # pixels that determine v of a frame, for each rank
+# Times the median noise, up to which a pixel may be one of these: the quieter half may be where a stream has put its
+# background in place of something large, which has no noise, and then none of what is seen determines v.
+QUIET = 1.5
 LINES = 32  # of a picture that are computed together
 BATCH = 4  # frames whose v is computed together
 EXPLAINED = 0.25  # of the probes: a frame with fewer gets the usual v
@@ -166,7 +169,7 @@ class Background:
     @cached_property
     def _probe(self) -> tuple[NDArray[np.intp], SubspaceRegression, Float, Float]:
         """Pixels with little noise, an orthonormal basis of their b, the map from it to v, and the usual v on it."""
-        quiet = np.flatnonzero(self.noise.ravel() <= np.median(self.noise))
+        quiet = np.flatnonzero(self.noise.ravel() <= QUIET * np.median(self.noise))
         rng = np.random.default_rng(0x70726F6265)
         pixels = np.sort(rng.permutation(quiet)[: PROBES * self.rank])
         b = self.luma.reshape(self.rank, -1)[:, pixels].T.astype(np.float64)
