@@ -1239,7 +1239,10 @@ def test_a_higher_rank_than_the_light_has_is_left():
 
 
 def with_signs(kind):
-    """A block passes before a picture; in the second half the camera has turned, or a large thing is gone."""
+    """A block passes before a picture; in the second half the camera has turned, or a large thing is gone.
+
+    Or there is a screen, or somebody who sits and moves a little, or a door that is opened slowly.
+    """
     rng = np.random.default_rng([41, 2])
     picture = np.full((72, 96), 120.0)
     for _ in range(60):
@@ -1251,7 +1254,15 @@ def with_signs(kind):
         frames[60:] = ndimage.rotate(picture, 3, reshape=False, order=1, mode="reflect")
     if kind == "gone":
         frames[:60, 30:60, 30:70] = 60 + 12 * ndimage.gaussian_filter(rng.standard_normal((30, 40)), 1)
+    shown = 110 + 40 * ndimage.gaussian_filter(rng.standard_normal((120, 24, 20)), (0, 2, 2)) / 0.15
     for t in range(120):
+        if kind == "screen":
+            frames[t, 38:62, 50:70] = shown[t // 8]
+        if kind == "sitter":
+            left = 50 + round(2 * np.sin(t / 4))
+            frames[t, 38:62, left : left + 20] = shown[0]
+        if kind == "door":
+            frames[t, 34:62, 40 : 40 + int(np.clip((t - 20) / 60, 0, 1) * 20)] = 40
         frames[t, 6:26, 3 * t % 84 : 3 * t % 84 + 12] = 235
     return as_frames(np.clip(frames + 2 * rng.standard_normal(frames.shape), 0, 255))
 
@@ -1262,6 +1273,10 @@ def with_signs(kind):
         ("turned", True, "edges|outline"),
         ("gone", True, "outline"),
         ("gone", False, "outline"),
+        ("screen", False, "never calm"),
+        ("screen", True, "never calm"),
+        ("sitter", False, "never calm"),
+        ("door", False, "stays as it is to the end"),
         ("still", True, None),
         ("still", False, None),
     ],

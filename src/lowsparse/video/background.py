@@ -41,7 +41,7 @@ from .light import NO_LIGHT, split_changes
 from .registration import Aligned, Registration, move, shifted
 from .sampling import Single
 from .shadows import without_light
-from .signs import Signs
+from .signs import Signs, restless_place
 
 THRESHOLD = 1.5
 INVISIBLE = 10.0, 5.0  # differences of luma and of chroma that nobody sees,
@@ -63,6 +63,7 @@ EXPLAINED = 0.25  # of the probes: a frame with fewer gets the usual v
 COVERED = 0.6
 PARTLY = 0.85  # of the usual share of pixels that are explained: with less, a part of a frame may have another light,
 LIT = 0.2  # if this share of the pixels is in such a part;
+FOR_GOOD = 0.2  # last part of the time in which something has come for good if it is there;
 MOVES = 0.25  # share of the frames that do not show the background if the camera moves,
 DRIFT = 4.0  # or pixels by which it has wandered
 
@@ -97,6 +98,7 @@ class Background:
     lost: float = 0.0  # share of some frames, evenly spaced, whose edges are not those of the background
     drift: float = 0.0  # pixels by which the camera has wandered, its shaking apart
     uneven: bool = False  # whether some of these frames are explained much less than others
+    stays: float = 0.0  # share of the pixels that are in front, and as they are, to the end of the video
     signs: Signs = field(default_factory=Signs)  # that it is wrong, in these frames
 
     @property
@@ -462,10 +464,31 @@ class Background:
             The sum over the pictures.
         """
         low, high, total = self.bounds(THRESHOLD), self.bounds(THRESHOLD, self.flicker), Signs()
+        place = restless_place(self.noise, self.noise_level[0])
         for picture, v in zip(pictures, self.coefficients_of(pictures)[0] if pictures else (), strict=True):
             background, mask = self.compare(picture, v, low, high)
-            total += Signs.of(mask, picture.luma, background.luma)
+            total += Signs.of(mask, picture.luma, background.luma, place)
         return total
+
+    def share_staying(self, pictures: list[Picture]) -> float:
+        """Share of the pixels that are in front at the end, have been for a while, and look the same since.
+
+        Parameters
+        ----------
+        pictures
+            As `align` gives them, in order, to the end of the video.
+
+        Returns
+        -------
+        float
+            That of the largest region.
+        """
+        last = pictures[-max(3, math.ceil(FOR_GOOD * len(pictures))) :]
+        bounds, stays = self.bounds(THRESHOLD), np.ones(self.noise.shape, bool)
+        for picture, v in zip(last, self.coefficients_of(last)[0], strict=True):
+            stays &= self.compare(picture, v, bounds, bounds)[1] & ~bounds.exceeded(picture, last[-1])
+        areas = label_regions(majority(stays, 2), corners=False)[1]
+        return float(areas[1:].max(initial=0)) / stays.size
 
     def spots_in(self, pictures: list[Picture]) -> list[Spots]:
         """How far small spots of these pictures are from the background.

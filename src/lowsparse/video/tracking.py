@@ -39,7 +39,7 @@ from .learning import fit_background, fit_pixels, noise_level, without_things
 from .registration import Aligned, Steadiness, move, share_lost
 from .sampling import MIN_SAMPLES, Layout, PixelSampler, PixelSamples, Single, check_fraction
 from .shelf import Shelf
-from .signs import Signs
+from .signs import Signs, restless
 
 ABSORB = 30.0  # seconds in front after which something is sampled,
 SURE = 1.0  # and seconds after which it is not
@@ -48,7 +48,7 @@ LATEST, MOST = 30, 100  # samples of each pixel that are kept, and of small pict
 LATEST_BYTES = 60_000_000  # as many as need so much
 FIRST = 100  # frames from which a new scene is learnt,
 LONGEST, HELD_BYTES = 300, 310_000_000  # and from which a restless one is, or as many as need so much
-RESTLESS, LOUD, MUCH = 3.0, 8.0, 0.08  # times the usual noise, or grey levels of it, in this share of the pixels, then
+MUCH, LOUD = 0.08, 8.0  # share of the pixels that are never calm, or noise of most of them, if it is
 PART, REFRESH = 5, 50  # the background is learnt again after a fifth of the scene so far, or so many frames
 LOOKS = 6  # times, at most, that it is learnt again without what was found to be in front,
 FEW = 0.001  # until so few samples are
@@ -405,7 +405,8 @@ def most_held_back(picture: Picture) -> int:
 
 def is_restless(background: Background) -> bool:
     """Whether so much of a scene moves by itself, as leaves and water do, that its looks are learnt slowly."""
-    return bool(np.mean(background.noise > min(RESTLESS * background.noise_level[0], LOUD)) > MUCH)
+    level = background.noise_level[0]
+    return bool(level > LOUD or restless(background.noise, level).mean() > MUCH)
 
 
 def _fit_again(current: Background, samples: PixelSamples, v: Float) -> Background:
