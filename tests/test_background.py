@@ -775,6 +775,15 @@ def before_leaves(length, shape=(48, 64)):
     return np.where(moving, 150, frames) + rng.standard_normal(frames.shape), moving
 
 
+def test_the_colours_of_a_background_do_not_keep_all_its_numbers_in_memory():
+    layout = Layout(Picture(np.zeros((6, 8), np.uint8), np.zeros((2, 3, 4), np.uint8)))
+    numbers = np.arange(72.0).reshape(1, 6, 12)
+    luma, chroma = layout.planes(numbers)
+    assert not np.shares_memory(numbers, luma)
+    assert not np.shares_memory(numbers, chroma)
+    assert np.array_equal(chroma.ravel(), numbers[0, 4:].ravel())
+
+
 def test_a_stream_waits_longer_before_leaves():
     waits = {}
     for kind, frames in (("calm", scene(T=FIRST + 10, seed=3)[1]), ("leaves", before_leaves(FIRST + 10)[0])):

@@ -169,9 +169,9 @@ class Background:
         return v, explained
 
     @cached_property
-    def _probe(self) -> tuple[NDArray[np.intp], SubspaceRegression, Float, Float]:
+    def _probe(self) -> tuple[NDArray[np.int32], SubspaceRegression, Float, Float]:
         """Pixels with little noise, an orthonormal basis of their b, the map from it to v, and the usual v on it."""
-        quiet = np.flatnonzero(self.noise.ravel() <= QUIET * np.median(self.noise))
+        quiet = np.flatnonzero(self.noise.ravel() <= QUIET * np.median(self.noise)).astype(np.int32)
         rng = np.random.default_rng(0x70726F6265)
         pixels = np.sort(rng.permutation(quiet)[: PROBES * self.rank])
         b = self.luma.reshape(self.rank, -1)[:, pixels].T.astype(np.float64)
@@ -192,13 +192,20 @@ class Background:
             √(s_i²/4 + 4 s² + f_i²) of each; None for chroma without colour.
         """
 
-        def spread(noise: Single, level: float, invisible: Single | np.float32) -> Single:
-            return np.sqrt(noise**2 / 4 + np.float32(4 * level**2) + invisible**2)
+        def spread(noise: Single, level: float, squared: Single | np.float32) -> Single:
+            found = noise**2
+            found /= 4
+            found += np.float32(4 * level**2)
+            found += squared
+            return np.sqrt(found, out=found)
 
         luma, chroma = (np.float32(difference) for difference in INVISIBLE)
-        dim = np.clip(luma * self.still.luma / np.float32(BRIGHT), np.float32(DARKEST), luma)
+        dim = luma * self.still.luma
+        dim /= np.float32(BRIGHT)
+        np.clip(dim, np.float32(DARKEST), luma, out=dim)
+        dim *= dim
         return spread(self.noise, self.noise_level[0], dim), (
-            None if self.chroma_noise is None else spread(self.chroma_noise, self.noise_level[1], chroma)
+            None if self.chroma_noise is None else spread(self.chroma_noise, self.noise_level[1], chroma**2)
         )
 
     @property
@@ -349,11 +356,10 @@ class Background:
         far = np.full(self.flicker.shape, threshold, np.float32)
         if flicker is not None:
             far = np.maximum(np.float32(BEYOND) * ndimage.maximum_filter(flicker, REACH), far)
-        of_pixels = doubled(far, self.noise.shape)
-        bounds = levels(np.floor(of_pixels * luma))
+        bounds = _whole_levels(doubled(far, self.noise.shape), luma)
         if chroma is None:
             return Bounds(bounds)
-        return Bounds(bounds, levels(np.floor((far if chroma.shape[1:] == far.shape else of_pixels) * chroma)))
+        return Bounds(bounds, _whole_levels(far if chroma.shape[1:] == far.shape else doubled(far, luma.shape), chroma))
 
     def without_ghosts(self, pictures: list[Picture]) -> Background:
         """This background, without things that have left in enough of these pictures (see `ghosts`).
@@ -444,7 +450,8 @@ class Background:
         array
             For each picture, the share of some of its pixels; of all kinds, unlike those that determine v.
         """
-        pixels = np.random.default_rng(0x616C6C).permutation(self.noise.size)[:PROBES]
+        every = np.arange(self.noise.size, dtype=np.int32)
+        pixels = np.random.default_rng(0x616C6C).permutation(every)[:PROBES]
         X = np.stack([picture.luma.ravel()[pixels] for picture in pictures], axis=1)
         expected = self.luma.reshape(self.rank, -1)[:, pixels].T @ self.coefficients_of(pictures)[0].T
         near = np.abs(X - expected) <= THRESHOLD * self.spread()[0].ravel()[pixels, None]
@@ -533,6 +540,15 @@ def _far(values: Grey, expected: Grey, unit: Single) -> Single:
     np.abs(far, out=far)
     far /= unit
     return far
+
+
+def _whole_levels(far: Single, unit: Single) -> Grey:
+    """far · unit as integers from 0 to 255, some lines at a time."""
+    found = np.empty(unit.shape, np.uint8)
+    for k in range(0, unit.shape[-2], LINES):
+        lines = np.s_[..., k : k + LINES, :]
+        found[lines] = levels(np.floor(far[lines] * unit[lines]))
+    return found
 
 
 def _rounded(v: Float, planes: Single, zero: int = 0) -> Grey:

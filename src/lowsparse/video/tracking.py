@@ -3,7 +3,7 @@
 The first 100 frames are held back until a background can be learnt from them, and learnt again from what is not in
 front: in a short time somebody may cover a pixel for a large part of it. Where much of the scene moves by itself, up to
 300 are: leaves and whoever walks before them are told from each other by how often they are seen. From then on frames
-are separated as they come, and sampled; from 30 to 100 samples of each pixel, spread over the latest 300 frames, it is
+are separated as they come, and sampled; from 30 to 80 samples of each pixel, spread over the latest 300 frames, it is
 learnt again every 50 frames, and more often when the scene is new, while the next five pass. What has been in front for
 a second is not sampled: the background takes its place, until it has been there for `absorb` seconds; from then on half
 of the samples make it background. Leaves and waves, which are in front now and then, are sampled; how far they flicker
@@ -44,7 +44,7 @@ from .signs import Signs, restless
 ABSORB = 30.0  # seconds in front after which something is sampled,
 SURE = 1.0  # and seconds after which it is not
 SHARE = 0.1  # of the pixels of each frame that is sampled
-LATEST, MOST = 30, 100  # samples of each pixel that are kept, and of small pictures:
+LATEST, MOST = 30, 80  # samples of each pixel that are kept, and of small pictures:
 LATEST_BYTES = 60_000_000  # as many as need so much
 FIRST = 100  # frames from which a new scene is learnt,
 LONGEST, HELD_BYTES = 300, 310_000_000  # and from which a restless one is, or as many as need so much
