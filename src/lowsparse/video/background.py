@@ -41,7 +41,7 @@ from .light import NO_LIGHT, split_changes
 from .registration import Aligned, Registration, move, shifted
 from .sampling import Single
 from .shadows import without_light
-from .signs import Signs, restless_place
+from .signs import Signs, is_light, restless_place, roughness
 
 THRESHOLD = 1.5
 INVISIBLE = 10.0, 5.0  # differences of luma and of chroma that nobody sees,
@@ -471,10 +471,14 @@ class Background:
             The sum over the pictures.
         """
         low, high, total = self.bounds(THRESHOLD), self.bounds(THRESHOLD, self.flicker), Signs()
-        place = restless_place(self.noise, self.noise_level[0])
+        place, rough = restless_place(self.noise, self.noise_level[0]), list[Single]()
         for picture, v in zip(pictures, self.coefficients_of(pictures)[0] if pictures else (), strict=True):
             background, mask = self.compare(picture, v, low, high)
             total += Signs.of(mask, picture.luma, background.luma, place)
+            if place is not None:
+                rough.append(roughness(picture.luma, background.luma))
+        if place is not None and rough and is_light(place, rough):
+            return replace(total, place=0.0, in_place=0.0)
         return total
 
     def share_staying(self, pictures: list[Picture]) -> float:

@@ -8,11 +8,12 @@ front, that is a shadow, or a patch of light (see `shadows`).
 
 Leaves and water, which are never calm, mostly are large, or scattered. A single place that is never calm is a screen, a
 fan, a curtain, or somebody who stays there, moves a little, and is background in part; a small one is only if it is in
-front more often than the rest.
+front more often than the rest. A lamp is none: what it adds is smooth.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Self
 
@@ -37,6 +38,7 @@ NOISIER, LEVELS = 3.0, 3.0  # times the usual noise, and grey levels of it: a pi
 GAP = 5  # side of the square of pixels within which such pixels are of one place
 PLACE, SOLID = (0.015, 0.2), 0.5  # share of the picture that a single place has, and share of such pixels in it;
 SMALL = 0.03  # one that is smaller counts only if it is in front
+ROUGH = 2.2  # times as rough as the rest is what differs there from the background: light is smoother
 OFTENER = 2.0  # times as often as the rest
 
 
@@ -150,3 +152,23 @@ def restless_place(noise: Single, level: float) -> Mask | None:
     if not PLACE[0] < areas.max() / noise.size < PLACE[1] or never_calm[place].mean() < SOLID:
         return None
     return np.asarray(ndimage.binary_dilation(place, np.ones((3, 3), bool), 2))
+
+
+def roughness(frame: Grey, background: Grey) -> Single:
+    """How far the difference of a picture from its background is from its mean in a small square around each pixel."""
+    while frame.size > FINE:
+        frame, background = frame[::2, ::2], background[::2, ::2]
+    difference = frame.astype(np.float32) - background
+    return np.asarray(np.abs(difference - ndimage.uniform_filter(difference, GAP)))
+
+
+def is_light(place: Mask, rough: Sequence[Single]) -> bool:
+    """Whether it is the light that is never calm in a place, by the `roughness` of some pictures.
+
+    >>> place = np.zeros((4, 4), bool)
+    >>> place[:2] = True
+    >>> is_light(place, [np.ones((4, 4), np.float32)]), is_light(place, [1 + 3 * place.astype(np.float32)])
+    (True, False)
+    """
+    usual = np.median(rough, axis=0)
+    return bool(usual[place].mean() < ROUGH * usual[~place].mean())
