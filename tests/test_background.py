@@ -28,7 +28,7 @@ from lowsparse.video.registration import _noise
 from lowsparse.video.sampling import EvenlySpaced, Layout, PixelSampler, default_share
 from lowsparse.video.separation import STILL, separate_video
 from lowsparse.video.shadows import without_light
-from lowsparse.video.tracking import FIRST, MOST, NEW_SCENE, Follower, follow
+from lowsparse.video.tracking import FIRST, LONGEST, MOST, NEW_SCENE, Follower, follow, most_held_back
 from lowsparse.video.truth import Scores, Truth, read_truth
 from lowsparse.video.views import VIEWS
 
@@ -762,6 +762,56 @@ def test_what_is_behind_a_ghost_does_not_cover_it_in_the_first_frames_of_a_strea
     assert f1_of(followed(frames)[1], moving) > 0.9
 
 
+def before_leaves(length, shape=(48, 64)):
+    """Leaves in the upper half, a floor in the lower, and somebody who walks slowly; and where he is."""
+    rng = np.random.default_rng(3)
+    frames = np.repeat(scene(T=1, H=shape[0], W=shape[1], seed=3)[1], length, axis=0)
+    leaves = 100 + 30 * ndimage.gaussian_filter(rng.standard_normal((shape[0] // 2, shape[1] + 20)), 1.2) / 0.23
+    moving = np.zeros(frames.shape, bool)
+    for t in range(length):
+        k = 8 + round(4 * np.sin(t / 2.7) + 2 * np.sin(t / 1.1))
+        frames[t, : shape[0] // 2] = leaves[:, k : k + shape[1]]
+        moving[t, 8:40, t // 5 : t // 5 + 12] = True
+    return np.where(moving, 150, frames) + rng.standard_normal(frames.shape), moving
+
+
+def test_the_colours_of_a_background_do_not_keep_all_its_numbers_in_memory():
+    layout = Layout(Picture(np.zeros((6, 8), np.uint8), np.zeros((2, 3, 4), np.uint8)))
+    numbers = np.arange(72.0).reshape(1, 6, 12)
+    luma, chroma = layout.planes(numbers)
+    assert not np.shares_memory(numbers, luma)
+    assert not np.shares_memory(numbers, chroma)
+    assert np.array_equal(chroma.ravel(), numbers[0, 4:].ravel())
+
+
+def test_a_stream_waits_longer_before_leaves():
+    waits = {}
+    for kind, frames in (("calm", scene(T=FIRST + 10, seed=3)[1]), ("leaves", before_leaves(FIRST + 10)[0])):
+        follower = Follower()
+        done = [found for one in as_frames(frames) for found in follower.take(one)]
+        waits[kind] = len(done), follower.waiting
+    assert waits == {"calm": (FIRST + 10, 0), "leaves": (0, FIRST + 10)}
+    large = Picture(np.zeros((1080, 1920), np.uint8), np.zeros((2, 540, 960), np.uint8))
+    assert most_held_back(large) == FIRST < LONGEST == most_held_back(Picture(np.zeros((120, 160), np.uint8)))
+
+
+@pytest.mark.slow
+def test_who_walks_slowly_before_leaves_is_found_from_the_first_frames_of_a_stream_on(monkeypatch):
+    frames, moving = before_leaves(240)
+    found = f1_of(followed(frames)[1], moving)
+    monkeypatch.setattr("lowsparse.video.tracking.LONGEST", FIRST)
+    assert found > f1_of(followed(frames)[1], moving) + 0.2
+
+
+def test_what_a_stream_has_put_its_background_in_place_of_does_not_say_how_bright_it_is():
+    """There the background has no noise, and the quietest pixels are all behind something large and dark."""
+    begin = FIRST + 40
+    _, frames = scene(T=begin + 80, H=48, W=64, seed=14)
+    frames[begin:, :, 32:] = 60
+    found = followed(frames)[1]
+    assert min(float(one.coefficients[0]) for one in found) > 0.9
+
+
 def test_a_stream_follows_a_cut():
     (_, before), (picture, after) = (scene(T=150, seed=seed) for seed in (6, 7))
     follower, out = followed(np.concatenate([before, after]))
@@ -1198,7 +1248,10 @@ def test_a_higher_rank_than_the_light_has_is_left():
 
 
 def with_signs(kind):
-    """A block passes before a picture; in the second half the camera has turned, or a large thing is gone."""
+    """A block passes before a picture; in the second half the camera has turned, or a large thing is gone.
+
+    Or there is a screen, or somebody who sits and moves a little, or a door that is opened slowly.
+    """
     rng = np.random.default_rng([41, 2])
     picture = np.full((72, 96), 120.0)
     for _ in range(60):
@@ -1210,7 +1263,15 @@ def with_signs(kind):
         frames[60:] = ndimage.rotate(picture, 3, reshape=False, order=1, mode="reflect")
     if kind == "gone":
         frames[:60, 30:60, 30:70] = 60 + 12 * ndimage.gaussian_filter(rng.standard_normal((30, 40)), 1)
+    shown = 110 + 40 * ndimage.gaussian_filter(rng.standard_normal((120, 24, 20)), (0, 2, 2)) / 0.15
     for t in range(120):
+        if kind == "screen":
+            frames[t, 38:62, 50:70] = shown[t // 8]
+        if kind == "sitter":
+            left = 50 + round(2 * np.sin(t / 4))
+            frames[t, 38:62, left : left + 20] = shown[0]
+        if kind == "door":
+            frames[t, 34:62, 40 : 40 + int(np.clip((t - 20) / 60, 0, 1) * 20)] = 40
         frames[t, 6:26, 3 * t % 84 : 3 * t % 84 + 12] = 235
     return as_frames(np.clip(frames + 2 * rng.standard_normal(frames.shape), 0, 255))
 
@@ -1221,6 +1282,10 @@ def with_signs(kind):
         ("turned", True, "edges|outline"),
         ("gone", True, "outline"),
         ("gone", False, "outline"),
+        ("screen", False, "never calm"),
+        ("screen", True, "never calm"),
+        ("sitter", False, "never calm"),
+        ("door", False, "stays as it is to the end"),
         ("still", True, None),
         ("still", False, None),
     ],

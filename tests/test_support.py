@@ -1,5 +1,6 @@
 """What every floor uses: checks of arguments, optional imports, atomic writing."""
 
+import ctypes
 import errno
 import math
 import os
@@ -189,3 +190,33 @@ def test_affinity_counts(monkeypatch):
     monkeypatch.setattr(cpus.os, "sched_getaffinity", lambda _: {3, 5, 7}, raising=False)
     monkeypatch.setattr(cpus, "cpu_limit", lambda: None)
     assert cpus.available_cpus() == 3
+
+
+HEAPS = """
+import ctypes, sys, threading
+from lowsparse.support.memory import share_heap
+
+libc = ctypes.CDLL(None)
+libc.malloc.restype = libc.fopen.restype = ctypes.c_void_p
+libc.malloc_info.argtypes, libc.fclose.argtypes = (ctypes.c_int, ctypes.c_void_p), (ctypes.c_void_p,)
+if sys.argv[2] == "shared":
+    share_heap()
+thread = threading.Thread(target=lambda: libc.malloc(1000))
+thread.start()
+thread.join()
+file = libc.fopen(sys.argv[1].encode(), b"w")
+libc.malloc_info(0, file)
+libc.fclose(file)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="heaps of glibc")
+def test_threads_share_a_heap_if_asked_to(tmp_path):
+    def heaps(kind):
+        told = tmp_path / f"{kind}.xml"
+        subprocess.run([sys.executable, "-c", HEAPS, str(told), kind], check=True)
+        return told.read_text().count("<heap nr=")
+
+    if not hasattr(ctypes.CDLL(None), "malloc_info"):
+        pytest.skip("another C library")
+    assert heaps("shared") < heaps("own")

@@ -17,6 +17,7 @@ from ..report.film import Filmstrip, pillow
 from ..report.page import Run
 from ..report.player import video_report
 from ..support.format import duration, percent, pluralize
+from ..support.memory import share_heap
 from ..video.background import DRIFT, Background
 from ..video.film import reason_to_keep
 from ..video.foreground import Separated
@@ -125,6 +126,7 @@ class VideoJob:
 
 def process_video(job: VideoJob, output: Output) -> None:
     """Separate the video, write the report and print the result."""
+    share_heap()  # decoder, learner and encoders are threads
     end = threading.Event()
     for reason in filter(None, (reason_to_keep(job.out / name) for name in job.pictures)):
         fail(reason)

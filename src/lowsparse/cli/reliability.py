@@ -9,6 +9,7 @@ RARE = 0.01  # share of the pixels, or frames, below which exceptions are not wo
 ALONE = 0.8  # of the largest coherence that a frame can have
 CLEAR = 0.05  # share of what is in front without an outline, up to which large things and not the light change frames
 LOUD = 60.0  # grey levels: if what differs by less is lost in the noise, hardly anything is seen
+STAYS = 0.01  # share of the picture that has changed for good
 MANY = 0.35  # share of the pixels in front at which the background is hardly seen
 
 
@@ -47,6 +48,14 @@ def reliability(background: Background) -> list[Remark]:
     elif background.signs.is_smeared:
         smeared = "The edges of the background seem to be in front much more often than the rest of it"
         remarks.append(Remark(f"{smeared}: the camera zooms, turns or loses its focus; look at the masks.", False))
+    if background.signs.has_restless_place:
+        place = f"One place, {percent(background.signs.share_of_place)} of the picture, is never calm"
+        what = "a screen, a fan, leaves, or somebody who stays there, moves a little, and is background in part"
+        remarks.append(Remark(f"{place}: {what}; look at the masks.", False))
+    if background.stays > STAYS:
+        stays = f"Something has come that stays as it is to the end, {percent(background.stays)} of the picture"
+        why = "if it is a door that was opened or a thing that was moved, it is no longer in front"
+        remarks.append(Remark(f"{stays}: {why}; look at the masks, or leave the end out with --stop.", False))
     if found.rank > 1 and found.coherence[0] > ALONE * frames / found.rank:
         remarks.append(Remark("One frame has a part of the background almost alone: try a lower --rank.", False))
     if found.recovered:

@@ -41,7 +41,7 @@ from .light import NO_LIGHT, split_changes
 from .registration import Aligned, Registration, move, shifted
 from .sampling import Single
 from .shadows import without_light
-from .signs import Signs
+from .signs import Signs, is_light, restless_place, roughness
 
 THRESHOLD = 1.5
 INVISIBLE = 10.0, 5.0  # differences of luma and of chroma that nobody sees,
@@ -52,6 +52,9 @@ SPOT = 200  # a region smaller than this part of the picture may be flicker
 REACH = 3  # side of the square of blocks around a spot in which it flickers as well
 BEYOND = 1.3  # times the flicker: what is in front goes that far
 PROBES = 4096  # pixels that determine v of a frame, for each rank
+# Times the median noise, up to which a pixel may be one of these: the quieter half may be where a stream has put its
+# background in place of something large, which has no noise, and then none of what is seen determines v.
+QUIET = 1.5
 LINES = 32  # of a picture that are computed together
 BATCH = 4  # frames whose v is computed together
 EXPLAINED = 0.25  # of the probes: a frame with fewer gets the usual v
@@ -60,6 +63,7 @@ EXPLAINED = 0.25  # of the probes: a frame with fewer gets the usual v
 COVERED = 0.6
 PARTLY = 0.85  # of the usual share of pixels that are explained: with less, a part of a frame may have another light,
 LIT = 0.2  # if this share of the pixels is in such a part;
+FOR_GOOD = 0.2  # last part of the time in which something has come for good if it is there;
 MOVES = 0.25  # share of the frames that do not show the background if the camera moves,
 DRIFT = 4.0  # or pixels by which it has wandered
 
@@ -94,6 +98,7 @@ class Background:
     lost: float = 0.0  # share of some frames, evenly spaced, whose edges are not those of the background
     drift: float = 0.0  # pixels by which the camera has wandered, its shaking apart
     uneven: bool = False  # whether some of these frames are explained much less than others
+    stays: float = 0.0  # share of the pixels that are in front, and as they are, to the end of the video
     signs: Signs = field(default_factory=Signs)  # that it is wrong, in these frames
 
     @property
@@ -164,9 +169,9 @@ class Background:
         return v, explained
 
     @cached_property
-    def _probe(self) -> tuple[NDArray[np.intp], SubspaceRegression, Float, Float]:
+    def _probe(self) -> tuple[NDArray[np.int32], SubspaceRegression, Float, Float]:
         """Pixels with little noise, an orthonormal basis of their b, the map from it to v, and the usual v on it."""
-        quiet = np.flatnonzero(self.noise.ravel() <= np.median(self.noise))
+        quiet = np.flatnonzero(self.noise.ravel() <= QUIET * np.median(self.noise)).astype(np.int32)
         rng = np.random.default_rng(0x70726F6265)
         pixels = np.sort(rng.permutation(quiet)[: PROBES * self.rank])
         b = self.luma.reshape(self.rank, -1)[:, pixels].T.astype(np.float64)
@@ -187,13 +192,20 @@ class Background:
             √(s_i²/4 + 4 s² + f_i²) of each; None for chroma without colour.
         """
 
-        def spread(noise: Single, level: float, invisible: Single | np.float32) -> Single:
-            return np.sqrt(noise**2 / 4 + np.float32(4 * level**2) + invisible**2)
+        def spread(noise: Single, level: float, squared: Single | np.float32) -> Single:
+            found = noise**2
+            found /= 4
+            found += np.float32(4 * level**2)
+            found += squared
+            return np.sqrt(found, out=found)
 
         luma, chroma = (np.float32(difference) for difference in INVISIBLE)
-        dim = np.clip(luma * self.still.luma / np.float32(BRIGHT), np.float32(DARKEST), luma)
+        dim = luma * self.still.luma
+        dim /= np.float32(BRIGHT)
+        np.clip(dim, np.float32(DARKEST), luma, out=dim)
+        dim *= dim
         return spread(self.noise, self.noise_level[0], dim), (
-            None if self.chroma_noise is None else spread(self.chroma_noise, self.noise_level[1], chroma)
+            None if self.chroma_noise is None else spread(self.chroma_noise, self.noise_level[1], chroma**2)
         )
 
     @property
@@ -344,11 +356,10 @@ class Background:
         far = np.full(self.flicker.shape, threshold, np.float32)
         if flicker is not None:
             far = np.maximum(np.float32(BEYOND) * ndimage.maximum_filter(flicker, REACH), far)
-        of_pixels = doubled(far, self.noise.shape)
-        bounds = levels(np.floor(of_pixels * luma))
+        bounds = _whole_levels(doubled(far, self.noise.shape), luma)
         if chroma is None:
             return Bounds(bounds)
-        return Bounds(bounds, levels(np.floor((far if chroma.shape[1:] == far.shape else of_pixels) * chroma)))
+        return Bounds(bounds, _whole_levels(far if chroma.shape[1:] == far.shape else doubled(far, luma.shape), chroma))
 
     def without_ghosts(self, pictures: list[Picture]) -> Background:
         """This background, without things that have left in enough of these pictures (see `ghosts`).
@@ -439,7 +450,8 @@ class Background:
         array
             For each picture, the share of some of its pixels; of all kinds, unlike those that determine v.
         """
-        pixels = np.random.default_rng(0x616C6C).permutation(self.noise.size)[:PROBES]
+        every = np.arange(self.noise.size, dtype=np.int32)
+        pixels = np.random.default_rng(0x616C6C).permutation(every)[:PROBES]
         X = np.stack([picture.luma.ravel()[pixels] for picture in pictures], axis=1)
         expected = self.luma.reshape(self.rank, -1)[:, pixels].T @ self.coefficients_of(pictures)[0].T
         near = np.abs(X - expected) <= THRESHOLD * self.spread()[0].ravel()[pixels, None]
@@ -459,10 +471,35 @@ class Background:
             The sum over the pictures.
         """
         low, high, total = self.bounds(THRESHOLD), self.bounds(THRESHOLD, self.flicker), Signs()
+        place, rough = restless_place(self.noise, self.noise_level[0]), list[Single]()
         for picture, v in zip(pictures, self.coefficients_of(pictures)[0] if pictures else (), strict=True):
             background, mask = self.compare(picture, v, low, high)
-            total += Signs.of(mask, picture.luma, background.luma)
+            total += Signs.of(mask, picture.luma, background.luma, place)
+            if place is not None:
+                rough.append(roughness(picture.luma, background.luma))
+        if place is not None and rough and is_light(place, rough):
+            return replace(total, place=0.0, in_place=0.0)
         return total
+
+    def share_staying(self, pictures: list[Picture]) -> float:
+        """Share of the pixels that are in front at the end, have been for a while, and look the same since.
+
+        Parameters
+        ----------
+        pictures
+            As `align` gives them, in order, to the end of the video.
+
+        Returns
+        -------
+        float
+            That of the largest region.
+        """
+        last = pictures[-max(3, math.ceil(FOR_GOOD * len(pictures))) :]
+        bounds, stays = self.bounds(THRESHOLD), np.ones(self.noise.shape, bool)
+        for picture, v in zip(last, self.coefficients_of(last)[0], strict=True):
+            stays &= self.compare(picture, v, bounds, bounds)[1] & ~bounds.exceeded(picture, last[-1])
+        areas = label_regions(majority(stays, 2), corners=False)[1]
+        return float(areas[1:].max(initial=0)) / stays.size
 
     def spots_in(self, pictures: list[Picture]) -> list[Spots]:
         """How far small spots of these pictures are from the background.
@@ -507,6 +544,15 @@ def _far(values: Grey, expected: Grey, unit: Single) -> Single:
     np.abs(far, out=far)
     far /= unit
     return far
+
+
+def _whole_levels(far: Single, unit: Single) -> Grey:
+    """far · unit as integers from 0 to 255, some lines at a time."""
+    found = np.empty(unit.shape, np.uint8)
+    for k in range(0, unit.shape[-2], LINES):
+        lines = np.s_[..., k : k + LINES, :]
+        found[lines] = levels(np.floor(far[lines] * unit[lines]))
+    return found
 
 
 def _rounded(v: Float, planes: Single, zero: int = 0) -> Grey:

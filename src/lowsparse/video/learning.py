@@ -122,10 +122,11 @@ def learn(
     found = replace(found, flicker=flicker_of(found.spots_in(witnesses.kept)))
     lost = share_lost(found.still, witnesses.kept)
     uneven, signs = is_uneven(found.shares_explained(witnesses.kept)), found.signs_in(witnesses.kept)
+    found = replace(found, lost=lost, uneven=uneven, signs=signs, stays=found.share_staying(witnesses.kept))
     del witnesses
     release_memory()
     registration = camera.registration if camera.shakes else None
-    return replace(found, registration=registration, lost=lost, drift=camera.drift, uneven=uneven, signs=signs)
+    return replace(found, registration=registration, drift=camera.drift)
 
 
 def _with_lights(

@@ -95,7 +95,8 @@ class Layout:
         if not self.colour:
             return luma, None
         if self.halved:
-            return luma, values[..., 4:, :].reshape(*leading, 2, -(-H // 2), -(-W // 2))
+            chroma = values[..., 4:, :].copy()  # a part of the numbers would keep all of them in memory
+            return luma, chroma.reshape(*leading, 2, -(-H // 2), -(-W // 2))
         return luma, np.stack([plane(values[..., 4:8, :]), plane(values[..., 8:, :])], axis=-3)
 
 

@@ -5,20 +5,26 @@ A thing that is in front has an outline, which the background has not (see `ghos
 camera has moved, regions seem to be in front that have the outlines or the texture of the background; and if it is
 smeared, its edges seem to be in front more often than the rest of it. Where it has a texture that is seen in what is in
 front, that is a shadow, or a patch of light (see `shadows`).
+
+Leaves and water, which are never calm, mostly are large, or scattered. A single place that is never calm is a screen, a
+fan, a curtain, or somebody who stays there, moves a little, and is background in part; a small one is only if it is in
+front more often than the rest. A lamp is none: what it adds is smooth.
 """
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, replace
 from typing import Self
 
 import numpy as np
 from scipy import ndimage
 
 from ..entries.pictures import Grey
-from .foreground import FINE, Mask, max_of_block
+from .foreground import FINE, Mask, label_regions, max_of_block
 from .ghosts import outline_ratio
 from .light import split_changes
+from .sampling import Single
 from .shadows import seen_surface
 
 OUTLINED = 0.8  # ratio of the steps at the border of a region, above which it has no outline of its own
@@ -28,6 +34,12 @@ SMEARED = 1.7  # how much more often than others they are in front if the backgr
 MORE = 0.03  # and in which share of the pictures more
 SHADED, LIT = 0.04, 0.1  # share of the texture behind what is in front that is seen, darker or brighter, if it is light
 LEAST = 0.01  # share of what is in front that is light, then
+NOISIER, LEVELS = 3.0, 3.0  # times the usual noise, and grey levels of it: a pixel with more is never calm
+GAP = 5  # side of the square of pixels within which such pixels are of one place
+PLACE, SOLID = (0.015, 0.2), 0.5  # share of the picture that a single place has, and share of such pixels in it;
+SMALL = 0.03  # one that is smaller counts only if it is in front
+ROUGH = 2.2  # times as rough as the rest is what differs there from the background: light is smoother
+OFTENER = 2.0  # times as often as the rest
 
 
 @dataclass(frozen=True)
@@ -42,10 +54,12 @@ class Signs:
     textured: float = 0.0  # of all pixels, where the background has a texture,
     darker: float = 0.0  # and of these, where it is seen, darker than it is
     brighter: float = 0.0  # or brighter
+    place: float = 0.0  # of all pixels, that are of a single place that is never calm,
+    in_place: float = 0.0  # and of all pixels, that are in front there
 
     @classmethod
-    def of(cls, mask: Mask, frame: Grey, background: Grey) -> Self:
-        """The signs in one picture, from its mask, its luma and that of its background.
+    def of(cls, mask: Mask, frame: Grey, background: Grey, place: Mask | None = None) -> Self:
+        """The signs in one picture, from its mask, its luma, that of its background, and its `restless_place`.
 
         >>> floor = np.full((60, 80), 90, np.uint8)
         >>> frame, background, mask = floor.copy(), floor.copy(), np.zeros(floor.shape, bool)
@@ -63,7 +77,10 @@ class Signs:
         vague |= split_changes(mask, one, other)[0]
         edges, others = (float(mask[part].mean()) if part.any() else 0.0 for part in (is_edge, ~is_edge))
         surface = (float(part.mean()) for part in seen_surface(mask, frame, background))
-        return cls(1, float(mask.mean()), float(vague.mean()), edges, others, *surface)
+        found = cls(1, float(mask.mean()), float(vague.mean()), edges, others, *surface)
+        if place is None:
+            return found
+        return replace(found, place=float(place.mean()), in_place=float((mask & place).mean()))
 
     def __add__(self, other: Signs) -> Signs:
         return Signs(*(mine + yours for mine, yours in zip(astuple(self), astuple(other), strict=True)))
@@ -92,3 +109,66 @@ class Signs:
     def has_patches(self) -> bool:
         """Whether so much of what is in front is the background, brighter, that light falls on parts of it."""
         return self.brighter > max(LIT * self.textured, LEAST * self.front)
+
+    @property
+    def share_of_place(self) -> float:
+        """Share of the picture that is a single place that is never calm."""
+        return self.place / self.pictures if self.pictures else 0.0
+
+    @property
+    def has_restless_place(self) -> bool:
+        """Whether there is one, and it is not small, or in front much more often than the rest of the picture."""
+        is_in_front = self.in_place * (self.pictures - self.place) > OFTENER * (self.front - self.in_place) * self.place
+        return is_in_front or self.share_of_place > SMALL
+
+
+def restless(noise: Single, level: float) -> Mask:
+    """The pixels that are never calm, by their noise and the usual one.
+
+    >>> restless(np.array([1.0, 4.0, 7.0], np.float32), 2.0).tolist()
+    [False, False, True]
+    """
+    return np.asarray(noise > max(NOISIER * level, LEVELS))
+
+
+def restless_place(noise: Single, level: float) -> Mask | None:
+    """The place where most pixels are never calm, and a border of two pixels, if there is a single one.
+
+    Of a large picture, every second line and column counts, as often as `Signs.of` makes it smaller.
+
+    >>> noise = np.ones((60, 80), np.float32)
+    >>> noise[20:30, 30:50] = 9
+    >>> place = restless_place(noise, 1.0)
+    >>> int(place.sum()), restless_place(noise[:30, 30:50], 1.0) is None
+    (336, True)
+    """
+    while noise.size > FINE:
+        noise = noise[::2, ::2]
+    never_calm = restless(noise, level)
+    closed = ndimage.binary_closing(np.pad(never_calm, GAP), np.ones((GAP, GAP), bool))[GAP:-GAP, GAP:-GAP]
+    labels, areas = label_regions(closed, corners=False)
+    areas[0] = 0
+    place = labels == areas.argmax()
+    if not PLACE[0] < areas.max() / noise.size < PLACE[1] or never_calm[place].mean() < SOLID:
+        return None
+    return np.asarray(ndimage.binary_dilation(place, np.ones((3, 3), bool), 2))
+
+
+def roughness(frame: Grey, background: Grey) -> Single:
+    """How far the difference of a picture from its background is from its mean in a small square around each pixel."""
+    while frame.size > FINE:
+        frame, background = frame[::2, ::2], background[::2, ::2]
+    difference = frame.astype(np.float32) - background
+    return np.asarray(np.abs(difference - ndimage.uniform_filter(difference, GAP)))
+
+
+def is_light(place: Mask, rough: Sequence[Single]) -> bool:
+    """Whether it is the light that is never calm in a place, by the `roughness` of some pictures.
+
+    >>> place = np.zeros((4, 4), bool)
+    >>> place[:2] = True
+    >>> is_light(place, [np.ones((4, 4), np.float32)]), is_light(place, [1 + 3 * place.astype(np.float32)])
+    (True, False)
+    """
+    usual = np.median(rough, axis=0)
+    return bool(usual[place].mean() < ROUGH * usual[~place].mean())

@@ -22,10 +22,10 @@ from .foreground import Separated
 from .learning import learn
 from .registration import Aligned
 from .sampling import MIN_SAMPLES
-from .tracking import NEW_SCENE, SHARE, Follower
+from .tracking import FIRST, NEW_SCENE, SHARE, Follower
 from .views import mask
 
-EARLY = 3, 6, NEW_SCENE, 20, 40, 70  # numbers of frames held back from which a background is learnt
+EARLY = 3, 6, NEW_SCENE, 20, 40, 70, FIRST, 150, 220  # numbers of frames held back from which a background is learnt
 
 
 class BackgroundSubtractor:
@@ -41,8 +41,8 @@ class BackgroundSubtractor:
     Notes
     -----
     The first two frames have nothing in front, as nothing else is known of the scene. Then the background is
-    learnt from the frames so far, and again after 6, 10, 20, 40, 70 and 100; from then on it is learnt again
-    every 20 to 50 frames while the next five pass.
+    learnt from the frames so far, and again after 6, 10, 20, 40, 70 and 100, and where leaves or water move after 150,
+    220 and 300; from then on it is learnt again every 20 to 50 frames while the next five pass.
 
     Examples
     --------

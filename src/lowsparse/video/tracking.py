@@ -1,13 +1,14 @@
 """The background of an endless video: it adapts to the scene, in bounded memory, and every frame is read once.
 
-The first frames are held back until a background can be learnt from them, and learnt again from what is not in front:
-in a short time somebody may cover a pixel for a large part of it. From then on frames are separated as they
-come, and sampled; from 30 to 60 samples of each pixel, spread over the latest 300 frames, it is learnt again
-every 50 frames, and more often when the scene is new, while the next five pass. What has been in front for a second is
-not sampled: the background takes its place, until it has been there for `absorb` seconds; from then on half of the
-samples make it background. Leaves and waves, which are in front now and then, are sampled; how far they flicker is
-said by 24 witnesses, the latest. When a ghost is found (see `ghosts`), its samples are corrected, so that it does not
-come back.
+The first 100 frames are held back until a background can be learnt from them, and learnt again from what is not in
+front: in a short time somebody may cover a pixel for a large part of it. Where much of the scene moves by itself, up to
+300 are: leaves and whoever walks before them are told from each other by how often they are seen. From then on frames
+are separated as they come, and sampled; from 30 to 80 samples of each pixel, spread over the latest 300 frames, it is
+learnt again every 50 frames, and more often when the scene is new, while the next five pass. What has been in front for
+a second is not sampled: the background takes its place, until it has been there for `absorb` seconds; from then on half
+of the samples make it background. Leaves and waves, which are in front now and then, are sampled; how far they flicker
+is said by 24 witnesses, the latest. When a ghost is found (see `ghosts`), its samples are corrected, so that it does
+not come back.
 
 Frames that the background does not explain anywhere are held back too, and those of which a large part has its texture
 in another light. Ten of them in a row are a new scene: all samples are dropped, and a background is learnt from the
@@ -38,19 +39,22 @@ from .learning import fit_background, fit_pixels, noise_level, without_things
 from .registration import Aligned, Steadiness, move, share_lost
 from .sampling import MIN_SAMPLES, Layout, PixelSampler, PixelSamples, Single, check_fraction
 from .shelf import Shelf
-from .signs import Signs
+from .signs import Signs, restless
 
 ABSORB = 30.0  # seconds in front after which something is sampled,
 SURE = 1.0  # and seconds after which it is not
 SHARE = 0.1  # of the pixels of each frame that is sampled
-LATEST, MOST = 30, 60  # samples of each pixel that are kept, and of small pictures:
+LATEST, MOST = 30, 80  # samples of each pixel that are kept, and of small pictures:
 LATEST_BYTES = 60_000_000  # as many as need so much
-FIRST = 100  # frames from which a new scene is learnt
+FIRST = 100  # frames from which a new scene is learnt,
+LONGEST, HELD_BYTES = 300, 310_000_000  # and from which a restless one is, or as many as need so much
+MUCH, LOUD = 0.08, 8.0  # share of the pixels that are never calm, or noise of most of them, if it is
 PART, REFRESH = 5, 50  # the background is learnt again after a fifth of the scene so far, or so many frames
 LOOKS = 6  # times, at most, that it is learnt again without what was found to be in front,
 FEW = 0.001  # until so few samples are
 WITHIN = 0.85  # times the flicker: what covers a pixel differs by more
 SPELL = 2.5  # witnesses in a row, in the mean, in which a block is in front if something covers it
+LONG = 0.35  # and share of all of them in which it is, at least: otherwise the regression does without
 LAG = 5  # frames that pass while it is learnt
 WITNESS_EVERY = 6  # one of so many frames shows how far pixels flicker,
 REMEMBERED = 24  # and the latest of these say it
@@ -145,7 +149,8 @@ class Follower:
         self._judged = 0  # frames of the scene of which it is known whether they show the background
         self._usual = 1.0  # share of the pixels that are explained
         self._next: Future[tuple[Background, list[Spots]]] | None = None
-        self._due = FIRST + FIRST // PART  # frames of the scene after which it is learnt again
+        self._enough = FIRST  # frames from which the scene is learnt
+        self._due = 0  # frames of the scene after which it is learnt again
         self._ready = 0  # and after which what is being learnt is used
         self._spots: deque[Spots] = deque(maxlen=REMEMBERED)  # of the latest witnesses
         for frame in frames:
@@ -182,9 +187,7 @@ class Follower:
         """Hold a frame back until there are enough; from half of them on it is noticed if a new scene begins before."""
         aligned = self.camera.align(frame)
         if len(self._first) == FIRST // 2 and not self._unexplained:
-            self._background = fit_background(self._sampler, self.rank, self.backend)
-            some = [self._first[k] for k in range(0, len(self._first), 5)]
-            self._usual = float(np.median([explained for *_, explained in self._fit(some)]))
+            self._know_early(fit_background(self._sampler, self.rank, self.backend))
         if len(self._first) >= FIRST // 2 and self._is_new(*self._fit([aligned])[0]):
             self._unexplained.append(aligned)
             if len(self._unexplained) == NEW_SCENE:
@@ -195,8 +198,20 @@ class Follower:
         for one in (*self._unexplained, aligned):
             self._hold_back(one)
         self._unexplained = []
-        if len(self._first) >= FIRST:
-            yield from self._learn_scene()
+        if len(self._first) < self._enough:
+            return
+        found, longer = fit_background(self._sampler, self.rank, self.backend), most_held_back(aligned.picture)
+        if self._enough < longer and is_restless(found):
+            self._enough = longer
+            self._know_early(found)
+            return
+        yield from self._learn_scene(found)
+
+    def _know_early(self, background: Background) -> None:
+        """Use a background to notice new scenes, while frames are held back."""
+        self._background = background
+        some = [self._first[k] for k in range(0, len(self._first), 5)]
+        self._usual = float(np.median([explained for *_, explained in self._fit(some)]))
 
     def _is_new(self, one: Aligned, v: Float, explained: float) -> bool:
         """Whether a frame is of a new scene, or a large part of this one has another light."""
@@ -274,10 +289,12 @@ class Follower:
         self._sampler.add(one.picture)
         self._first.add(one)
 
-    def _learn_scene(self) -> Iterator[Separated]:
-        """Learn the background from the first frames of a scene, and separate them."""
+    def _learn_scene(self, found: Background | None = None) -> Iterator[Separated]:
+        """Learn the background from the first frames of a scene, unless it was fitted to them, and separate them."""
         first, self._first = self._first, Shelf()
-        found, samples = fit_background(self._sampler, self.rank, self.backend), self._sampler.samples(at_end=True)
+        found = found or fit_background(self._sampler, self.rank, self.backend)
+        samples = self._sampler.samples(at_end=True)
+        self._due = len(first) + min(len(first) // PART, REFRESH)
         release_memory()
         stride = -(-len(first) // WITNESSES)
         some = [first[k].picture for k in range(0, len(first), stride)]
@@ -380,6 +397,18 @@ def most_samples(picture: Picture) -> int:
     return int(np.clip(LATEST_BYTES // Layout(picture).bytes, LATEST, MOST))
 
 
+def most_held_back(picture: Picture) -> int:
+    """How many frames as large as this are held back at the beginning of a restless scene."""
+    size = picture.luma.nbytes + (0 if picture.chroma is None else picture.chroma.nbytes)
+    return int(np.clip(HELD_BYTES // size, FIRST, LONGEST))
+
+
+def is_restless(background: Background) -> bool:
+    """Whether so much of a scene moves by itself, as leaves and water do, that its looks are learnt slowly."""
+    level = background.noise_level[0]
+    return bool(level > LOUD or restless(background.noise, level).mean() > MUCH)
+
+
 def _fit_again(current: Background, samples: PixelSamples, v: Float) -> Background:
     """The background of these samples, given v of their frames (T x r) and the one that is known so far."""
     level, given = noise_level(current.noise, current.chroma_noise), v.astype(np.float32)
@@ -411,7 +440,8 @@ def _in_front_of(found: Background, pictures: list[Picture], stride: int) -> Cal
         masks.append(ndimage.binary_dilation(_things(mask, one, background), np.ones((3, 3), bool)))
     in_front = np.stack(masks).reshape(len(masks), -1)
     spells = in_front[0] + np.count_nonzero(in_front[1:] & ~in_front[:-1], axis=0)
-    covered = in_front & (in_front.sum(axis=0) >= SPELL * spells)
+    many = in_front.sum(axis=0)
+    covered = in_front & (many >= SPELL * spells) & (many >= LONG * len(in_front))
     blocks = np.arange(covered.shape[1])
     return lambda tile, frames: covered[np.minimum((frames + stride // 2) // stride, len(covered) - 1), blocks[tile]]
 
