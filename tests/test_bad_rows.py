@@ -463,6 +463,21 @@ def test_two_fifths_in_a_tight_group_near_the_centre_are_not_the_subspace(distan
     assert subspace_angles(pca.components_.T, axes.T).max() < 0.03
 
 
+def test_rows_that_have_the_same_wrong_entries_are_a_group():
+    """Each fits but for some entries, whose number is usual: three rows of ten have as many."""
+    rng = np.random.default_rng([46, 2])
+    axes, away = rng.standard_normal((2, 12)), rng.standard_normal(12)
+    away -= axes.T @ np.linalg.lstsq(axes.T, away, rcond=None)[0]
+    X = rng.standard_normal((300, 2)) @ axes + 0.1 * rng.standard_normal((300, 12))
+    X[:90] += 2.8 * away / np.linalg.norm(away)
+    X[rng.random(X.shape) < 0.2] = np.nan
+    pca = RobustPCA(2).fit(X)
+    off = pca.row_outliers_.off
+    assert off[:90].mean() > 0.95
+    assert off[90:].mean() < 0.02
+    assert subspace_angles(pca.components_.T, axes.T).max() < np.radians(3)
+
+
 def test_what_fits_less_than_half_is_not_called_converged():
     rng = np.random.default_rng(50)
     groups = [rng.standard_normal((100, 2)) @ rng.standard_normal((2, 30)) for _ in range(3)]
