@@ -354,8 +354,8 @@ class _Data:
 
 def _errors_are_near(e: Float, noise: float) -> bool:
     """Whether many residuals are within reach of the wider loss, but are no noise."""
-    sizes = np.abs(e) / (noise or 1.0)
-    return bool(np.mean((sizes > CUT) & (sizes <= WIDE)) > ALMOST)
+    sizes = np.abs(e)
+    return bool(np.mean((sizes > CUT * noise) & (sizes <= WIDE * noise)) > ALMOST)
 
 
 def _turn(fit: AffineFit, other: AffineFit) -> float:

@@ -230,7 +230,8 @@ class JudgedFit:
         Where many samples have the same wrong entries, these are as usual as others, and no sample is off the subspace.
         """
         group = np.zeros_like(self.kept)
-        if not self.kept.any() or np.mean(self.cases.cell_share[self.kept]) <= FEW or self.fit.coarse is not None:
+        told = self.fit.is_exact or self.fit.coarse is not None  # by an exact fit, or as groups are categories
+        if told or not self.kept.any() or np.mean(self.cases.cell_share[self.kept]) <= FEW:
             return group
         M, (scores, _, _) = self.fit.result.M, axes_of(self.fit.result.L, self.kept)
         e, bound = self.model.errors(M, scores), OUTLIER * self.model.noise + 1e-7 * self.model.unit
