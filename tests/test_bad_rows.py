@@ -104,6 +104,27 @@ def test_a_remainder_of_full_rank_does_not_break_the_fit(distance, most, seed):
         assert (flagged & ~bad).sum() < 0.02 * bad.sum()
 
 
+@pytest.mark.parametrize("seed", [15, 16])
+def test_the_largest_residuals_of_a_table_without_errors_are_kept(seed):
+    """A remainder of full rank has residuals beyond four standard deviations that plain PCA keeps, too."""
+    X, clean, truth, none = full_rank(seed, 0.0, n=400, d=50)
+    pca, plain = RobustPCA(10).fit(X), PCA(10).fit(clean)
+    best = np.mean((plain.inverse_transform(plain.transform(clean)) - truth) ** 2)
+    assert error(pca, truth, none.any(axis=1)) < 1.01 * best
+
+
+@pytest.mark.slow
+def test_errors_that_are_hardly_larger_than_a_remainder_are_not_followed():
+    """They are at 4.4 standard deviations of what ten of a thousand components leave."""
+    X, _, truth, bad = full_rank(21, 4.0, n=1000, d=1000)
+    mean = 3 * np.random.default_rng(21).standard_normal(1000)
+    pca = RobustPCA(10).fit(X + mean)
+    assert error(pca, truth + mean, np.zeros(1000, bool)) < 0.16  # plain PCA has 0.8, who knows the errors has 0.13
+    flagged = pca.cell_outliers_.toarray() != 0
+    assert (flagged & bad).sum() > 0.7 * bad.sum()
+    assert (flagged & ~bad).sum() < 0.01 * bad.sum()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [21, 22])
 def test_rows_that_take_the_place_of_a_component_are_found(seed):
@@ -440,6 +461,21 @@ def test_two_fifths_in_a_tight_group_near_the_centre_are_not_the_subspace(distan
     pca = RobustPCA(3).fit(X)
     assert np.array_equal(pca.row_outliers_.off, np.arange(300) < 120)
     assert subspace_angles(pca.components_.T, axes.T).max() < 0.03
+
+
+def test_rows_that_have_the_same_wrong_entries_are_a_group():
+    """Each fits but for some entries, whose number is usual: three rows of ten have as many."""
+    rng = np.random.default_rng([46, 2])
+    axes, away = rng.standard_normal((2, 12)), rng.standard_normal(12)
+    away -= axes.T @ np.linalg.lstsq(axes.T, away, rcond=None)[0]
+    X = rng.standard_normal((300, 2)) @ axes + 0.1 * rng.standard_normal((300, 12))
+    X[:90] += 2.8 * away / np.linalg.norm(away)
+    X[rng.random(X.shape) < 0.2] = np.nan
+    pca = RobustPCA(2).fit(X)
+    off = pca.row_outliers_.off
+    assert off[:90].mean() > 0.95
+    assert off[90:].mean() < 0.02
+    assert subspace_angles(pca.components_.T, axes.T).max() < np.radians(3)
 
 
 def test_what_fits_less_than_half_is_not_called_converged():

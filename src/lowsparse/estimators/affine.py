@@ -193,15 +193,16 @@ class _AffineBlock:
         for _ in range(ROUNDS):
             if best.noise <= NOISY * self.unit or best.affine.is_point:
                 break
-            other = best.block._at_mean_of(best)._best_of_two(rank)
+            block = best.block._at_mean_of(best)
+            other = block._fit_from_rough(rank, 0, Ladder(attempts=ATTEMPTS, searches=1))
             if other.noise >= LESS * best.noise:
                 return best.plus_passes(other.passes)
-            best = other.plus_passes(best.passes)
+            best = block._best_of_two(rank, other).plus_passes(best.passes)
         return best
 
-    def _best_of_two(self, rank: int | str) -> _Candidate:
-        """Without a spare component, or with one, if the rank is given and that leads to less noise."""
-        first = self._fit_from_rough(rank, 0, Ladder(attempts=ATTEMPTS, searches=1))
+    def _best_of_two(self, rank: int | str, first: _Candidate | None = None) -> _Candidate:
+        """Without a spare component, as the `first` is, or with one, if the rank is given and that has less noise."""
+        first = first or self._fit_from_rough(rank, 0, Ladder(attempts=ATTEMPTS, searches=1))
         if isinstance(rank, str) or first.noise <= self.options.tol * self.unit:
             return first
         return _better(first, self._fit_from_rough(rank, 1, Ladder(attempts=ATTEMPTS, searches=1)))

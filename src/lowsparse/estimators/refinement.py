@@ -54,6 +54,7 @@ WIDE = 6.0  # of the second passes: 98 %
 ROUNDS = 3  # of least squares, each with other entries left out
 LIGHTLY = 0.5  # noise by which least squares shrinks scores, relative to the noise: what stability needs
 ALMOST = 0.03  # share of residuals between 2.5 and 4 standard deviations; 0.012 if they are normal
+HARDLY_ANY = 0.001  # share of residuals between 4 and 6 standard deviations; 0.00006 if they are normal
 TAILS = 0.02  # share of residuals beyond 2.5 standard deviations, above which errors may hide in the noise
 ROUGH_PASSES, MAX_PASSES = 20, 60
 FEW_PASSES = 6  # over all samples, from a fit to some of them
@@ -154,12 +155,22 @@ class _Data:
         return cls(M, M.T, some.open_sweep(backend), kept, centred, M.median_magnitude() or 1.0, backend)
 
     def estimate(self, start: AffineFit) -> AffineFit:
-        """The MM-estimate from a start."""
+        """The MM-estimate from a start.
+
+        Where many residuals are no noise, but so small that the wider loss would follow them, c stays at 4.7 σ; and so
+        does σ, as the median of the magnitudes would grow with every error that the fit follows.
+        """
         e = self.residuals(start)
-        rough = self.settle(replace(start, noise=robust_scale(e)), Kind.TUKEY, STRICT)
+        noise = trimmed_deviation(e, robust_scale(e))
+        near = _errors_are_near(e, noise)
+        rough = replace(start, noise=noise if near else robust_scale(e))
+        rough = self.settle(rough, Kind.TUKEY, STRICT, fixed=near)
         e = self.residuals(rough)
         noise = trimmed_deviation(e, robust_scale(e)) / math.sqrt(self.freedom(len(rough.components)))
-        return self._least_squares(self.settle(replace(rough, noise=noise), Kind.TUKEY, WIDE, last=True))
+        rough = replace(rough, noise=noise)
+        if _errors_are_near(e, noise):
+            return self.settle(rough, Kind.TUKEY, STRICT, last=True)
+        return self._least_squares(self.settle(rough, Kind.TUKEY, WIDE, last=True))
 
     def better(self, one: AffineFit, other: AffineFit) -> AffineFit:
         """The fit with the smaller loss, with the passes of both."""
@@ -175,12 +186,15 @@ class _Data:
     def _least_squares(self, fit: AffineFit) -> AffineFit:
         """The least squares fit to what is no gross error; the fit itself if many are almost: there may be errors too.
 
-        What is left out is put on the fit, and the fit moves: the more slowly, the more is left out.
+        What is left out is put on the fit, and the fit moves: the more slowly, the more is left out. Where hardly any
+        residual is between 4 and 6 standard deviations, those are the largest of the noise, and stay.
         """
         sizes = np.abs(self.residuals(fit)) / (fit.noise or 1.0)
         if np.mean((sizes > CUT) & (sizes <= OUTLIER)) > ALMOST:
             return fit
-        return self.least_squares(fit, np.ones(self.M.shape[1]), rounds=ROUNDS if (sizes > OUTLIER).any() else 1)
+        most = WIDE if np.mean((sizes > OUTLIER) & (sizes <= WIDE)) <= HARDLY_ANY else OUTLIER
+        relative = np.full(self.M.shape[1], most / OUTLIER)
+        return self.least_squares(fit, relative, rounds=ROUNDS if (sizes > most).any() else 1)
 
     def least_squares(
         self, fit: AffineFit, relative: Float, passes: int = MAX_PASSES, rounds: int = ROUNDS
@@ -218,17 +232,28 @@ class _Data:
     def _factors(self, fit: AffineFit) -> tuple[Float, Float]:
         """B and C with B Cᵀ the fit to samples that are kept: B orthonormal, its first column constant if centred."""
         ones = np.ones((len(fit.scores), int(self.centred)))
-        B, R = np.linalg.qr(self.kept[:, None] * np.hstack([ones, fit.scores]))
+        B, R = basis(np.where(self.kept[:, None], np.hstack([ones, fit.scores]), 0.0))
         mean = fit.mean[:, None] if self.centred else np.zeros((fit.mean.size, 0))
         return B, np.hstack([mean, fit.components.T]) @ R.T
 
     def settle(
-        self, fit: AffineFit, kind: Kind, width: float, *, last: bool = False, passes: int = MAX_PASSES
+        self,
+        fit: AffineFit,
+        kind: Kind,
+        width: float,
+        *,
+        last: bool = False,
+        fixed: bool = False,
+        passes: int = MAX_PASSES,
     ) -> AffineFit:
-        """Regress features and samples in turn until the subspace is at rest; the noise follows until the last time."""
+        """Regress features and samples in turn until the subspace is at rest.
+
+        The noise follows until the last time, unless it is fixed.
+        """
+        fixed |= last or kind is Kind.SQUARED
         tolerance = self._tolerance(fit) * (1 if last else ROUGH)
         for _ in range(passes if last else ROUGH_PASSES):
-            previous, fit = fit, self._pass(fit, kind, width, fixed=last or kind is Kind.SQUARED)
+            previous, fit = fit, self._pass(fit, kind, width, fixed=fixed)
             if _turn(fit, previous) <= tolerance:
                 break
         return fit
@@ -327,6 +352,12 @@ class _Data:
         return np.sort(found[np.argsort(-loss[found], kind="stable")[:MOST]])
 
 
+def _errors_are_near(e: Float, noise: float) -> bool:
+    """Whether many residuals are within reach of the wider loss, but are no noise."""
+    sizes = np.abs(e)
+    return bool(np.mean((sizes > CUT * noise) & (sizes <= WIDE * noise)) > ALMOST)
+
+
 def _turn(fit: AffineFit, other: AffineFit) -> float:
     """The distance of the components of a fit from the subspace of another."""
     return float(np.linalg.norm(fit.components - fit.components @ other.components.T @ other.components))
@@ -366,6 +397,8 @@ class _Usual:
         strict = self._estimate(found, first)
         if strict is None:
             return found
+        if _errors_are_near(self.data.residuals(strict), strict.noise):
+            return replace(strict, n_iter=found.n_iter + strict.n_iter - first.n_iter)
         again = self.data.estimate(strict)  # its bound loses fewer good entries, if it rejects the errors too
         losses = [self._loss(fit, WIDE * strict.noise) for fit in (found, again, strict)]
         best = found if losses[0] <= losses[1] else again

@@ -22,9 +22,9 @@ from ..linalg.grassmann import basis
 from ..linalg.lowrank import LowRank
 from ..linalg.scale import OUTLIER, outlying
 from ..result import Result
-from ..robust.cases import FEWEST, on_all_sides
+from ..robust.cases import FEWEST, ScoreDistribution, on_all_sides
 from ..robust.coarse import CoarseColumns
-from ..robust.rows import RowModel, RowOutliers
+from ..robust.rows import RowModel, RowOutliers, sums_along
 from ..solvers.start import generator, left_singular_vectors
 from ..sweeps import Float, Robust, host_backend
 from ..sweeps.losses import Kind
@@ -36,6 +36,7 @@ ROUNDS = 6  # fits without suspects
 MANY = 0.45  # share of suspects above which nobody can say who is wrong
 SO_MANY = 1 / 3  # share of samples off a fit from which on the others may be the wrong ones
 FEW = 0.02  # share of samples with or without which a fit is as good
+LARGE = 0.05  # share of samples in a group whose wrong entries are usual by their number
 NOISELESS = 1e-5  # noise relative to the size of the entries, below which any loss gives the same
 BY_CHANCE = 2.0  # standard errors, within which a mean is that of no difference
 LISTED = 8  # samples named in a note
@@ -211,7 +212,7 @@ class JudgedFit:
     @property
     def suspects(self) -> Flags:
         """Samples that may have turned the subspace towards themselves; none if only few are off it, which cannot."""
-        group, off = self.group, self.cases.off
+        group, off = self.group | self.group_off, self.cases.off
         return off | group if group.any() or off.mean() > FEW else group
 
     @cached_property
@@ -221,6 +222,25 @@ class JudgedFit:
         group = np.zeros_like(self.kept)
         group[self.kept] = self.model.scores.group(axes_of(self.fit.result.L, self.kept)[0][self.kept])
         return np.zeros_like(group) if self._is_category(group) else group
+
+    @cached_property
+    def group_off(self) -> Flags:
+        """Samples that are kept and are a group along what residuals have most in common, gross errors clipped.
+
+        Where many samples have the same wrong entries, these are as usual as others, and no sample is off the subspace.
+        """
+        group = np.zeros_like(self.kept)
+        told = self.fit.is_exact or self.fit.coarse is not None  # by an exact fit, or as groups are categories
+        if told or not self.kept.any() or np.mean(self.cases.cell_share[self.kept]) <= FEW:
+            return group
+        M, (scores, _, _) = self.fit.result.M, axes_of(self.fit.result.L, self.kept)
+        e, bound = self.model.errors(M, scores), OUTLIER * self.model.noise + 1e-7 * self.model.unit
+        e = np.minimum(np.maximum(e, -bound), bound) * M.spread_over_rows(1.0 * self.kept)
+        axis, _ = left_singular_vectors(M.with_stored_values(e).T.open_sweep(), M.shape[1], 1, generator(0))
+        along, _ = M.reduce("++", sums_along, e, M.spread_over_columns(axis[:, 0]))
+        along = along[self.kept, None]
+        group[self.kept] = ScoreDistribution.fit(along, self.model.noise).group(along)
+        return group if group.mean() > LARGE else np.zeros_like(group)
 
     @property
     def far_out(self) -> Flags:

@@ -152,7 +152,7 @@ class RowModel:
             white = part.scores.whitened(scores)
             within = np.linalg.norm(white, axis=1)
             e, growth = part._clipped_errors(M, scores, within)
-            along, _ = M.reduce("++", _sums_along, e, M.spread_over_columns(self.common.axis))
+            along, _ = M.reduce("++", sums_along, e, M.spread_over_columns(self.common.axis))
             joint = self.common.distance(along, within / growth, white)
         return self._judge(M, distances, joint)
 
@@ -186,7 +186,7 @@ class RowModel:
         within = np.linalg.norm(white, axis=1)
         e, growth = part._clipped_errors(M, scores, within)
         (s,) = M.reduce("|", column_sums, e * M.spread_over_rows(1.0 * suspects))
-        along, squares = M.reduce("++", _sums_along, e, M.spread_over_columns(s))
+        along, squares = M.reduce("++", sums_along, e, M.spread_over_columns(s))
         length = np.sqrt(np.maximum(s @ s - suspects * (2 * along - squares), np.finfo(float).tiny))
         far = np.median(within[suspects]) > score_cutoff(len(part.components))
         turned = far * TURNED * self.noise * math.sqrt(M.shape[1] / self.n)
@@ -238,6 +238,6 @@ def _fair_sums(growth: Float, bound: float, columns: Resident, e: Float) -> tupl
     return squares, np.bincount(columns.rows[gross], minlength=columns.shape[0]).astype(np.float64)
 
 
-def _sums_along(columns: Resident, e: Float, direction: Float) -> tuple[Float, ...]:
+def sums_along(columns: Resident, e: Float, direction: Float) -> tuple[Float, ...]:
     """The sums of each row along a direction, and of its squares."""
     return row_sums(columns, e * direction, e * e)

@@ -5,12 +5,16 @@ robust fit takes them for the truth. In data of round numbers (counts, ratings, 
 that are not tied within their row or column are repeated elsewhere.
 """
 
+from typing import Any, TypeAlias
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ..entries.compressed import offsets
 from ..entries.observed import ObservedMatrix
 from ..sweeps import Float
+
+Numbers: TypeAlias = NDArray[np.floating[Any]]
 
 REPEATED = 3  # least number of times that a tied value occurs in its row or column
 SUSPICIOUS = (0.01, 0.45)  # share of tied entries: fewer do not matter, and with more there is little else
@@ -35,8 +39,11 @@ class Ties:
         self.M, self.transpose = M, transpose
         self.tied = np.zeros(M.nnz, bool)
         if any(_is_repeated(_some_columns(A)).mean() > SUSPICIOUS[0] / 4 for A in (M, transpose)):
-            self.tied = _is_repeated(M)
-            self.tied[np.argsort(M.rows, kind="stable")] |= _is_repeated(transpose)
+            often = _occur_among(M.values, _repeated_numbers(M.values))  # only these can be tied
+            some = _take_entries(M, often)
+            tied = _is_repeated(some)
+            tied[np.argsort(some.rows, kind="stable")] |= _is_repeated(some.T)
+            self.tied[often] = tied
         self.share = float(self.tied.mean()) if M.nnz else 0.0
         self.suspicious = SUSPICIOUS[0] < self.share < SUSPICIOUS[1] and not self._are_numbers_round()
 
@@ -54,8 +61,7 @@ class Ties:
                 for lines, n in zip((rows, columns), self.M.shape, strict=True)
             )
             kept |= few_in_row[rows] | few_in_column[columns]
-        indptr = offsets(kept)[self.M.indptr]
-        return ObservedMatrix.trusted(indptr, self.M.rows[kept], self.M.values[kept], self.M.shape)
+        return _take_entries(self.M, kept)
 
     def shares(self) -> tuple[Float, Float]:
         """The shares of tied entries of each column and of each row."""
@@ -77,6 +83,24 @@ def _some_columns(M: ObservedMatrix) -> ObservedMatrix:
     return some
 
 
+def _take_entries(M: ObservedMatrix, kept: NDArray[np.bool_]) -> ObservedMatrix:
+    return ObservedMatrix.trusted(offsets(kept)[M.indptr], M.rows[kept], M.values[kept], M.shape)
+
+
+def _repeated_numbers(values: Numbers) -> Numbers:
+    """The different numbers, ascending, that occur at least `REPEATED` times."""
+    ordered = np.sort(values)
+    last = ordered[REPEATED - 1 :]
+    return np.unique(last[last == ordered[: last.size]])
+
+
+def _occur_among(values: Numbers, numbers: Numbers) -> NDArray[np.bool_]:
+    """Of each value: whether it is one of these numbers, which ascend."""
+    if not numbers.size:
+        return np.zeros(values.shape, bool)
+    return np.asarray(numbers[np.minimum(np.searchsorted(numbers, values), numbers.size - 1)] == values)
+
+
 def _is_repeated(M: ObservedMatrix) -> NDArray[np.bool_]:
     """Of each entry: whether its value occurs at least `REPEATED` times in its column."""
     columns = M.columns_of_entries()
@@ -91,7 +115,8 @@ def _is_repeated(M: ObservedMatrix) -> NDArray[np.bool_]:
 
 def _would_be_repeated(M: ObservedMatrix, columns: NDArray[np.int32], values: Float) -> NDArray[np.bool_]:
     """Of other entries of these columns: whether their value, added to M, would be repeated there."""
-    known = np.sort(M.columns_of_entries() + 1j * M.values.astype(np.float64))  # by column, then by value
+    same = _occur_among(M.values, np.unique(values))
+    known = np.sort(M.columns_of_entries()[same] + 1j * M.values[same].astype(np.float64))  # by column, then by value
     asked = columns + 1j * values
     times = np.searchsorted(known, asked, side="right") - np.searchsorted(known, asked, side="left")
     return np.asarray(times >= REPEATED - 1)
