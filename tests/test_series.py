@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
 import lowsparse as ls  # noqa: E402
 from lowsparse.robust.calibration import Calibration  # noqa: E402
-from lowsparse.series import bridging, files, groups, judging, jumps, model, normal  # noqa: E402
+from lowsparse.series import anomalies, bridging, files, groups, judging, jumps, model, normal  # noqa: E402
 from lowsparse.series.anomalies import find_anomalies  # noqa: E402
 from lowsparse.series.bridging import Bridge, Gaps  # noqa: E402
 from lowsparse.series.correlation import column_spreads  # noqa: E402
@@ -473,6 +473,19 @@ def test_what_is_kept_aside_looks_like_what_is_missing():
     assert aside.mean() > 0.01
 
 
+def test_bad_readings_on_both_sides_of_a_gap_are_one_anomaly():
+    X = np.zeros((12, 3))
+    X[3:5, 0] = np.nan
+    X[:2, 1] = X[11, 2] = np.nan
+    bad = np.zeros(X.shape, bool)
+    bad[[2, 5, 6, 8], 0] = True  # about the gap, and apart from it
+    bad[2, 1] = bad[10, 2] = True
+    runs = anomalies._join(bad, X)
+    found = list(zip(runs.series.tolist(), runs.begin.tolist(), runs.end.tolist(), strict=True))
+    assert found == [(0, 2, 7), (0, 8, 9), (1, 2, 3), (2, 10, 11)]
+    assert len(anomalies._join(np.zeros(X.shape, bool), X)) == 0
+
+
 def test_periods():
     _, X = demand()
     Z = X - np.median(X, axis=0)
@@ -489,11 +502,13 @@ def test_the_compiled_core_conditions_and_bridges_as_numpy_does():
     Y[10:20, :] = Y[10]  # the same entries missing, moment after moment
     Y[30], Y[31] = np.nan, 1.0
     missing = np.isnan(Y)
-    X, total = normal._fill(Y, K, covariance=True)
+    X, pull, total = normal._fill(Y, K, covariance=True)
     given, by_numpy = np.where(missing, 0.0, Y), np.zeros((13, 13))
     normal._condition(given, missing, K, given @ K, by_numpy)
     np.testing.assert_allclose(X, given, atol=1e-12)
     np.testing.assert_allclose(total, by_numpy, atol=1e-10)
+    # the distance of a moment, by which it weighs, without another product with K
+    np.testing.assert_allclose(np.sum(X * pull, axis=1), np.einsum("ij,jk,ik->i", X, K, X), atol=1e-10)
 
     R = np.cumsum(rng.standard_normal((300, 4)), axis=0)
     R[rng.random(R.shape) < 0.3] = np.nan

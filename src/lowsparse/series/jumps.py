@@ -23,7 +23,7 @@ import numpy as np
 
 from ..linalg.scale import CONSISTENT, median
 from ..sweeps import Float
-from .correlation import column_spreads
+from .correlation import column_spreads, spread
 from .runs import Bool, Index
 
 FAR = 5.0  # spreads of the residual
@@ -62,12 +62,12 @@ class _Readings:
     @cached_property
     def step(self) -> float:
         """The spread of the steps of z."""
-        return float(column_spreads(np.diff(self.z)[:, None], TAIL)[0])
+        return spread(np.diff(self.z), TAIL)
 
     @cached_property
     def residual_step(self) -> float:
         """The spread of the steps of e."""
-        return float(column_spreads(np.diff(self.e)[:, None], TAIL)[0])
+        return spread(np.diff(self.e), TAIL)
 
     @property
     def follows(self) -> bool:
@@ -177,7 +177,7 @@ class _Stretches:
     def of(cls, own: _Readings, caution: float) -> _Stretches:
         low, middle, high = np.quantile(own.z, [RANGE, 0.5, 1 - RANGE])
         low, high = low - BEYOND * (middle - low), high + BEYOND * (high - middle)
-        return cls(own, caution, np.diff(own.z), float(usual_spreads(own.e[:, None])[0]), low, high)
+        return cls(own, caution, np.diff(own.z), max(spread(own.e, TAIL), LEAST), low, high)
 
     def jumps(self) -> Index:
         """Steps that are large, also relative to those on one of their sides."""
@@ -201,8 +201,7 @@ class _Stretches:
         if abs(height) < self.caution * APART * self.spread or not HEIGHT[0] < (level - beside) / height < HEIGHT[1]:
             return False
         rough = ROUGH if self.low <= middle <= self.high else ROUGH_BEYOND
-        steady = (
-            CONSISTENT * median(np.abs(d[a + 1 : b])) <= rough * smaller
-            and CONSISTENT * median(np.abs(e[inside] - level)) <= rough * abs(height)
-        )
+        steady = CONSISTENT * median(np.abs(d[a + 1 : b])) <= rough * smaller and CONSISTENT * median(
+            np.abs(e[inside] - level)
+        ) <= rough * abs(height)
         return bool(steady and np.mean(np.abs(z - middle) < abs(height) / 2) <= USUAL)

@@ -202,10 +202,14 @@ class Parts:
 def _expectations(
     Z: Float, periods: tuple[int, ...], across: Bridge, start: dict[tuple[int, ...], Normal] | None = None
 ) -> tuple[Expectation, ...]:
-    sharp = Normal.fit(Z, SHARP, start=start[(0,)] if start else None)
+    sharp = Normal.fit(Z, SHARP, start=start[(0,)] if start else None, further=1)
     found: tuple[Expectation, ...] = (Shape.fit(Z, periods), sharp, replace(sharp, ridge=SMOOTH))
     if (LAGS in start) if start else _in_succession(Z):
-        lagged = Normal.fit(Z, LAGGED, LAGS, start=start[LAGS] if start else sharp.lagged(Z, LAGS))
+        lagged = (
+            Normal.fit(Z, LAGGED, LAGS, start=start[LAGS], further=1)
+            if start
+            else Normal.fit(Z, LAGGED, LAGS, start=sharp.lagged(Z, LAGS))
+        )
         found = (*found[:2], lagged, found[2], replace(lagged, ridge=LAGGED_SMOOTH))
     if Z.size <= SMALL:
         found += (LowRankMoments.fit(Z, np.random.default_rng(0)),)

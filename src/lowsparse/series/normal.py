@@ -63,17 +63,19 @@ class Normal:
         lags: tuple[int, ...] = (0,),
         local: bool = True,
         start: Normal | None = None,
+        further: int = FURTHER,
     ) -> Normal:
         """Fit moments x series Z, NaN where missing.
 
-        Parameters start from those of another fit, if given. Without `local` there is one window.
+        Parameters start from those of another fit, if given, and so many steps follow. Without `local` there is one
+        window.
         """
         Y = _with_lags(Z, lags)
         counts = np.sum(~np.isnan(Y), axis=1)
         read = np.flatnonzero(counts > 0)
         mean, S = (np.zeros(Y.shape[1]), _first_covariance(Y)) if start is None else (start.mean, start.covariance)
-        some = read[:: max(1, len(read) // max(LEAST_SAMPLE, SAMPLE * Y.shape[1]))]
-        mean, S, uncertain = _maximise(Y[some], mean, S, ridge, ITERATIONS if start is None else FURTHER)
+        some = read[:: -(-len(read) // max(LEAST_SAMPLE, SAMPLE * Y.shape[1]))]
+        mean, S, uncertain = _maximise(Y[some], mean, S, ridge, ITERATIONS if start is None else further)
         X, pull, _ = _fill(Y[read] - mean, _inverse(S, ridge))
         weights = _weights(X, pull, counts[read])
         X += mean
@@ -139,7 +141,7 @@ def _weights(X: Float, pull: Float, counts: Index) -> Float:
 
 
 def _covariance(X: Float, weights: Float) -> Float:
-    return _gram(X, weights) / weights.sum()
+    return np.asarray(_gram(X, weights) / weights.sum())
 
 
 def _gram(X: Float, weights: Float) -> Float:
