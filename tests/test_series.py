@@ -486,6 +486,21 @@ def test_bad_readings_on_both_sides_of_a_gap_are_one_anomaly():
     assert len(anomalies._join(np.zeros(X.shape, bool), X)) == 0
 
 
+def test_bands_where_the_others_were_read_do_not_follow_errors_where_they_were_not():
+    rng = np.random.default_rng(14)
+    series, unseen = rng.integers(3, size=9000), rng.random(9000) < 0.4
+    classes = np.where(unseen, model.UNSEEN, 0) + rng.integers(3, size=9000)
+    # the first series copies another one, which says all of it where it was read; the last one nobody knows
+    size = np.where(unseen, 1.0, np.array([0.01, 0.1, 5.0])[series])
+    calibration = model._calibrate(size * rng.standard_normal(9000), series, classes, 3, np.arange(9000))
+    for j in range(3):
+        for own in (0, model.UNSEEN):
+            kind = np.array([j]), np.array([own])
+            width = calibration.half_width(0.9, model._group(*kind, 3), kind[1])[0]
+            expected = 1.645 * (1.0 if own else [0.01, 0.1, 5.0][j])
+            assert 0.8 * expected < width < 2 * expected
+
+
 def test_periods():
     _, X = demand()
     Z = X - np.median(X, axis=0)
@@ -559,7 +574,7 @@ def test_a_run_is_listed_if_it_is_far_from_what_the_model_expects():
     _, X = demand(days=8)
     errors, of = np.random.default_rng(15).standard_normal(4000), np.arange(4000) % SERIES
     calibration = Calibration.fit(errors, of, 0 * of, SERIES)
-    model = SimpleNamespace(scale=np.ones(SERIES), calibration=calibration)
+    model = SimpleNamespace(scale=np.ones(SERIES), calibration=calibration, group=lambda series, classes: series)
     values, classes = X.copy(), np.full(X.shape, -1, np.int8)
     usual = calibration.sizes
     for begin, end, j, distance in [(40, 44, 1, 6.0), (80, 84, 2, 20.0), (120, 132, 3, 6.0)]:
@@ -703,7 +718,7 @@ def test_long_gaps_of_a_series_do_not_widen_its_bands_in_short_ones():
     series = np.repeat([0, 1], 2000)
     classes = np.where(rng.random(4000) < np.where(series == 0, 0.9, 0.1), 5, 0)
     errors = rng.standard_normal(4000) * np.where(classes == 5, 10.0, 1.0)
-    sizes = model._sizes(errors, series, classes, 2)
+    sizes = model._calibrate(errors, series, classes, 2, np.arange(4000)).sizes
     assert abs(np.log(sizes[0] / sizes[1])) < 0.1
 
 

@@ -96,8 +96,10 @@ def _distances(model: SeriesModel, X: Float, filled: Filled) -> tuple[Float, Flo
     distances, shares = np.full(X.shape, np.nan), np.full(X.shape, np.nan)
     t, j = np.nonzero(filled.bad)
     errors = (X[t, j] - filled.values[t, j]) / np.where(model.scale > 0, model.scale, 1.0)[j]
-    distances[t, j] = np.abs(errors) / model.calibration.sizes[j]
-    shares[t, j] = model.calibration.share_smaller(errors, j, filled.classes[t, j].astype(np.intp))
+    classes = filled.classes[t, j].astype(np.intp)
+    group = model.group(j, classes)
+    distances[t, j] = np.abs(errors) / model.calibration.sizes[group]
+    shares[t, j] = model.calibration.share_smaller(errors, group, classes)
     return distances, shares
 
 
