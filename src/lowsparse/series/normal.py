@@ -74,7 +74,7 @@ class Normal:
         counts = np.sum(~np.isnan(Y), axis=1)
         read = np.flatnonzero(counts > 0)
         mean, S = (np.zeros(Y.shape[1]), _first_covariance(Y)) if start is None else (start.mean, start.covariance)
-        some = read[:: -(-len(read) // max(LEAST_SAMPLE, SAMPLE * Y.shape[1]))]
+        some = read[:: max(1, len(read) // max(LEAST_SAMPLE, SAMPLE * Y.shape[1]))]
         mean, S, uncertain = _maximise(Y[some], mean, S, ridge, ITERATIONS if start is None else further)
         X, pull, _ = _fill(Y[read] - mean, _inverse(S, ridge))
         weights = _weights(X, pull, counts[read])
