@@ -35,7 +35,7 @@ from .folding import Folding, Lines, Shape
 from .judging import Expectation, GoodCells, Judge, LowRankMoments, closest
 from .keeping import keep_aside
 from .mixing import Mixture
-from .normal import Normal
+from .normal import FURTHER, Normal
 from .runs import Bool, Runs, distances_to_readings
 
 SHARP, SMOOTH, LAGGED, LAGGED_SMOOTH = 1e-4, 0.03, 0.1, 1.0  # ridges of covariances
@@ -208,14 +208,12 @@ class Parts:
 def _expectations(
     Z: Float, periods: tuple[int, ...], across: Bridge, start: dict[tuple[int, ...], Normal] | None = None
 ) -> tuple[Expectation, ...]:
-    sharp = Normal.fit(Z, SHARP, start=start[(0,)] if start else None, further=1)
+    further = FURTHER if Z.size <= SMALL else 1  # steps from the start: much data have been fitted well enough
+    sharp = Normal.fit(Z, SHARP, start=start[(0,)] if start else None, further=further)
     found: tuple[Expectation, ...] = (Shape.fit(Z, periods), sharp, replace(sharp, ridge=SMOOTH))
     if (LAGS in start) if start else _in_succession(Z):
-        lagged = (
-            Normal.fit(Z, LAGGED, LAGS, start=start[LAGS], further=1)
-            if start
-            else Normal.fit(Z, LAGGED, LAGS, start=sharp.lagged(Z, LAGS))
-        )
+        before, further = (start[LAGS], further) if start else (sharp.lagged(Z, LAGS), FURTHER)
+        lagged = Normal.fit(Z, LAGGED, LAGS, start=before, further=further)
         found = (*found[:2], lagged, found[2], replace(lagged, ridge=LAGGED_SMOOTH))
     if Z.size <= SMALL:
         found += (LowRankMoments.fit(Z, np.random.default_rng(0)),)
