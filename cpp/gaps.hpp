@@ -10,14 +10,30 @@
 namespace lowsparse {
 namespace LOWSPARSE_ISA {
 
-// inverse = A^-1, r x r.
-inline void invert(const LargeSystem& system, double* unit, double* found, double* inverse) {
-    for (int k = 0; k < system.length; ++k) unit[k] = 0.0;
-    for (int k = 0; k < system.r; ++k) {
-        unit[k] = 1.0;
-        system.solve(unit, found);
-        unit[k] = 0.0;
-        for (int j = 0; j < system.r; ++j) inverse[k * system.r + j] = found[j];
+// The upper triangle of A^-1, r x r: of the solution for the k-th unit vector what is before its k-th entry is not needed.
+inline void invert_upper(const LargeSystem& system, double* x, double* inverse) {
+    const int r = system.r, length = system.length;
+    for (int k = 0; k < r; ++k) {
+        const int aligned = k / 4 * 4;
+        for (int j = aligned; j < length; ++j) x[j] = 0.0;
+        x[k] = 1.0;
+        for (int i = k; i < r; ++i) {
+            const double* row = system.A + i * length;
+            const pack l = splat(x[i] *= system.inverse[i]);
+            int j = i + 1;
+            for (; j % 4; ++j) x[j] -= row[j] * x[i];
+            for (; j < length; j += 4) store(x + j, load(x + j) - load(row + j) * l);
+        }
+        for (int i = r - 1; i >= k; --i) {
+            const double* row = system.A + i * length;
+            pack s = splat(0.0);
+            double head = 0.0;
+            int j = i + 1;
+            for (; j % 4; ++j) head += row[j] * x[j];
+            for (; j < length; j += 4) s += load(row + j) * load(x + j);
+            x[i] -= system.inverse[i] * (head + sum(s));
+        }
+        for (int j = k; j < r; ++j) inverse[k * r + j] = x[j];
     }
 }
 
@@ -30,9 +46,13 @@ inline void condition(const ConditionArgs& args, int64_t begin, int64_t end, int
     int alike = 0, count = -1;  // rows since the last factor, and how many entries they miss
     const auto add_up = [&] {
         if (!args.total || alike == 0 || count < 1) return;
-        invert(system, b, x, inverse);
+        invert_upper(system, x, inverse);
         for (int i = 0; i < count; ++i)
-            for (int k = 0; k < count; ++k) args.total[int64_t(before[i]) * n + before[k]] += alike * inverse[i * count + k];
+            for (int k = i; k < count; ++k) {
+                const double share = alike * inverse[i * count + k];
+                args.total[int64_t(before[i]) * n + before[k]] += share;
+                if (k > i) args.total[int64_t(before[k]) * n + before[i]] += share;
+            }
     };
     for (int64_t t = begin; t < end; ++t) {
         int found = 0;

@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
 import lowsparse as ls  # noqa: E402
 from lowsparse.robust.calibration import Calibration  # noqa: E402
-from lowsparse.series import bridging, files, groups, judging, jumps, model, normal  # noqa: E402
+from lowsparse.series import anomalies, bridging, files, groups, judging, jumps, model, normal  # noqa: E402
 from lowsparse.series.anomalies import find_anomalies  # noqa: E402
 from lowsparse.series.bridging import Bridge, Gaps  # noqa: E402
 from lowsparse.series.correlation import column_spreads  # noqa: E402
@@ -473,6 +473,34 @@ def test_what_is_kept_aside_looks_like_what_is_missing():
     assert aside.mean() > 0.01
 
 
+def test_bad_readings_on_both_sides_of_a_gap_are_one_anomaly():
+    X = np.zeros((12, 3))
+    X[3:5, 0] = np.nan
+    X[:2, 1] = X[11, 2] = np.nan
+    bad = np.zeros(X.shape, bool)
+    bad[[2, 5, 6, 8], 0] = True  # about the gap, and apart from it
+    bad[2, 1] = bad[10, 2] = True
+    runs = anomalies._join(bad, X)
+    found = list(zip(runs.series.tolist(), runs.begin.tolist(), runs.end.tolist(), strict=True))
+    assert found == [(0, 2, 7), (0, 8, 9), (1, 2, 3), (2, 10, 11)]
+    assert len(anomalies._join(np.zeros(X.shape, bool), X)) == 0
+
+
+def test_bands_where_the_others_were_read_do_not_follow_errors_where_they_were_not():
+    rng = np.random.default_rng(14)
+    series, unseen = rng.integers(3, size=9000), rng.random(9000) < 0.4
+    classes = np.where(unseen, model.UNSEEN, 0) + rng.integers(3, size=9000)
+    # the first series copies another one, which says all of it where it was read; the last one nobody knows
+    size = np.where(unseen, 1.0, np.array([0.01, 0.1, 5.0])[series])
+    calibration = model._calibrate(size * rng.standard_normal(9000), series, classes, 3, np.arange(9000))
+    for j in range(3):
+        for own in (0, model.UNSEEN):
+            kind = np.array([j]), np.array([own])
+            width = calibration.half_width(0.9, model._group(*kind, 3), kind[1])[0]
+            expected = 1.645 * (1.0 if own else [0.01, 0.1, 5.0][j])
+            assert 0.8 * expected < width < 2 * expected
+
+
 def test_periods():
     _, X = demand()
     Z = X - np.median(X, axis=0)
@@ -489,11 +517,13 @@ def test_the_compiled_core_conditions_and_bridges_as_numpy_does():
     Y[10:20, :] = Y[10]  # the same entries missing, moment after moment
     Y[30], Y[31] = np.nan, 1.0
     missing = np.isnan(Y)
-    X, total = normal._fill(Y, K, covariance=True)
+    X, pull, total = normal._fill(Y, K, covariance=True)
     given, by_numpy = np.where(missing, 0.0, Y), np.zeros((13, 13))
     normal._condition(given, missing, K, given @ K, by_numpy)
     np.testing.assert_allclose(X, given, atol=1e-12)
     np.testing.assert_allclose(total, by_numpy, atol=1e-10)
+    # the distance of a moment, by which it weighs, without another product with K
+    np.testing.assert_allclose(np.sum(X * pull, axis=1), np.einsum("ij,jk,ik->i", X, K, X), atol=1e-10)
 
     R = np.cumsum(rng.standard_normal((300, 4)), axis=0)
     R[rng.random(R.shape) < 0.3] = np.nan
@@ -544,7 +574,7 @@ def test_a_run_is_listed_if_it_is_far_from_what_the_model_expects():
     _, X = demand(days=8)
     errors, of = np.random.default_rng(15).standard_normal(4000), np.arange(4000) % SERIES
     calibration = Calibration.fit(errors, of, 0 * of, SERIES)
-    model = SimpleNamespace(scale=np.ones(SERIES), calibration=calibration)
+    model = SimpleNamespace(scale=np.ones(SERIES), calibration=calibration, group=lambda series, classes: series)
     values, classes = X.copy(), np.full(X.shape, -1, np.int8)
     usual = calibration.sizes
     for begin, end, j, distance in [(40, 44, 1, 6.0), (80, 84, 2, 20.0), (120, 132, 3, 6.0)]:
@@ -688,7 +718,7 @@ def test_long_gaps_of_a_series_do_not_widen_its_bands_in_short_ones():
     series = np.repeat([0, 1], 2000)
     classes = np.where(rng.random(4000) < np.where(series == 0, 0.9, 0.1), 5, 0)
     errors = rng.standard_normal(4000) * np.where(classes == 5, 10.0, 1.0)
-    sizes = model._sizes(errors, series, classes, 2)
+    sizes = model._calibrate(errors, series, classes, 2, np.arange(4000)).sizes
     assert abs(np.log(sizes[0] / sizes[1])) < 0.1
 
 

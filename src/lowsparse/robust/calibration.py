@@ -96,18 +96,28 @@ class Calibration:
         return shares
 
 
-def usual_sizes(errors: Float, groups: Index, n_groups: int) -> Float:
-    """The mean magnitude of the errors of each group, drawn to that of all; 1 if it is 0.
+def usual_sizes(errors: Float, groups: Index, n_groups: int, damping: float = DAMPING, by_group: bool = False) -> Float:
+    """The mean magnitude of the errors of each group, drawn to that of all by so many errors; 1 if it is 0.
+
+    An entry kept aside may be wrong itself: errors count up to ten times the median of all; with `by_group`, up to ten
+    times that of their group if it is larger, for groups whose errors are many times those of others.
 
     >>> usual_sizes(np.repeat([1.0, -3.0], 20), np.repeat([0, 1], 20), 2).tolist()
     [1.5, 2.5]
+    >>> of_two = np.repeat([1.0, 50.0], [300, 100]), np.repeat([0, 1], [300, 100]), 2, 0.0
+    >>> usual_sizes(*of_two).tolist(), usual_sizes(*of_two, by_group=True).tolist()
+    ([1.0, 10.0], [1.0, 50.0])
     """
     magnitudes = np.abs(errors)
-    usual = float(np.median(magnitudes)) if magnitudes.size else 0.0
-    bounded = np.minimum(magnitudes, 10.0 * usual)  # an entry kept aside may be wrong itself
     counts = np.bincount(groups, minlength=n_groups)
+    usual = np.full(n_groups, float(np.median(magnitudes)) if magnitudes.size else 0.0)
+    if by_group:
+        some = counts > 0
+        middle = (np.cumsum(counts) - counts + counts // 2)[some]
+        usual[some] = np.maximum(usual[some], magnitudes[np.lexsort((magnitudes, groups))[middle]])
+    bounded = np.minimum(magnitudes, 10.0 * usual[groups])
     mean = float(np.mean(bounded)) if magnitudes.size else 0.0
-    sizes = (np.bincount(groups, bounded, n_groups) + DAMPING * mean) / (counts + DAMPING)
+    sizes = (np.bincount(groups, bounded, n_groups) + damping * mean) / np.maximum(counts + damping, 1.0)
     return np.where(sizes > 0, sizes, 1.0)
 
 

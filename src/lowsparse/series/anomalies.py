@@ -83,13 +83,12 @@ def find_anomalies(model: SeriesModel, X: Float, filled: Filled) -> tuple[Anomal
 
 def _join(bad: Bool, X: Float) -> Runs:
     """Runs of bad readings; a gap between two of them does not divide a run, a good reading does."""
-    missing = np.isnan(X)
-    runs = Runs.of(bad | missing)
-    readings = np.array([bad[a:b, j].any() for j, a, b in zip(runs.series, runs.begin, runs.end, strict=True)], bool)
-    runs = runs.take(readings)
-    begin = [a + int(np.argmax(bad[a:b, j])) for j, a, b in zip(runs.series, runs.begin, runs.end, strict=True)]
-    end = [b - int(np.argmax(bad[a:b, j][::-1])) for j, a, b in zip(runs.series, runs.begin, runs.end, strict=True)]
-    return Runs(runs.series, np.array(begin, np.intp), np.array(end, np.intp))
+    runs = Runs.of(bad | np.isnan(X))
+    _, t = np.nonzero(bad.T)
+    # The bad readings of all runs, ordered as these: each run has those from one of these numbers up to the next.
+    counts = runs.sums(bad).astype(np.intp)
+    runs, last = runs.take(counts > 0), np.cumsum(counts[counts > 0]) - 1
+    return Runs(runs.series, t[np.concatenate([[0], last[:-1] + 1])[: len(last)]], t[last] + 1)
 
 
 def _distances(model: SeriesModel, X: Float, filled: Filled) -> tuple[Float, Float]:
@@ -97,8 +96,10 @@ def _distances(model: SeriesModel, X: Float, filled: Filled) -> tuple[Float, Flo
     distances, shares = np.full(X.shape, np.nan), np.full(X.shape, np.nan)
     t, j = np.nonzero(filled.bad)
     errors = (X[t, j] - filled.values[t, j]) / np.where(model.scale > 0, model.scale, 1.0)[j]
-    distances[t, j] = np.abs(errors) / model.calibration.sizes[j]
-    shares[t, j] = model.calibration.share_smaller(errors, j, filled.classes[t, j].astype(np.intp))
+    classes = filled.classes[t, j].astype(np.intp)
+    group = model.group(j, classes)
+    distances[t, j] = np.abs(errors) / model.calibration.sizes[group]
+    shares[t, j] = model.calibration.share_smaller(errors, group, classes)
     return distances, shares
 
 

@@ -157,7 +157,7 @@ class Lines:
     def _coefficients(self, read: Bool, product: Float) -> Float:
         """(V_oᵀV_o + penalties)⁻¹ V_oᵀ y over what was read; V_oᵀV_o = I - V_mᵀV_m over what is missing."""
         mostly = 2 * np.count_nonzero(read) > len(read)
-        few = self.V[~read] if mostly else self.V[read]
+        few = self.V.take(np.flatnonzero(~read if mostly else read), axis=0)
         gram = few.T @ few
         gram = np.eye(len(gram)) - gram if mostly else gram
         return np.asarray(np.linalg.solve(gram + np.diag(self.penalties), product))

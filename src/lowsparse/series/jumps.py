@@ -21,9 +21,9 @@ from functools import cached_property
 
 import numpy as np
 
-from ..linalg.scale import CONSISTENT, robust_scale
+from ..linalg.scale import CONSISTENT, median
 from ..sweeps import Float
-from .correlation import column_spreads
+from .correlation import column_spreads, spread
 from .runs import Bool, Index
 
 FAR = 5.0  # spreads of the residual
@@ -62,12 +62,12 @@ class _Readings:
     @cached_property
     def step(self) -> float:
         """The spread of the steps of z."""
-        return float(column_spreads(np.diff(self.z)[:, None], TAIL)[0])
+        return spread(np.diff(self.z), TAIL)
 
     @cached_property
     def residual_step(self) -> float:
         """The spread of the steps of e."""
-        return float(column_spreads(np.diff(self.e)[:, None], TAIL)[0])
+        return spread(np.diff(self.e), TAIL)
 
     @property
     def follows(self) -> bool:
@@ -85,12 +85,13 @@ def jumping_runs(E: Float, caution: float = 1.0, spreads: Float | None = None, Z
     >>> np.flatnonzero(jumping_runs(E[:, None])).tolist()
     [30, 31, 32]
     """
-    bad = np.zeros(E.shape, bool)
+    bad = np.zeros(E.T.shape, bool)
+    lines, numbers = np.ascontiguousarray(E.T), np.ascontiguousarray((E if Z is None else Z).T)
     for j, scale in enumerate(usual_spreads(E) if spreads is None else spreads):
-        readings = np.flatnonzero(~np.isnan(E[:, j]))
+        readings = np.flatnonzero(~np.isnan(lines[j]))
         if len(readings) < FEWEST:
             continue
-        own = _Readings((E if Z is None else Z)[readings, j], E[readings, j])
+        own = _Readings(numbers[j, readings], lines[j, readings])
         usual = caution * JUMP * max(own.residual_step, 0.1 * scale)
         jumps = np.concatenate([[True], np.abs(np.diff(own.e)) > usual, [True]])
         far, least = caution * NEARER * FAR * scale, LONG
@@ -100,11 +101,16 @@ def jumping_runs(E: Float, caution: float = 1.0, spreads: Float | None = None, Z
             if len(begin) and Z is not None and own.follows:
                 whole = _whole_jumps(own, begin, end)
                 begin, end = begin[whole], end[whole]
-            for a, b in zip(begin, end, strict=True):
-                bad[readings[a:b], j] = True
+            bad[j, readings[_between(begin, end)]] = True
             far, least = 2 * far, 1
             outside = outside[np.abs(own.e[outside]) > far]
-    return bad
+    return np.ascontiguousarray(bad.T)
+
+
+def _between(begin: Index, end: Index) -> Index:
+    """All positions from each begin up to its end."""
+    lengths = end - begin
+    return np.repeat(end - np.cumsum(lengths), lengths) + np.arange(lengths.sum())
 
 
 def _between_jumps(outside: Index, e: Float, jumps: Bool, least: int) -> tuple[Index, Index]:
@@ -125,10 +131,10 @@ def _whole_jumps(own: _Readings, begin: Index, end: Index) -> Bool:
     margin = MARGIN * (high - low)
     steps = np.concatenate([[np.inf], np.abs(np.diff(own.e)), [np.inf]])
     found = np.zeros(len(begin), bool)
-    for k, (a, b) in enumerate(zip(begin, end, strict=True)):
-        first, last = np.median(own.e[a : min(b, a + EDGE)]), np.median(own.e[max(a, b - EDGE) : b])
+    for k, (a, b) in enumerate(zip(begin.tolist(), end.tolist(), strict=True)):
+        first, last = median(own.e[a : min(b, a + EDGE)]), median(own.e[max(a, b - EDGE) : b])
         whole = steps[a] >= WHOLE * abs(first) and steps[b] >= WHOLE * abs(last)
-        found[k] = whole or not low - margin <= np.median(own.z[a:b]) <= high + margin
+        found[k] = whole or not low - margin <= median(own.z[a:b]) <= high + margin
     return found
 
 
@@ -149,7 +155,7 @@ def shifted_runs(Z: Float, E: Float, caution: float = 1.0) -> Bool:
         if len(readings) < 4 * BESIDE or not own.follows:
             continue
         stretch = _Stretches.of(own, caution)
-        jumps = stretch.jumps()
+        jumps = stretch.jumps().tolist()
         for k, a in enumerate(jumps):
             end = next((b for b in jumps[k + 1 : k + 1 + TRIED] if stretch.is_shifted(a, b)), a)
             bad[readings[a + 1 : end + 1], j] = True
@@ -171,7 +177,7 @@ class _Stretches:
     def of(cls, own: _Readings, caution: float) -> _Stretches:
         low, middle, high = np.quantile(own.z, [RANGE, 0.5, 1 - RANGE])
         low, high = low - BEYOND * (middle - low), high + BEYOND * (high - middle)
-        return cls(own, caution, np.diff(own.z), float(usual_spreads(own.e[:, None])[0]), low, high)
+        return cls(own, caution, np.diff(own.z), max(spread(own.e, TAIL), LEAST), low, high)
 
     def jumps(self) -> Index:
         """Steps that are large, also relative to those on one of their sides."""
@@ -190,12 +196,12 @@ class _Stretches:
             return False
         height = (d[a] - d[b]) / 2
         inside = slice(a + 1, b + 1)
-        level, middle = np.median(e[inside]), np.median(z[inside])
-        beside = (np.median(e[max(0, a + 1 - BESIDE) : a + 1]) + np.median(e[b + 1 : b + 1 + BESIDE])) / 2
+        level, middle = median(e[inside]), median(z[inside])
+        beside = (median(e[max(0, a + 1 - BESIDE) : a + 1]) + median(e[b + 1 : b + 1 + BESIDE])) / 2
         if abs(height) < self.caution * APART * self.spread or not HEIGHT[0] < (level - beside) / height < HEIGHT[1]:
             return False
         rough = ROUGH if self.low <= middle <= self.high else ROUGH_BEYOND
-        steady = robust_scale(d[a + 1 : b]) <= rough * smaller and robust_scale(e[inside] - level) <= rough * abs(
-            height
-        )
+        steady = CONSISTENT * median(np.abs(d[a + 1 : b])) <= rough * smaller and CONSISTENT * median(
+            np.abs(e[inside] - level)
+        ) <= rough * abs(height)
         return bool(steady and np.mean(np.abs(z - middle) < abs(height) / 2) <= USUAL)

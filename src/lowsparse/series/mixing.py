@@ -11,13 +11,15 @@ by reweighted least squares, with the magnitudes smoothed below half a robust sc
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dtrtrs
 from scipy.optimize import lsq_linear, nnls
 
-from ..linalg.scale import robust_scale
+from ..linalg.scale import CONSISTENT, median
 from ..sweeps import Float
 
 DAMPING, DAMPING_OWN = 30.0, 100.0  # the ridge of a class, and of a series, in runs
@@ -91,20 +93,23 @@ def _fit_weights(F: Float, y: Float, prior: Float, damping: float) -> Float:
     m = F.shape[1]
     if m == 1 or not len(y):
         return prior
-    best = int(np.argmin(np.mean(np.abs(y[:, None] - F), axis=0)))
-    others = np.delete(np.arange(m), best)
+    best = int(np.argmin(np.abs(y[:, None] - F).sum(axis=0)))
+    others = np.flatnonzero(np.arange(m) != best)
     G, rest = F[:, others] - F[:, [best]], y - F @ prior
-    weights = prior
+    weights, diagonal = prior, np.arange(m - 1)
     for _ in range(ITERATIONS):
         e = np.abs(y - F @ weights)
-        scale = robust_scale(e)
+        scale = CONSISTENT * median(e)
         if scale == 0:
             break
         weight = scale / np.maximum(e, 0.5 * scale) * (e < FAR * scale)
-        A = (G.T * weight) @ G
-        ridge = damping * np.diag(A) / max(float(weight.sum()), 1.0)
-        step = _least(A + np.diag(ridge + 1e-12), (G.T * weight) @ rest, prior[others])
-        before, weights = weights, np.insert(step, best, max(1.0 - step.sum(), 0.0))
+        weighted = G * weight[:, None]
+        A = weighted.T @ G
+        A[diagonal, diagonal] *= 1.0 + damping / max(float(weight.sum()), 1.0)
+        A[diagonal, diagonal] += 1e-12
+        before, weights = weights, np.zeros(m)
+        weights[others] = _least(A, rest @ weighted, prior[others])
+        weights[best] = max(1.0 - weights.sum(), 0.0)
         if np.abs(weights - before).max() <= CHANGE:
             break
     return weights
@@ -113,10 +118,10 @@ def _fit_weights(F: Float, y: Float, prior: Float, damping: float) -> Float:
 def _least(A: Float, b: Float, prior: Float) -> Float:
     """The least of (w - prior)ᵀ A (w - prior) - 2 bᵀ (w - prior) over w ≥ 0 with Σ w ≤ 1."""
     m = len(b)
-    R = np.linalg.cholesky(A).T
+    C = np.linalg.cholesky(A)
     equations, right = np.zeros((m + 1, m + 1)), np.zeros(m + 1)  # the last unknown is 1 - Σ w
-    equations[:m, :m], right[:m] = R, R @ prior + np.linalg.solve(R.T, b)
-    equations[m] = right[m] = SUM * np.sqrt(np.trace(A))
+    equations[:m, :m], right[:m] = C.T, prior @ C + dtrtrs(C, b, lower=1)[0]
+    equations[m] = right[m] = SUM * math.sqrt(A.trace())
     try:
         w = nnls(equations, right)[0]
     except (np.linalg.LinAlgError, RuntimeError):  # predictions that are almost the same, before SciPy 1.15

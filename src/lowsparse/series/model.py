@@ -35,7 +35,7 @@ from .folding import Folding, Lines, Shape
 from .judging import Expectation, GoodCells, Judge, LowRankMoments, closest
 from .keeping import keep_aside
 from .mixing import Mixture
-from .normal import Normal
+from .normal import FURTHER, Normal
 from .runs import Bool, Runs, distances_to_readings
 
 SHARP, SMOOTH, LAGGED, LAGGED_SMOOTH = 1e-4, 0.03, 0.1, 1.0  # ridges of covariances
@@ -56,7 +56,8 @@ LARGEST = 30.0  # error, in usual ones of the series, that counts in this choice
 EVENTS = 0.003  # share of the readings that are real events, however unusual: so many doubtful readings may be good
 ENOUGH, FOLDS = 15_000, 3  # readings kept aside are enough for the weights; times that some are, at most
 DIVIDED = 6  # parts in which what was kept aside is predicted, each with the others seen, if it is not enough
-STRETCHES, SPLITS = 18, 3  # of time; every third one is predicted with the weights of the others
+STRETCHES, SPLITS, MORE_SPLITS = 18, 3, 9  # of time; every third one (ninth, of few) has the weights of the others
+DAMPING = 10.0  # errors, by which the usual one of a series is drawn to that of all
 
 
 @dataclass(frozen=True)
@@ -127,6 +128,10 @@ class SeriesModel:
         classes_of[t, j] = classes
         return Filled(values, ~good & ~np.isnan(X), classes_of)
 
+    def group(self, series: NDArray[np.intp], classes: NDArray[np.intp]) -> NDArray[np.intp]:
+        """The group of the calibration to which entries of these series and classes belong."""
+        return _group(series, classes, len(self.scale))
+
     def scaled(self, X: Float) -> Float:
         """The series about 0, in units of their scales."""
         return np.asarray((X - self.centre) / np.where(self.scale > 0, self.scale, 1.0))
@@ -138,7 +143,8 @@ class SeriesModel:
         """
         widths = np.zeros(classes.shape)
         t, j = np.nonzero((classes >= 0) & (self.scale > 0))
-        widths[t, j] = self.scale[j] * self.calibration.half_width(level, j, classes[t, j].astype(np.intp))
+        own = classes[t, j].astype(np.intp)
+        widths[t, j] = self.scale[j] * self.calibration.half_width(level, self.group(j, own), own)
         return widths
 
 
@@ -202,10 +208,12 @@ class Parts:
 def _expectations(
     Z: Float, periods: tuple[int, ...], across: Bridge, start: dict[tuple[int, ...], Normal] | None = None
 ) -> tuple[Expectation, ...]:
-    sharp = Normal.fit(Z, SHARP, start=start[(0,)] if start else None)
+    further = FURTHER if Z.size <= SMALL else 1  # steps from the start: much data have been fitted well enough
+    sharp = Normal.fit(Z, SHARP, start=start[(0,)] if start else None, further=further)
     found: tuple[Expectation, ...] = (Shape.fit(Z, periods), sharp, replace(sharp, ridge=SMOOTH))
     if (LAGS in start) if start else _in_succession(Z):
-        lagged = Normal.fit(Z, LAGGED, LAGS, start=start[LAGS] if start else sharp.lagged(Z, LAGS))
+        before, further = (start[LAGS], further) if start else (sharp.lagged(Z, LAGS), FURTHER)
+        lagged = Normal.fit(Z, LAGGED, LAGS, start=before, further=further)
         found = (*found[:2], lagged, found[2], replace(lagged, ridge=LAGGED_SMOOTH))
     if Z.size <= SMALL:
         found += (LowRankMoments.fit(Z, np.random.default_rng(0)),)
@@ -310,7 +318,8 @@ class _Fold:
 def _mix(folds: list[_Fold], shape: tuple[int, ...]) -> tuple[Mixture, Calibration]:
     """The weights that predict best what was kept aside, each series' errors in units of its usual one.
 
-    Bands are calibrated by the errors on a third of it, in stretches of time, with the weights of the other two.
+    Bands are calibrated by the errors on a third of it, in stretches of time, with the weights of the other two; if it
+    is not much, on a ninth of it with the weights of the other eight, which are almost those of all.
     """
     F, y, classes, moments, series = (
         np.concatenate([getattr(fold, name) for fold in folds]) for name in ("F", "y", "classes", "moments", "series")
@@ -319,20 +328,36 @@ def _mix(folds: list[_Fold], shape: tuple[int, ...]) -> tuple[Mixture, Calibrati
     G, u = F / sizes[:, None], y / sizes
     length = len(y) / max(1, sum(fold.runs for fold in folds))
     errors = np.zeros(len(y))
-    stretch = moments * STRETCHES // shape[0] % SPLITS
-    for k in range(SPLITS):
+    splits = SPLITS if len(y) >= ENOUGH else MORE_SPLITS
+    stretch = moments * STRETCHES // shape[0] % splits
+    for k in range(splits):
         other, this = stretch != k, stretch == k
         mixture = Mixture.fit(G[other], u[other], classes[other], series[other], GROUP, length)
         errors[this] = y[this] - mixture.predict(F[this], classes[this], series[this])
     pieces = np.concatenate([fold.pieces + 2 * k * shape[0] * shape[1] for k, fold in enumerate(folds)])
-    calibration = Calibration.fit(errors, series, classes, shape[1], pieces, _sizes(errors, series, classes, shape[1]))
+    calibration = _calibrate(errors, series, classes, shape[1], pieces)
     return Mixture.fit(G, u, classes, series, GROUP, length), calibration
 
 
-def _sizes(errors: Float, series: NDArray[np.intp], classes: NDArray[np.intp], n_series: int) -> Float:
-    """The usual error of each series, as if entries of all classes had been kept aside of it as of the others."""
+def _calibrate(
+    errors: Float, series: NDArray[np.intp], classes: NDArray[np.intp], n_series: int, pieces: NDArray[np.intp]
+) -> Calibration:
+    """Bands by the errors of what was kept aside.
+
+    The usual error of a series is taken as if entries of all classes had been kept aside of it as of the others. What
+    it is where the others were not read says nothing of what it is where they were: a series that copies another one
+    is known exactly beside it, and not at all without it.
+    """
     of_class = usual_sizes(errors, classes, int(classes.max(initial=0)) + 1)
-    return usual_sizes(errors, np.zeros_like(classes), 1) * usual_sizes(errors / of_class[classes], series, n_series)
+    group = _group(series, classes, n_series)
+    usual = usual_sizes(errors, np.zeros_like(classes), 1)
+    sizes = usual * usual_sizes(errors / of_class[classes], group, 2 * n_series, DAMPING, by_group=True)
+    return Calibration.fit(errors, group, classes, 2 * n_series, pieces, sizes)
+
+
+def _group(series: NDArray[np.intp], classes: NDArray[np.intp], n_series: int) -> NDArray[np.intp]:
+    """The series; after all of them, the series where most of the others did not see the moment."""
+    return series + n_series * (classes >= UNSEEN)
 
 
 def _divided(pieces: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:

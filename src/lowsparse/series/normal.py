@@ -63,20 +63,21 @@ class Normal:
         lags: tuple[int, ...] = (0,),
         local: bool = True,
         start: Normal | None = None,
+        further: int = FURTHER,
     ) -> Normal:
         """Fit moments x series Z, NaN where missing.
 
-        Parameters start from those of another fit, if given. Without `local` there is one window.
+        Parameters start from those of another fit, if given, and so many steps follow. Without `local` there is one
+        window.
         """
         Y = _with_lags(Z, lags)
         counts = np.sum(~np.isnan(Y), axis=1)
         read = np.flatnonzero(counts > 0)
         mean, S = (np.zeros(Y.shape[1]), _first_covariance(Y)) if start is None else (start.mean, start.covariance)
         some = read[:: max(1, len(read) // max(LEAST_SAMPLE, SAMPLE * Y.shape[1]))]
-        mean, S, uncertain = _maximise(Y[some], mean, S, ridge, ITERATIONS if start is None else FURTHER)
-        K = _inverse(S, ridge)
-        X, _ = _fill(Y[read] - mean, K)
-        weights = _weights(X, K, counts[read])
+        mean, S, uncertain = _maximise(Y[some], mean, S, ridge, ITERATIONS if start is None else further)
+        X, pull, _ = _fill(Y[read] - mean, _inverse(S, ridge))
+        weights = _weights(X, pull, counts[read])
         X += mean
         mean = weights @ X / weights.sum()
         S = _covariance(X - mean, weights) + uncertain
@@ -110,7 +111,7 @@ class Normal:
         for k, (mean, S) in enumerate(zip(self.means, self.covariances, strict=True)):
             inside = slice(*np.searchsorted(nearest, [k, k + 1]))
             K = _inverse(S, self.ridge)
-            X, _ = _fill(Y[inside] - mean, K)
+            X = _fill(Y[inside] - mean, K)[0]
             expected[inside] = X[:, :n] - (X @ K[:, :n]) / np.diag(K)[:n] + mean[:n]
         expected[np.sum(~np.isnan(Y), axis=1) < FEW * self.usual] = np.nan
         return expected
@@ -120,9 +121,9 @@ def _maximise(Y: Float, mean: Float, S: Float, ridge: float, rounds: int) -> tup
     """μ and S after so many steps of expectation and maximisation, and the part of S by what is missing."""
     counts = np.sum(~np.isnan(Y), axis=1)
     for _ in range(rounds):
-        before, K = S, _inverse(S, ridge)
-        X, missing = _fill(Y - mean, K, covariance=True)
-        weights = _weights(X, K, counts)
+        before = S
+        X, pull, missing = _fill(Y - mean, _inverse(S, ridge), covariance=True)
+        weights = _weights(X, pull, counts)
         uncertain = missing / weights.sum()
         S = _covariance(X, weights) + uncertain
         mean = mean + weights @ X / weights.sum()
@@ -131,13 +132,22 @@ def _maximise(Y: Float, mean: Float, S: Float, ridge: float, rounds: int) -> tup
     return mean, S, uncertain
 
 
-def _weights(X: Float, K: Float, counts: Index) -> Float:
-    """Of moments X, apart from the mean, of which so many entries were read."""
-    return np.asarray((FREEDOM + counts) / (FREEDOM + np.einsum("ij,ij->i", X @ K, X)))
+def _weights(X: Float, pull: Float, counts: Index) -> Float:
+    """Of moments X, apart from the mean, of which so many entries were read.
+
+    With x_o filled with 0 in place of what is missing, pull = K x_o, and K_mm x_m = -pull_m, so δ² = xᵀK x = xᵀpull.
+    """
+    return np.asarray((FREEDOM + counts) / (FREEDOM + np.einsum("ij,ij->i", X, pull)))
 
 
 def _covariance(X: Float, weights: Float) -> Float:
-    return np.asarray((X.T * weights) @ X / weights.sum())
+    return np.asarray(_gram(X, weights) / weights.sum())
+
+
+def _gram(X: Float, weights: Float) -> Float:
+    """Xᵀ diag(weights) X, as a product with itself: half of the work."""
+    rooted = X * np.sqrt(weights)[:, None]
+    return np.asarray(rooted.T @ rooted)
 
 
 def _with_lags(Z: Float, lags: tuple[int, ...]) -> Float:
@@ -177,8 +187,8 @@ def _windows(
     for k in range(count):
         inside = slice(*np.searchsorted(at, [k * step, (k + 1) * step]))
         rows = np.column_stack([np.ones(inside.stop - inside.start), X[inside] - mean])
-        level[k + 2] = (rows.T * weights[inside]) @ rows
-        rise[k + 2] = (rows.T * (weights[inside] * (at[inside] - k * step) / (2.0 * step))) @ rows
+        level[k + 2] = _gram(rows, weights[inside])
+        rise[k + 2] = _gram(rows, weights[inside] * (at[inside] - k * step) / (2.0 * step))
     sums = rise[:-3] + (level[1:-2] / 2 + rise[1:-2]) + (level[2:-1] - rise[2:-1]) + (level[3:] / 2 - rise[3:])
     total, first, second = sums[:, 0, 0, None], sums[:, 0, 1:], sums[:, 1:, 1:]
     own = first / (total + DRAWN_MEAN * n)
@@ -188,14 +198,17 @@ def _windows(
     return mean + own, covariances / (total + DRAWN_S * n)
 
 
-def _fill(Y: Float, K: Float, covariance: bool = False) -> tuple[Float, Float]:
-    """Y with conditional means where it is missing; and the sum of the conditional covariances, if asked for."""
+def _fill(Y: Float, K: Float, covariance: bool = False) -> tuple[Float, Float, Float]:
+    """Y with conditional means where it is missing; K times what was read; the conditional covariances, if asked for.
+
+    Of the covariances the sum.
+    """
     missing = np.isnan(Y)
     X, n = np.where(missing, 0.0, Y), len(K)
     pull = X @ K
     total = np.zeros((n if covariance else 0, n))
     (_condition if native.reason_unavailable() else native.condition)(X, missing, K, pull, total)
-    return X, total
+    return X, pull, total
 
 
 def _condition(X: Float, missing: Bool, K: Float, pull: Float, total: Float) -> None:
