@@ -592,6 +592,7 @@ def leaves(T=120, H=72, W=96, seed=21):
     return np.clip(frames, 0, 255), moving
 
 
+@pytest.mark.slow
 def test_leaves_in_the_wind_are_not_in_front():
     frames, moving = leaves()
     given = as_frames(frames)

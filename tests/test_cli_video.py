@@ -151,6 +151,7 @@ def test_a_picture_that_is_all_width(here, command):
     assert command("video", "wide.npy", "-q")[0] == 0
 
 
+@pytest.mark.slow
 def test_threshold_and_clean_reach_the_engine(folder, here, command):
     shares = {}
     for name, options in {

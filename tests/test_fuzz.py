@@ -72,6 +72,7 @@ def check(kinds, first, end):
     print(f"{len(found)} inputs, {dict(counts)}")
 
 
+@pytest.mark.slow
 def test_changed_files():
     check(FILES, 0, 42)
 

@@ -89,6 +89,7 @@ with one_blas_thread:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_child_that_is_forked_while_other_threads_solve_can_solve():
     python(FORK_WHILE_OTHERS_SOLVE, OPENBLAS_NUM_THREADS="2")

@@ -36,6 +36,7 @@ def test_the_block_of_triples_fills_in():
     assert float(printed_by(code_blocks(SOLVE)[0].code)) == 6.0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="a source distribution has no docs")
 def test_the_estimators_do_as_their_page_says():
     page = ROOT / "docs" / "which-estimator.md"

@@ -128,6 +128,7 @@ def lines_with_runs_of_errors(seed):
     return X, L
 
 
+@pytest.mark.slow
 def test_runs_of_errors_rarely_bend_lines_whose_factors_are_smooth():
     """A compromise may have a smaller Σ log(1 + (e/c)²) than the truth, but explains fewer entries."""
     bent = 0
@@ -171,7 +172,9 @@ def test_a_signal_below_the_noise_is_found_as_well_as_by_least_squares(m, n, ran
     assert r.L.error(L, relative=True) < 1.05 * error
 
 
-@pytest.mark.parametrize(("seed", "hole", "error"), [(312, "band", "runs"), (324, "random", "patch")])
+@pytest.mark.parametrize(
+    ("seed", "hole", "error"), [pytest.param(312, "band", "runs", marks=pytest.mark.slow), (324, "random", "patch")]
+)
 def test_what_shrinkage_explains_where_no_rank_does_is_no_promise(structure, seed, hole, error):
     problem = structure.draw_problem([99, seed], hole, error, largest=300)
     r = ls.solve(problem.M, "auto")
@@ -188,11 +191,12 @@ def test_a_large_corner_with_errors_is_found(seed):
     assert relative(r.L, L) < 1e-6
 
 
-def test_what_is_called_converged_is_right(structure):
+@pytest.mark.parametrize("number", [12, pytest.param(24, marks=pytest.mark.slow)])
+def test_what_is_called_converged_is_right(structure, number):
     """A small version of `python -m benchmarks.structure`."""
     kinds = [(hole, error) for hole in ("corner", "chain", "late", "band") for error in ("scattered", "rows", "stuck")]
-    answers = structure.run(24, ["ladder"], 1, 120, kinds)
-    assert len(answers) >= 20
+    answers = structure.run(number, ["ladder"], 1, 120, kinds)
+    assert len(answers) >= 0.8 * number
     assert sum(a.wrong for a in answers) == 0
     assert sum(a.outcome == "found" for a in answers) >= 0.8 * len(answers)
     assert sum(a.converged for a in answers) >= 0.8 * len(answers)

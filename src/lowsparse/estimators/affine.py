@@ -185,7 +185,7 @@ class _AffineBlock:
         left, they start again at the mean that was found, as long as that leads to less noise.
         """
         if thorough:
-            return self._fit_from_rough(rank, 1, Ladder())
+            return self._fit_from_rough(rank, 1, Ladder(searches=1))
         best = self._best_of_two(rank)
         if best.noise > self.options.tol * self.unit and np.median(np.abs(self.levels)) < CLOSE * self.unit:
             zero = self._with_levels(np.zeros_like(self.levels))

@@ -23,7 +23,7 @@ from ..result import Result, Status
 from ..robust.coarse import CoarseColumns
 from ..robust.regression import EXPLAINED, WILD
 from ..solve import solve
-from ..solvers import Solver, from_name
+from ..solvers import Ladder, Solver, from_name
 from ..support.checks import check_choice
 from ..support.format import percent
 from ..sweeps import host_backend
@@ -327,11 +327,14 @@ class RobustPCA(RowDetector):
         return CentredFit(found.mean, result, passes)
 
     def _solve(self, M: PartialMatrix, rank: int | str, start: str | LowRank) -> Result:
+        method = self.method
+        if isinstance(method, str) and isinstance(from_name(method), Ladder):
+            method = Ladder(searches=1)  # rows and a centre are judged here
         return solve(
             M,
             rank,
             max_rank=self.max_rank if rank == "auto" else None,
-            method=self.method,
+            method=method,
             max_iter=self.max_iter,
             tol=self.tol,
             backend="auto" if M.in_pieces else self.backend,

@@ -29,6 +29,7 @@ from ..robust.coarse import CoarseColumns
 from ..robust.regression import EFFICIENT, EXPLAINED, SubspaceRegression
 from ..robust.rows import RowModel, RowOutliers
 from ..solve import solve
+from ..solvers.ladder import Ladder
 from ..support.checks import check_count
 from ..sweeps import Float, Robust, Sweep, host_backend
 from .offsets import NEGLIGIBLE, Preparation
@@ -82,6 +83,7 @@ class Imputation:
             solve,
             rank="auto",
             max_rank=max_rank,
+            method=Ladder(searches=1),
             max_iter=max_iter,
             backend=backend,
             random_state=random_state,
