@@ -3,7 +3,7 @@
 All attempts of a search hold out the same entries, begin in neighbouring rows and columns, and regress columns first.
 So they may agree on an L that is wrong. In another order other entries are held out, other blocks are grown, and rows
 come first; where errors have structure, an L that is wrong is seldom found again. Of two that differ, the one that
-explains more entries is taken, and nothing is promised of it.
+explains more entries is taken, and nothing is promised of it, unless it explains far more.
 """
 
 from __future__ import annotations
