@@ -326,9 +326,8 @@ def test_a_sketch_is_a_part_of_the_data():
     sketch = draw(M, 2, np.random.default_rng(1))
     assert sketch.M.shape == (len(sketch.rows), len(sketch.columns))
     assert max(sketch.M.shape) < 200
-    assert sketch.M.nnz + sketch.held.values.size == pytest.approx(
-        9000, rel=0.1
-    )  # the matrix is large: few would be too few
+    entries = sketch.M.nnz + sketch.held.values.size
+    assert entries == pytest.approx(9000, rel=0.1)  # the matrix is large, so that fewer would be too few
     assert sketch.strip.shape == (400, len(sketch.columns))
     X = M.to_dense()
     block = X[np.ix_(sketch.rows, sketch.columns)]

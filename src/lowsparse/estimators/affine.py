@@ -38,7 +38,7 @@ from ..sweeps import Float, host_backend, min_support
 from .subspace import principal_axes
 
 BLOCK_FACTOR = 4.0  # size of the block relative to what determines the affine subspace
-ATTEMPTS = 2  # of a rough fit
+ROUGH = Ladder(attempts=2, searches=1)  # what it misses another rough fit may find
 FIRST_C = 2.0  # first c relative to the c for the residuals, which contain the error of the medians
 PACE = 0.3  # least c relative to its previous value
 MAX_PASSES = 100  # over the block
@@ -189,12 +189,12 @@ class _AffineBlock:
         best = self._best_of_two(rank)
         if best.noise > self.options.tol * self.unit and np.median(np.abs(self.levels)) < CLOSE * self.unit:
             zero = self._with_levels(np.zeros_like(self.levels))
-            best = _better(best, zero._fit_from_rough(rank, 0, Ladder(attempts=ATTEMPTS, searches=1)))
+            best = _better(best, zero._fit_from_rough(rank, 0, ROUGH))
         for _ in range(ROUNDS):
             if best.noise <= NOISY * self.unit or best.affine.is_point:
                 break
             block = best.block._at_mean_of(best)
-            other = block._fit_from_rough(rank, 0, Ladder(attempts=ATTEMPTS, searches=1))
+            other = block._fit_from_rough(rank, 0, ROUGH)
             if other.noise >= LESS * best.noise:
                 return best.plus_passes(other.passes)
             best = block._best_of_two(rank, other).plus_passes(best.passes)
@@ -202,10 +202,10 @@ class _AffineBlock:
 
     def _best_of_two(self, rank: int | str, first: _Candidate | None = None) -> _Candidate:
         """Without a spare component, as the `first` is, or with one, if the rank is given and that has less noise."""
-        first = first or self._fit_from_rough(rank, 0, Ladder(attempts=ATTEMPTS, searches=1))
+        first = first or self._fit_from_rough(rank, 0, ROUGH)
         if isinstance(rank, str) or first.noise <= self.options.tol * self.unit:
             return first
-        return _better(first, self._fit_from_rough(rank, 1, Ladder(attempts=ATTEMPTS, searches=1)))
+        return _better(first, self._fit_from_rough(rank, 1, ROUGH))
 
     def _fit_from_rough(self, rank: int | str, spare: int, method: Ladder) -> _Candidate:
         """The fit from a rough one, which has this number of spare components."""

@@ -18,10 +18,11 @@ from dataclasses import astuple, dataclass, replace
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import ndimage
 
 from ..entries.pictures import Grey
-from .foreground import FINE, Mask, label_regions, max_of_block
+from .foreground import FINE, Mask, Value, label_regions, max_of_block
 from .ghosts import outline_ratio
 from .light import split_changes
 from .sampling import Single
@@ -68,8 +69,9 @@ class Signs:
         >>> Signs.of(mask, frame, background).share_vague
         0.5
         """
+        frame, background = _smaller(frame), _smaller(background)
         while mask.size > FINE:
-            mask, frame, background = max_of_block(mask), frame[::2, ::2], background[::2, ::2]
+            mask = max_of_block(mask)
         one, other = (ndimage.uniform_filter(luma, 3) for luma in (frame, background))  # less noise
         strength = sum(np.abs(ndimage.sobel(other.astype(np.int32), axis)) for axis in (0, 1))
         is_edge = strength > np.quantile(strength, 1 - EDGES)
@@ -122,6 +124,13 @@ class Signs:
         return is_in_front or self.share_of_place > SMALL
 
 
+def _smaller(numbers: NDArray[Value]) -> NDArray[Value]:
+    """Every second line and column of a large picture, as often as `Signs.of` makes it smaller."""
+    while numbers.size > FINE:
+        numbers = numbers[::2, ::2]
+    return numbers
+
+
 def restless(noise: Single, level: float) -> Mask:
     """The pixels that are never calm, by their noise and the usual one.
 
@@ -142,8 +151,7 @@ def restless_place(noise: Single, level: float) -> Mask | None:
     >>> int(place.sum()), restless_place(noise[:30, 30:50], 1.0) is None
     (336, True)
     """
-    while noise.size > FINE:
-        noise = noise[::2, ::2]
+    noise = _smaller(noise)
     never_calm = restless(noise, level)
     closed = ndimage.binary_closing(np.pad(never_calm, GAP), np.ones((GAP, GAP), bool))[GAP:-GAP, GAP:-GAP]
     labels, areas = label_regions(closed, corners=False)
@@ -156,9 +164,7 @@ def restless_place(noise: Single, level: float) -> Mask | None:
 
 def roughness(frame: Grey, background: Grey) -> Single:
     """How far the difference of a picture from its background is from its mean in a small square around each pixel."""
-    while frame.size > FINE:
-        frame, background = frame[::2, ::2], background[::2, ::2]
-    difference = frame.astype(np.float32) - background
+    difference = _smaller(frame).astype(np.float32) - _smaller(background)
     return np.asarray(np.abs(difference - ndimage.uniform_filter(difference, GAP)))
 
 

@@ -186,7 +186,7 @@ class Ladder(Solver):
     def advance(self, problem: Problem, state: LadderState) -> LadderState:
         """Run passes over columns and rows, or joint steps; and draw the consequences."""
         state = copy(state)  # an interruption leaves the last state intact
-        if state.search and state.problem is problem:  # it was resumed
+        if state.is_second and state.problem is problem:  # it was resumed
             state.views = self._views(second.shuffled(problem))
         state.update_views()
         if state.path.running:
@@ -206,7 +206,7 @@ class Ladder(Solver):
             entries += state.matrix.nnz
             self._step(state)
             changed = state.attempt != attempt or state.view == "whole"
-            if state.search:
+            if state.is_second:
                 enough, changed = SECOND * CHEAP, False
             else:
                 enough = max(nnz, CHEAP) if len(state.made) > 1 else nnz * (state.view == "part")
@@ -216,12 +216,13 @@ class Ladder(Solver):
 
     def _search_again(self, problem: Problem, state: LadderState) -> LadderState:
         """Begin the second search where one is due, or compare what both have found."""
-        if state.search:
+        if state.is_second:
             return second.settle(state, self._views(problem)) if second.has_ended(state) else state
         if self.searches < 2 or not second.is_due(state):
             return state
         again = self.init(second.shuffled(problem))
-        again.search, again.first, again.iteration, again.row = 1, second.answer_of(state), state.iteration, state.row
+        again.is_second, again.first = True, second.answer_of(state)
+        again.iteration, again.row = state.iteration, state.row
         return again
 
     def _step(self, state: LadderState) -> None:
@@ -517,4 +518,4 @@ class Ladder(Solver):
 
     def _answered(self, problem: Problem, state: LadderState) -> LadderState:
         """The state; during the second search, that with the answer of the first."""
-        return second.restored(state, self._views(problem), state.first) if state.search else state
+        return second.restored(state, self._views(problem), state.first) if state.is_second else state

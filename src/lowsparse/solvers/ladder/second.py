@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from copy import copy
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,18 +107,7 @@ def orders(shape: tuple[int, int]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 def answer_of(state: LadderState) -> Answer:
     """What a search has found."""
-    return Answer(
-        U=state.U,
-        V=state.V,
-        noise=state.noise,
-        finished=state.finished,
-        advice=state.advice,
-        supported=state.supported,
-        undetermined=state.undetermined,
-        held_out=state.held_out,
-        next_noise=state.next_noise,
-        repeated=state.repeated,
-    )
+    return Answer(**{field.name: getattr(state, field.name) for field in fields(Answer)})
 
 
 def in_order(answer: Answer) -> Answer:
@@ -133,11 +122,9 @@ def in_order(answer: Answer) -> Answer:
 def restored(state: LadderState, views: Views, answer: Answer) -> LadderState:
     """The state at the end of a search that has found this answer, in the order of the data."""
     state = copy(state)
-    state.search, state.views, state.block_factor, state.view = 0, views, views.block_factor, "whole"
-    state.U, state.V, state.noise, state.untied = answer.U, answer.V, answer.noise, False
-    state.undetermined, state.held_out = answer.undetermined, answer.held_out
-    state.next_noise, state.repeated, state.path = answer.next_noise, answer.repeated, PathState()
-    state.finished, state.advice = answer.finished, answer.advice
+    vars(state).update(vars(answer))
+    state.is_second, state.views, state.block_factor, state.view = False, views, views.block_factor, "whole"
+    state.untied, state.path = False, PathState()
     state.failure, state.accuracy = "" if answer.finished else "stalled", math.inf
     return state
 

@@ -38,7 +38,7 @@ class Attempt:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What a search has found: L = U Vᵀ of all data, and what it says of it."""
+    """What a search has found: L = U Vᵀ of all data, and fields of its state that say how far it can be trusted."""
 
     U: Float = field(default_factory=nothing)
     V: Float = field(default_factory=nothing)
@@ -110,7 +110,7 @@ class LadderState(State):
     path: PathState = field(default_factory=PathState)  # of decreasing shrinkage
     # a second search (see `second`)
     supported: bool = False  # what no other attempt agrees with has enough entries that speak for it
-    search: int = 0  # 1: this is the second,
+    is_second: bool = False  # this is the second,
     first: Answer = field(default_factory=Answer)  # and this the answer of the first
 
     @property
