@@ -75,14 +75,62 @@ def test_left_during_the_second_search_the_answer_is_that_of_the_first(misleadin
     np.testing.assert_array_equal(resumed.L.to_dense(), whole.L.to_dense())
 
 
+@pytest.fixture
+def other_units():
+    """Exact data of rank 2, of which half of three columns is in other units."""
+    rng = np.random.default_rng(21)
+    L = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 40))
+    X = L.copy()
+    for j in (4, 11, 30):
+        X[rng.permutation(60)[:30], j] *= 10.0
+    return X, L
+
+
+def test_columns_that_can_be_fitted_in_two_ways_are_said_and_the_others_are_right(other_units):
+    X, L = other_units
+    r = ls.solve(X, 2)
+    assert r.converged
+    assert r.ambiguous == ((), (4, 11, 30))
+    assert "3 of 40 columns can be fitted in two ways (result.ambiguous): L is not determined there" in r.notes
+    determined = r.determined(*np.indices(L.shape))
+    np.testing.assert_array_equal(determined, np.tile(~np.isin(np.arange(40), (4, 11, 30)), (60, 1)))
+    assert np.isinf(r.standard_error(0, 11))
+    np.testing.assert_allclose(r.L.to_dense()[determined], L[determined], atol=1e-8)
+
+
+def test_a_column_with_fewer_wrong_than_right_entries_is_not_ambiguous(other_units):
+    X, L = other_units
+    for j in (4, 11, 30):
+        X[np.flatnonzero(X[:, j] != L[:, j])[:8], j] = L[np.flatnonzero(X[:, j] != L[:, j])[:8], j]
+    r = ls.solve(X, 2)
+    assert r.converged
+    assert r.ambiguous == ((), ())
+    assert relative(r.L, L) < 1e-8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "hole", "error"), [(129, "hinge", "columns"), (219, "chain", "copies")])
+def test_lines_that_are_wrong_as_a_whole_do_not_keep_it_from_a_promise(structure, number, hole, error):
+    factors = "grouped" if number == 129 else "normal"
+    problem = structure.draw_problem([828282, number], hole, error, factors=factors, largest=260)
+    r = ls.solve(problem.M, problem.rank)
+    assert r.converged
+    assert structure.judge(problem, r)[0] == "found"
+    wrong = np.concatenate(r.ambiguous).astype(int)
+    assert wrong.size
+    assert not problem.determined[wrong].any() if number == 219 else not problem.determined[:, wrong].any()
+
+
 def test_an_answer_in_another_order_is_put_back():
     rng = np.random.default_rng(6)
     L = rng.standard_normal((7, 2)) @ rng.standard_normal((2, 5))
     rows, columns = second.orders(L.shape)
     other = L[np.ix_(rows, columns)].T
     U, s, Vt = np.linalg.svd(other, full_matrices=False)
-    back = second.in_order(Answer(U=U[:, :2], V=(s[:2, None] * Vt[:2]).T))
+    ambiguous = (1,), (0, 4)  # rows and columns of the other
+    back = second.in_order(Answer(U=U[:, :2], V=(s[:2, None] * Vt[:2]).T, ambiguous=ambiguous))
     np.testing.assert_allclose(back.U @ back.V.T, L, atol=1e-12)
+    assert back.ambiguous == ((rows[0], rows[4]), (columns[1],))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -109,13 +157,24 @@ def test_a_start_that_is_given_is_not_second_guessed(misleading):
     assert "second search" not in r.message
 
 
-def test_of_two_answers_lines_count_that_one_explains():
+@pytest.fixture
+def two_answers():
+    """What two answers explain of 40 x 30 entries: all, but for a row of which each explains other entries."""
     rng = np.random.default_rng(7)
     M = ObservedMatrix.from_dense(rng.standard_normal((40, 30)))
-    one = np.ones(M.nnz, bool)
-    arbitrary, group = one.copy(), one.copy()
-    arbitrary[M.rows == 3] = rng.random(30) < 0.3
-    both = [np.where(M.rows == 3, rng.random(M.nnz) < 0.3, one), arbitrary]
-    assert second._explain_same(M, both, 2)
-    group[M.rows < 4] = False  # lines that only one of them explains
-    assert not second._explain_same(M, [one, group], 2)
+    return M, [np.where(M.rows == 3, rng.random(M.nnz) < 0.3, True) for _ in range(2)]
+
+
+def test_a_line_that_neither_of_two_answers_explains_is_ambiguous(two_answers):
+    M, by = two_answers
+    assert second.ambiguous_lines(M, by, 2, ((), ())) == ((3,), ())
+    by[1] = by[0]
+    assert second.ambiguous_lines(M, by, 2, ((), (5,))) == ((), (5,))
+
+
+def test_two_answers_differ_if_one_explains_lines_that_the_other_does_not(two_answers):
+    M, by = two_answers
+    group = M.rows < 3
+    by[1] = by[1] & ~group
+    assert second.ambiguous_lines(M, by, 2, ((), ())) is None
+    assert second.ambiguous_lines(M, by, 2, ((0, 1, 2), ())) == ((0, 1, 2, 3), ())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -153,9 +154,16 @@ def _advice(d: Diagnosis) -> tuple[str, ...]:
 
 
 class Certainty:
-    """Where the entries of M that are not `wrong` determine L, and how closely."""
+    """Where the entries of M that are not `wrong` determine L, and how closely; `ambiguous` lines they do not."""
 
-    def __init__(self, M: ObservedMatrix, L: LowRank, wrong: NDArray[np.bool_], noise: float) -> None:
+    def __init__(
+        self,
+        M: ObservedMatrix,
+        L: LowRank,
+        wrong: NDArray[np.bool_],
+        noise: float,
+        ambiguous: tuple[Sequence[int], Sequence[int]] = ((), ()),
+    ) -> None:
         self.M, self.noise = M, noise
         present = np.linalg.norm(L.V, axis=1) > 0
         self.U, self.V = L.U[:, present], np.ascontiguousarray(L.V[present].T)
@@ -166,6 +174,8 @@ class Certainty:
             np.bincount(line, minlength=counts.size) >= np.maximum(least, TRUSTED * counts)
             for line, counts in ((self.rows, M.row_counts), (self.columns, M.column_counts))
         )
+        for determined, lines in zip((self.determined_row, self.determined_column), ambiguous, strict=True):
+            determined[list(lines)] = False
 
     def _positions(self, i: ArrayLike, j: ArrayLike) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Rows and columns, broadcast; negative numbers count from the end."""

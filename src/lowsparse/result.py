@@ -141,6 +141,7 @@ class Result:
     trace: Trace
     next_noise: float | None = None  # the noise with one rank more, if the method found that far less
     notes: tuple[str, ...] = ()  # what the data lack, such as rows with too few entries
+    ambiguous: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())  # rows and columns with two fits: L is open there
     solve_again: Callable[[ObservedMatrix], Result] | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -213,8 +214,8 @@ class Result:
     def determined(self, i: ArrayLike, j: ArrayLike) -> np.bool_ | NDArray[np.bool_]:
         """Whether the inliers determine the entries (i, j) of L; where they do not, do not rely on L.
 
-        L is not determined in rows and columns with too few inliers, between parts of the data with too few entries in
-        common, and where noise dominates. Each entry is judged to first order around L.
+        L is not determined in rows and columns with too few inliers, or that are `ambiguous`, between parts of the data
+        with too few entries in common, and where noise dominates. Each entry is judged to first order around L.
 
         Parameters
         ----------
@@ -323,7 +324,7 @@ class Result:
                 "what determines L is examined for data in memory only: solve a part of the columns in memory"
             )
         result = self.to_host()
-        return Certainty(result.M.to_host(), result.L, result.is_outlier, result.noise)
+        return Certainty(result.M.to_host(), result.L, result.is_outlier, result.noise, result.ambiguous)
 
     def __repr__(self) -> str:
         m, n = self.L.shape

@@ -288,6 +288,7 @@ def _solve(M: PartialMatrix, request: _Request, placed: bool) -> Result:
         next_noise=outcome.next_noise,
         trace=loop.trace,
         notes=_notes(data, L.rank, flagged, outcome),
+        ambiguous=outcome.ambiguous,
     )
 
 
@@ -347,13 +348,19 @@ def _notes(M: PartialMatrix, rank: int, flagged: PerEntry, outcome: Outcome) -> 
     """What the data lack to determine L, such as rows with few entries or few inliers; and suspicious repetitions."""
     notes = []
     counts = M.row_counts, M.column_counts
-    for lines, total, outliers in zip(("rows", "columns"), counts, M.count_lines(flagged), strict=True):
+    kinds = zip(("rows", "columns"), counts, M.count_lines(flagged), outcome.ambiguous, strict=True)
+    for lines, total, outliers, ambiguous in kinds:
         few = total < rank
         poor = ~few & (total >= min_support(rank)) & (total - outliers < min_support(rank))
         lacking = f"fewer than {rank} observed entries", "too few entries that are not outliers"
         for which, what in zip((few, poor), lacking, strict=True):
             if which.any():
                 notes.append(f"{which.sum()} of {which.size} {lines} have {what}: L is not determined there")
+        if ambiguous:
+            notes.append(
+                f"{len(ambiguous)} of {total.size} {lines} can be fitted in two ways (result.ambiguous): L is not "
+                "determined there"
+            )
     if outcome.repeated:
         notes.append(
             f"about {percent(outcome.repeated)} of the entries repeat a number of their row or column exactly, which "

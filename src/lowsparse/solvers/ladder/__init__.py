@@ -198,18 +198,19 @@ class Ladder(Solver):
     def _run_passes(self, state: LadderState) -> None:
         """The passes of one iteration.
 
-        One on the whole, and in the first attempt on the block; otherwise as many as have the cost of one pass over all
-        entries, or over `CHEAP` if that is more: hundreds of passes over a small table are a moment.
+        One in the first attempt, and on the whole if there is no tolerance to end them; otherwise as many as have the
+        cost of one pass over all entries, or over `CHEAP` if that is more: hundreds of passes over a small table are a
+        moment.
         """
         entries, attempt, nnz = 0, state.attempt, state.problem.M.nnz
         while True:
             entries += state.matrix.nnz
             self._step(state)
-            changed = state.attempt != attempt or state.view == "whole"
             if state.is_second:
                 enough, changed = SECOND * CHEAP, False
             else:
-                enough = max(nnz, CHEAP) if len(state.made) > 1 else nnz * (state.view == "part")
+                changed = state.attempt != attempt or (state.view == "whole" and not state.problem.tol)
+                enough = max(nnz, CHEAP) if len(state.made) > 1 else 0
             if changed or second.has_ended(state) or state.path.running or entries >= enough:
                 state.iteration += 1
                 return

@@ -3,12 +3,14 @@
 All attempts of a search hold out the same entries, begin in neighbouring rows and columns, and regress columns first.
 So they may agree on an L that is wrong. In another order other entries are held out, other blocks are grown, and rows
 come first; where errors have structure, an L that is wrong is seldom found again. Of two that differ, the one that
-explains more entries is taken, and nothing is promised of it, unless it explains far more.
+explains more entries is taken, and nothing is promised of it, unless it explains far more. Rows and columns that
+neither of them explains, or that can be fitted in two ways, are ambiguous and do not count.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import fields, replace
 
@@ -18,8 +20,9 @@ from numpy.typing import NDArray
 from ...entries.observed import ObservedMatrix
 from ...linalg.arrays import host
 from ...linalg.scale import OUTLIER
+from ...robust.consensus import Lines, explains, lines_with_two_fits
 from ...robust.regression import EXPLAINED
-from ...sweeps import Float, min_support
+from ...sweeps import min_support
 from ..base import Problem
 from .evidence import free_parameters
 from .shrinking import PathState
@@ -30,11 +33,11 @@ LARGEST = 100_000  # entries of a table that is searched twice
 # One search suffices if explained entries outnumber parameters by ABUNDANT, and the others are scattered: the variance
 # of their share in rows, or in columns, is less than SCATTERED times that of chance.
 ABUNDANT, SCATTERED = 8.0, 1.3
-# Share of the entries that only one of two answers explains, up to which they are the same: of lines that one of them
-# explains, its entries at least WELL as often as usual, and of all.
-SAME, SAME_OF_ALL, WELL = 0.02, 0.05, 0.5
+# Share of the entries that only one of two answers explains, up to which they are the same, in lines that one of them
+# explains, its entries at least WELL as often as usual. Of lines that neither explains, those are ambiguous of which it
+# is more than AMBIGUOUS.
+SAME, WELL, AMBIGUOUS = 0.02, 0.5, 0.1
 FAR_MORE = 0.05  # share of the entries that an answer explains beyond the other, which has just missed it then
-CHANCE, NO_MORE = 3.0, 0.003  # difference of explained entries that says nothing: standard deviations, share of all
 DIFFER = (
     "a second search, with rows and columns in another order, has found another L: {ours:.1%} of the entries are "
     "explained by this one, {other:.1%} by the other; observe more, leave out rows or columns with errors, or give a "
@@ -67,7 +70,7 @@ def is_due(state: LadderState) -> bool:
 def _is_evident(state: LadderState) -> bool:
     """Whether all is fitted exactly, or far more entries are explained than parameters, the others being scattered."""
     M = state.problem.M.to_host()
-    explained = np.abs(_residual(M, host(state.U), host(state.V))) <= _bound(state, state.noise)
+    explained = explains(M, host(state.U), host(state.V), _bound(state, state.noise))
     if explained.all() and state.noise < EXPLAINED * state.unit:
         return True
     if np.count_nonzero(explained) < ABUNDANT * parameter_count(M, state.rank):
@@ -79,10 +82,6 @@ def _is_evident(state: LadderState) -> bool:
         if float(surplus.mean()) > SCATTERED * usual * (1 - usual):
             return False
     return True
-
-
-def _residual(M: ObservedMatrix, U: Float, V: Float) -> Float:
-    return np.asarray(M.open_sweep().residual(U, V), dtype=np.float64)
 
 
 def _bound(state: LadderState, noise: float) -> float:
@@ -116,7 +115,9 @@ def in_order(answer: Answer) -> Answer:
     U, V = np.empty_like(host(answer.V)), np.empty_like(host(answer.U))
     U[rows], V[columns] = host(answer.V), host(answer.U)
     U, V = orthonormalise(U, V)
-    return replace(answer, U=U, V=V)
+    of_columns, of_rows = answer.ambiguous
+    ambiguous = tuple(rows[list(of_rows)].tolist()), tuple(columns[list(of_columns)].tolist())
+    return replace(answer, U=U, V=V, ambiguous=ambiguous)
 
 
 def restored(state: LadderState, views: Views, answer: Answer) -> LadderState:
@@ -139,19 +140,22 @@ def settle(state: LadderState, views: Views) -> LadderState:
     answers = (state.first, in_order(answer_of(state)))
     M = views.problem.M.to_host()
     bound = _bound(state, min(answer.noise for answer in answers))
-    by = [np.abs(_residual(M, host(a.U), host(a.V))) <= bound for a in answers]
-    fewer, more = (int(np.count_nonzero(by[k] & ~by[1 - k])) for k in (0, 1))
-    due = free_parameters(M, answers[1]) - free_parameters(M, answers[0])
-    second = more - fewer > max(CHANCE * math.sqrt(more + fewer), NO_MORE * M.nnz) + max(due, 0)
+    by = [explains(M, host(answer.U), host(answer.V), bound) for answer in answers]
+    more = int(np.count_nonzero(by[1])) - int(np.count_nonzero(by[0]))
+    second = more > free_parameters(M, answers[1]) - free_parameters(M, answers[0])
     best, other = answers[second], answers[1 - second]
     shares = {name: float(by[k].mean()) for name, k in (("ours", second), ("other", 1 - second))}
     doubts = [answer.advice for answer in (best, other) if answer.advice not in ("", NO_AGREEMENT)]
     confirmed = best.finished or other.finished or (best.supported and other.supported)
-    same = _explain_same(M, by, best.U.shape[1])
+    two_fits = lines_with_two_fits(M, host(best.U), host(best.V), bound)
+    known = tuple({*some, *others} for some, others in zip(best.ambiguous, two_fits, strict=True))
+    ambiguous = ambiguous_lines(M, by, best.U.shape[1], known)
+    same = ambiguous is not None
     state = restored(state, views, best)
     if best.finished and shares["ours"] > shares["other"] + FAR_MORE:
         return state  # the other search has just missed it
-    if same and confirmed and not doubts:
+    if ambiguous is not None and confirmed and not doubts:
+        state.ambiguous = ambiguous
         state.finished = (best.finished or other.finished or f"the noise of the inliers is {best.noise:.2g}") + AGREE
         state.failure = state.advice = ""
     elif best.finished:
@@ -159,18 +163,26 @@ def settle(state: LadderState, views: Views) -> LadderState:
     return state
 
 
-def _explain_same(M: ObservedMatrix, by: list[NDArray[np.bool_]], rank: int) -> bool:
-    """Whether two answers explain the same entries, in lines that at least one of them explains well.
+def ambiguous_lines(
+    M: ObservedMatrix, by: list[NDArray[np.bool_]], rank: int, known: Sequence[Iterable[int]]
+) -> Lines | None:
+    """The rows and columns that are ambiguous, with those that are known to be.
 
-    Coefficients of the other lines are arbitrary, and so is what they explain.
+    None if two answers, which explain different entries, differ in other lines too, or most entries are in these.
     """
-    counts = np.ones(M.nnz, bool)
-    usual = max(float(one.mean()) for one in by)
-    for lines, n in ((M.rows, M.shape[0]), (M.columns_of_entries(), M.shape[1])):
+    sides = (M.rows, M.shape[0]), (M.columns_of_entries(), M.shape[1])
+    differ, usual = by[0] != by[1], max(float(one.mean()) for one in by)
+    counts, ambiguous = np.ones(M.nnz, bool), []
+    for (lines, n), certain in zip(sides, known, strict=True):
         entries = np.bincount(lines, minlength=n)
         explained = np.maximum(*(np.bincount(lines[one], minlength=n) for one in by))
         well = (explained >= WELL * usual * entries) & (explained >= 2 * min_support(rank))
+        other = ~well & (np.bincount(lines[differ], minlength=n) > AMBIGUOUS * entries)
+        well[list(certain)] = False
         counts &= well[lines]
-    differ = by[0] != by[1]
-    few = np.count_nonzero(differ & counts) <= SAME * np.count_nonzero(counts)
-    return bool(few and np.count_nonzero(differ) <= SAME_OF_ALL * M.nnz)
+        ambiguous.append(tuple(sorted({*certain, *np.flatnonzero(other).tolist()})))
+    counted = np.count_nonzero(counts)
+    if 2 * counted < M.nnz or np.count_nonzero(differ & counts) > SAME * counted:
+        return None
+    rows, columns = ambiguous
+    return rows, columns

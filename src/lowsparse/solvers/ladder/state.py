@@ -10,6 +10,7 @@ from ...entries.protocol import PartialMatrix
 from ...linalg.arrays import matmul_small
 from ...linalg.grassmann import basis
 from ...linalg.scale import closest_scale, robust_scale
+from ...robust.consensus import Lines
 from ...robust.regression import EFFICIENT, SMALLEST, LineRegression
 from ...sweeps import Float
 from ..base import Problem, State, nothing
@@ -50,6 +51,7 @@ class Answer:
     held_out: float = np.inf
     next_noise: float = 0.0
     repeated: float = 0.0
+    ambiguous: Lines = ((), ())
 
 
 @dataclass(kw_only=True)
@@ -112,6 +114,7 @@ class LadderState(State):
     supported: bool = False  # what no other attempt agrees with has enough entries that speak for it
     is_second: bool = False  # this is the second,
     first: Answer = field(default_factory=Answer)  # and this the answer of the first
+    ambiguous: Lines = ((), ())  # rows and columns that can be fitted in two ways
 
     @property
     def problem(self) -> Problem:

@@ -4,12 +4,13 @@ import math
 from copy import copy
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...linalg.arrays import host, matmul_small, to_device_of
 from ...linalg.grassmann import qr
 from ...linalg.lowrank import LowRank
 from ...linalg.scale import OUTLIER, outlying, robust_scale, trimmed_deviation
-from ...robust.consensus import explain_more
+from ...robust.consensus import MANY_LINES, Lines, explain_more, lines_with_two_fits
 from ...robust.regression import EXPLAINED, poorly_explained
 from ...sweeps import Float
 from ..base import Outcome
@@ -21,8 +22,9 @@ REST = 0.1  # passes end when all that follow would change L by less than this s
 # or when, after MIN_PASSES, each changes L by less than UNSEEN of the noise itself, and HARDLY of L, which may be small
 UNSEEN, HARDLY, MIN_PASSES = 0.03, 0.01, 6
 MAX_PASSES = 20  # of an exact fit
-UNSETTLED = 2e-3  # share of the entries that other coefficients of single lines explain beyond L, if L is not settled
-MANY_LINES = 2000  # rows and columns of a matrix, above which single ones are not looked at once more
+# Share of the entries that other coefficients of single lines explain beyond L, and of the rows or columns that these
+# are, if L is not settled.
+UNSETTLED, MANY_OPEN = 2e-3, 0.05
 NOTHING = 0.1  # size of L relative to what noise alone would have, below which it says nothing
 LOWER_RANK = (
     "L has rank {rank} instead of {asked}: rows or columns that it does not explain have too few entries to tell "
@@ -92,32 +94,59 @@ def end_if_converged(state: LadderState) -> None:
         state.failure = "stalled"
     elif _is_converged(state):
         state.advice = state.advice or (EMPTY if _is_nothing(state) else "")
-        if not state.refits and judging.refit_poor_lines(state)[1] + _explain_more(state):
+        if not state.refits and judging.refit_poor_lines(state)[1] + sum(some.sum() for some in _explain_more(state)):
             state.refits, state.accuracy = 1, math.inf  # go on with the refitted lines
             return
         if not state.advice and groups.may_lack_component(state):
             state.advice = LOWER_RANK.format(rank=state.rank, asked=state.asked)
         if state.advice and not _explains_all(state):
             state.failure = "stalled"
-        elif _explain_more(state) > UNSETTLED * state.matrix.nnz:  # passes have led lines back
+        elif _settle_lines(state):
             state.failure, state.advice = "stalled", OTHER_FITS
         else:
             noise = f"the noise of the inliers is {state.noise:.2g}"
             state.finished = f"L changes by {state.change:.1e} relatively; {noise}"
 
 
-def _explain_more(state: LadderState) -> int:
-    """Refit lines for which other coefficients explain more entries; return how many more these are."""
-    if not state.rank or sum(state.matrix.shape) > MANY_LINES or state.matrix.nnz > IN_MEMORY:
-        return 0
+def _explain_more(state: LadderState) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Refit lines for which other coefficients explain more entries; return how many more, of each row and column."""
+    if not _looks_at_lines(state):
+        return np.zeros(0, np.intp), np.zeros(0, np.intp)
     M, bound = state.matrix.to_host(), OUTLIER * state.noise + EXPLAINED * state.unit
     U, V = host(state.U), host(state.V)
     V, in_columns = explain_more(M, U, V, bound)
     Q, C = orthonormalise(V, U)
     C, in_rows = explain_more(M.T, Q, C, bound)
-    if in_columns or in_rows:
+    if in_columns.any() or in_rows.any():
         state.U, state.V = (to_device_of(F, state.V) for F in orthonormalise(C, Q))
-    return in_columns + in_rows
+    return in_rows, in_columns
+
+
+def _settle_lines(state: LadderState) -> bool:
+    """Refit lines that the passes have led back to coefficients that explain less; True if there are many.
+
+    A few are ambiguous: what the loss and the number of explained entries prefer differs.
+    """
+    gained = _explain_more(state)
+    rows, columns = (tuple(np.flatnonzero(some).tolist()) for some in gained)
+    state.ambiguous = rows, columns
+    many = any(np.count_nonzero(some) > max(1, MANY_OPEN * some.size) for some in gained)
+    return many and sum(int(some.sum()) for some in gained) > UNSETTLED * state.matrix.nnz
+
+
+def _looks_at_lines(state: LadderState) -> bool:
+    """Whether there are so few lines that each can be looked at."""
+    return bool(state.rank) and sum(state.matrix.shape) <= MANY_LINES and state.matrix.nnz <= IN_MEMORY
+
+
+def _ambiguous_lines(state: LadderState) -> Lines:
+    """Rows and columns that can be fitted in two ways, and those that two searches have fitted differently."""
+    if not _looks_at_lines(state):
+        return (), ()
+    M, bound = state.problem.M.to_host(), OUTLIER * state.noise + EXPLAINED * state.unit
+    found = lines_with_two_fits(M, host(state.U), host(state.V), bound)
+    rows, columns = (tuple(sorted({*some, *others})) for some, others in zip(found, state.ambiguous, strict=True))
+    return rows, columns
 
 
 def _is_nothing(state: LadderState) -> bool:
@@ -200,4 +229,5 @@ def outcome(state: LadderState, rank: int | None) -> Outcome:
         next_noise=state.next_noise or None,
         repeated=state.repeated,
         undetermined=state.undetermined,
+        ambiguous=_ambiguous_lines(state) if state.finished and not shrunk else ((), ()),
     )
