@@ -64,36 +64,38 @@ def explain_more(M: ObservedMatrix, B: Float, C: Float, bound: float) -> tuple[F
     return C, gained
 
 
-def with_rivals(M: ObservedMatrix, B: Float, C: Float, bound: float) -> NDArray[np.intp]:
-    """The columns of M of which other coefficients on B explain about as many entries, most of them others.
+def lines_with_two_fits(M: ObservedMatrix, U: Float, V: Float, bound: float, unexplained: NDArray[np.intp]) -> Lines:
+    """The rows and columns of M of which other coefficients explain about as many entries, most of them others.
 
-    Which of the two are right, such a column does not tell.
+    Which of the two are right, such a line does not tell. `unexplained` are the entries that L = U Vᵀ does not explain.
 
-    >>> B = np.linalg.qr(np.vander(np.linspace(-1, 1, 40), 2))[0]
-    >>> X = np.outer(B[:, 0], np.ones(5))
-    >>> X[::2, 3] *= 10.0  # half of it in other units
-    >>> with_rivals(ObservedMatrix.from_dense(X), B, np.tile([1.0, 0.0], (5, 1)), 1e-6).tolist()
-    [3]
+    >>> U = np.linalg.qr(np.vander(np.linspace(-1, 1, 40), 2))[0]
+    >>> V = np.tile([1.0, 0.0], (5, 1))
+    >>> X = U @ V.T
+    >>> X[::2, 3] *= 10.0  # half of this column is in other units
+    >>> M = ObservedMatrix.from_dense(X)
+    >>> lines_with_two_fits(M, U, V, 1e-6, np.flatnonzero(X.T.ravel() != (U @ V.T).T.ravel()))
+    ((), (3,))
     """
-    r, counts = B.shape[1], M.column_counts
-    explained = explains(M, B, C, bound)
-    inside = column_sums(M, explained)[0]
-    rest = counts - inside
-    many = np.flatnonzero((rest + r >= RIVAL * inside) & (rest > min_support(r)))
+    r, found = U.shape[1], []
+    for by_row, lines, counts in ((True, M.rows, M.row_counts), (False, M.columns_of_entries(), M.column_counts)):
+        rest = np.bincount(lines[unexplained], minlength=counts.size)
+        many = np.flatnonzero((rest + r >= RIVAL * (counts - rest)) & (rest > min_support(r)))
+        found.append(_with_rivals(*((M.T, V, U) if by_row else (M, U, V)), many, bound) if many.size else ())
+    rows, columns = found
+    return rows, columns
+
+
+def _with_rivals(M: ObservedMatrix, B: Float, C: Float, some: NDArray[np.intp], bound: float) -> tuple[int, ...]:
+    """Of some columns of M, those of which other coefficients on B explain about as many entries as C."""
     rng, found = np.random.default_rng(0x726976), []
-    for j in _affordable(many, counts, r, rng):
+    for j in _affordable(some, M.column_counts, B.shape[1], rng):
         F, x = _column(M, B, j)
-        others = ~explained[M.indptr[j] : M.indptr[j + 1]]
-        c = _consensus(F[others], x[others], bound, rng)
-        if np.count_nonzero(np.abs(F @ c - x) <= bound) >= RIVAL * inside[j]:
+        explained = np.abs(F @ C[j] - x) <= bound
+        c = _consensus(F[~explained], x[~explained], bound, rng)
+        if np.count_nonzero(np.abs(F @ c - x) <= bound) >= RIVAL * np.count_nonzero(explained):
             found.append(j)
-    return np.sort(np.array(found, dtype=np.intp))
-
-
-def lines_with_two_fits(M: ObservedMatrix, U: Float, V: Float, bound: float) -> Lines:
-    """The rows and columns of M of which other coefficients than those of L = U Vᵀ explain about as many entries."""
-    columns, rows = with_rivals(M, U, V, bound), with_rivals(M.T, V, U, bound)
-    return tuple(rows.tolist()), tuple(columns.tolist())
+    return tuple(sorted(found))
 
 
 def _affordable(columns: NDArray[np.intp], counts: NDArray[np.integer], r: int, rng: np.random.Generator) -> list[int]:

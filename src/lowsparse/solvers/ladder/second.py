@@ -142,12 +142,12 @@ def settle(state: LadderState, views: Views) -> LadderState:
     bound = _bound(state, min(answer.noise for answer in answers))
     by = [explains(M, host(answer.U), host(answer.V), bound) for answer in answers]
     more = int(np.count_nonzero(by[1])) - int(np.count_nonzero(by[0]))
-    second = more > free_parameters(M, answers[1]) - free_parameters(M, answers[0])
+    second = more > max(free_parameters(M, answers[1]) - free_parameters(M, answers[0]), 0)
     best, other = answers[second], answers[1 - second]
     shares = {name: float(by[k].mean()) for name, k in (("ours", second), ("other", 1 - second))}
     doubts = [answer.advice for answer in (best, other) if answer.advice not in ("", NO_AGREEMENT)]
     confirmed = best.finished or other.finished or (best.supported and other.supported)
-    two_fits = lines_with_two_fits(M, host(best.U), host(best.V), bound)
+    two_fits = lines_with_two_fits(M, host(best.U), host(best.V), bound, np.flatnonzero(~by[second]))
     known = tuple({*some, *others} for some, others in zip(best.ambiguous, two_fits, strict=True))
     ambiguous = ambiguous_lines(M, by, best.U.shape[1], known)
     same = ambiguous is not None

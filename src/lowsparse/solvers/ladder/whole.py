@@ -139,12 +139,12 @@ def _looks_at_lines(state: LadderState) -> bool:
     return bool(state.rank) and sum(state.matrix.shape) <= MANY_LINES and state.matrix.nnz <= IN_MEMORY
 
 
-def _ambiguous_lines(state: LadderState) -> Lines:
+def _ambiguous_lines(state: LadderState, residual: Float) -> Lines:
     """Rows and columns that can be fitted in two ways, and those that two searches have fitted differently."""
     if not _looks_at_lines(state):
         return (), ()
     M, bound = state.problem.M.to_host(), OUTLIER * state.noise + EXPLAINED * state.unit
-    found = lines_with_two_fits(M, host(state.U), host(state.V), bound)
+    found = lines_with_two_fits(M, host(state.U), host(state.V), bound, host(outlying(residual, bound)))
     rows, columns = (tuple(sorted({*some, *others})) for some, others in zip(found, state.ambiguous, strict=True))
     return rows, columns
 
@@ -229,5 +229,5 @@ def outcome(state: LadderState, rank: int | None) -> Outcome:
         next_noise=state.next_noise or None,
         repeated=state.repeated,
         undetermined=state.undetermined,
-        ambiguous=_ambiguous_lines(state) if state.finished and not shrunk else ((), ()),
+        ambiguous=_ambiguous_lines(state, e) if state.finished and not shrunk else ((), ()),
     )
