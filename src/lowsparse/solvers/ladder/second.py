@@ -35,8 +35,8 @@ LARGEST = 100_000  # entries of a table that is searched twice
 ABUNDANT, SCATTERED = 8.0, 1.3
 # Share of the entries that only one of two answers explains, up to which they are the same, in lines that one of them
 # explains, its entries at least WELL as often as usual. Of lines that neither explains, those are ambiguous of which it
-# is more than AMBIGUOUS.
-SAME, WELL, AMBIGUOUS = 0.02, 0.5, 0.1
+# is more than AMBIGUOUS. With more than the share IN_DOUBT of the entries in ambiguous lines nothing is promised.
+SAME, WELL, AMBIGUOUS, IN_DOUBT = 0.02, 0.5, 0.1, 0.25
 FAR_MORE = 0.05  # share of the entries that an answer explains beyond the other, which has just missed it then
 DIFFER = (
     "a second search, with rows and columns in another order, has found another L: {ours:.1%} of the entries are "
@@ -147,8 +147,11 @@ def settle(state: LadderState, views: Views) -> LadderState:
     shares = {name: float(by[k].mean()) for name, k in (("ours", second), ("other", 1 - second))}
     doubts = [answer.advice for answer in (best, other) if answer.advice not in ("", NO_AGREEMENT)]
     confirmed = best.finished or other.finished or (best.supported and other.supported)
-    two_fits = lines_with_two_fits(M, host(best.U), host(best.V), bound, np.flatnonzero(~by[second]))
-    known = tuple({*some, *others} for some, others in zip(best.ambiguous, two_fits, strict=True))
+    known: tuple[set[int], set[int]] = set(best.ambiguous[0]), set(best.ambiguous[1])
+    for answer, explained in zip(answers, by, strict=True):
+        two_fits = lines_with_two_fits(M, host(answer.U), host(answer.V), bound, np.flatnonzero(~explained))
+        for lines, more_lines in zip(known, two_fits, strict=True):
+            lines.update(more_lines)
     ambiguous = ambiguous_lines(M, by, best.U.shape[1], known)
     same = ambiguous is not None
     state = restored(state, views, best)
@@ -168,21 +171,22 @@ def ambiguous_lines(
 ) -> Lines | None:
     """The rows and columns that are ambiguous, with those that are known to be.
 
-    None if two answers, which explain different entries, differ in other lines too, or most entries are in these.
+    None if two answers, which explain different entries, differ in other lines too, or many entries are in these.
     """
     sides = (M.rows, M.shape[0]), (M.columns_of_entries(), M.shape[1])
     differ, usual = by[0] != by[1], max(float(one.mean()) for one in by)
-    counts, ambiguous = np.ones(M.nnz, bool), []
+    counts, ambiguous, in_doubt = np.ones(M.nnz, bool), [], np.zeros(M.nnz, bool)
     for (lines, n), certain in zip(sides, known, strict=True):
         entries = np.bincount(lines, minlength=n)
         explained = np.maximum(*(np.bincount(lines[one], minlength=n) for one in by))
         well = (explained >= WELL * usual * entries) & (explained >= 2 * min_support(rank))
-        other = ~well & (np.bincount(lines[differ], minlength=n) > AMBIGUOUS * entries)
-        well[list(certain)] = False
-        counts &= well[lines]
-        ambiguous.append(tuple(sorted({*certain, *np.flatnonzero(other).tolist()})))
-    counted = np.count_nonzero(counts)
-    if 2 * counted < M.nnz or np.count_nonzero(differ & counts) > SAME * counted:
+        found = ~well & (np.bincount(lines[differ], minlength=n) > AMBIGUOUS * entries)
+        found[list(certain)] = True
+        counts &= (well & ~found)[lines]
+        in_doubt |= found[lines]
+        ambiguous.append(tuple(np.flatnonzero(found).tolist()))
+    few = np.count_nonzero(differ & counts) <= SAME * np.count_nonzero(counts)
+    if not (few and counts.any()) or np.count_nonzero(in_doubt) > IN_DOUBT * M.nnz:
         return None
     rows, columns = ambiguous
     return rows, columns
