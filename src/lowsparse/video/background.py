@@ -15,7 +15,7 @@ in front only if it goes farther somewhere.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -141,7 +141,7 @@ class Background:
         """
         return Aligned.of(frame, self.registration)
 
-    def coefficients_of(self, pictures: list[Picture]) -> tuple[Float, Float]:
+    def coefficients_of(self, pictures: Sequence[Picture]) -> tuple[Float, Float]:
         """How the background looks in these pictures, from a sample of their pixels.
 
         Parameters
@@ -356,12 +356,9 @@ class Background:
         far = np.full(self.flicker.shape, threshold, np.float32)
         if flicker is not None:
             far = np.maximum(np.float32(BEYOND) * ndimage.maximum_filter(flicker, REACH), far)
-        bounds = _whole_levels(doubled(far, self.noise.shape), luma)
-        if chroma is None:
-            return Bounds(bounds)
-        return Bounds(bounds, _whole_levels(far if chroma.shape[1:] == far.shape else doubled(far, luma.shape), chroma))
+        return Bounds(_whole_levels(far, luma), None if chroma is None else _whole_levels(far, chroma))
 
-    def without_ghosts(self, pictures: list[Picture]) -> Background:
+    def without_ghosts(self, pictures: Sequence[Picture]) -> Background:
         """This background, without things that have left in enough of these pictures (see `ghosts`).
 
         Parameters
@@ -385,7 +382,7 @@ class Background:
             return self
 
         def replaced(
-            planes: Single, noise: Single, level: float, values: list[Grey], zero: int = 0
+            planes: Single, noise: Single, level: float, values: Iterable[Grey], zero: int = 0
         ) -> tuple[Single, Single]:
             """b and noise, with the median over the pictures that show what is behind."""
             size = noise.shape[-2:]
@@ -400,11 +397,11 @@ class Background:
             return planes, noise
 
         level = self.noise_level
-        luma, noise = replaced(self.luma, self.noise, level[0], [one.luma for one in pictures])
+        luma, noise = replaced(self.luma, self.noise, level[0], (one.luma for one in pictures))
         found = replace(self, luma=luma, noise=noise)
         if self.chroma is None or self.chroma_noise is None:
             return found
-        values = [one.chroma for one in pictures if one.chroma is not None]
+        values = (one.chroma for one in pictures if one.chroma is not None)
         chroma, noise = replaced(self.chroma, self.chroma_noise, level[1], values, NEUTRAL)
         return replace(found, chroma=chroma, chroma_noise=noise)
 
@@ -437,7 +434,7 @@ class Background:
         """Whether the camera moves, other than by shaking, or there are several scenes: then this says little."""
         return self.lost > MOVES or self.drift >= DRIFT
 
-    def shares_explained(self, pictures: list[Picture]) -> Float:
+    def shares_explained(self, pictures: Sequence[Picture]) -> Float:
         """How much of each picture is as the background is.
 
         Parameters
@@ -457,7 +454,7 @@ class Background:
         near = np.abs(X - expected) <= THRESHOLD * self.spread()[0].ravel()[pixels, None]
         return np.asarray(near.mean(axis=0))
 
-    def signs_in(self, pictures: list[Picture]) -> Signs:
+    def signs_in(self, pictures: Sequence[Picture]) -> Signs:
         """Signs that this background is wrong.
 
         Parameters
@@ -481,7 +478,7 @@ class Background:
             return replace(total, place=0.0, in_place=0.0)
         return total
 
-    def share_staying(self, pictures: list[Picture]) -> float:
+    def share_staying(self, pictures: Sequence[Picture]) -> float:
         """Share of the pixels that are in front at the end, have been for a while, and look the same since.
 
         Parameters
@@ -501,7 +498,7 @@ class Background:
         areas = label_regions(majority(stays, 2), corners=False)[1]
         return float(areas[1:].max(initial=0)) / stays.size
 
-    def spots_in(self, pictures: list[Picture]) -> list[Spots]:
+    def spots_in(self, pictures: Sequence[Picture]) -> list[Spots]:
         """How far small spots of these pictures are from the background.
 
         Parameters
@@ -547,11 +544,15 @@ def _far(values: Grey, expected: Grey, unit: Single) -> Single:
 
 
 def _whole_levels(far: Single, unit: Single) -> Grey:
-    """far · unit as integers from 0 to 255, some lines at a time."""
+    """far · unit as integers from 0 to 255, some lines at a time; far is that of pixels, or of blocks of 2 x 2."""
     found = np.empty(unit.shape, np.uint8)
     for k in range(0, unit.shape[-2], LINES):
-        lines = np.s_[..., k : k + LINES, :]
-        found[lines] = levels(np.floor(far[lines] * unit[lines]))
+        some = unit[..., k : k + LINES, :]
+        if far.shape == unit.shape[-2:]:
+            part = far[k : k + LINES]
+        else:
+            part = doubled(far[k // 2 : (k + LINES) // 2], (some.shape[-2], some.shape[-1]))
+        found[..., k : k + LINES, :] = levels(np.floor(part * some))
     return found
 
 
