@@ -782,6 +782,20 @@ def before_leaves(length, shape=(48, 64)):
     return np.where(moving, 150, frames) + rng.standard_normal(frames.shape), moving
 
 
+@pytest.mark.parametrize("halved", [True, False])
+def test_in_the_dark_another_colour_of_the_same_brightness_is_in_front(halved):
+    rng = np.random.default_rng(8)
+    wall, moving = scene(T=60, seed=6, low=25, high=45)[1], np.zeros((60, 36, 44), bool)
+    chroma = 128 + 0.7 * rng.standard_normal((60, 2, 18, 22) if halved else (60, 2, 36, 44))
+    for t in range(60):
+        moving[t, 8:28, 2 * (t % 16) : 2 * (t % 16) + 12] = True
+        chroma[t, 1][moving[t, ::2, ::2] if halved else moving[t]] += 6
+    pictures = [Picture(*(np.rint(plane).astype(np.uint8) for plane in one)) for one in zip(wall, chroma, strict=True)]
+    frames = [Frame(picture, t, t, t / 25) for t, picture in enumerate(pictures)]
+    masks = np.stack([one.mask for one in learn(frames, observe=1.0).separate(frames)])
+    assert metrics.f1(masks, moving) > 0.75
+
+
 def test_a_stream_holds_few_of_its_frames_in_memory(monkeypatch):
     loaded, alive, load = [], [], Shelf._loaded
 

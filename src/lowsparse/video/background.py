@@ -7,9 +7,9 @@ With x_it the value of pixel i in frame t (of chroma the difference to grey),
 where v_t (r numbers for each frame) is the same for all pixels and colours: for rank 1 the brightness. How b is learnt
 is in `learning`. The coefficients v of a new frame come from the robust regression of some of its pixels. A pixel is in
 front if it differs from its background by more than `threshold` times √(s_i²/4 + 4 s² + f_i²) grey levels, and so do
-most of its neighbours; f_i is what nobody sees, 10 grey levels and less where it is dark. Leaves and water go farther
-by themselves, in small spots: how far is learnt from some whole frames (`Background.flicker`), and a small region is
-in front only if it goes farther somewhere.
+most of its neighbours; f_i is what nobody sees, 10 grey levels, of chroma 5, and less where it is dark. Leaves and
+water go farther by themselves, in small spots: how far is learnt from some whole frames (`Background.flicker`), and a
+small region is in front only if it goes farther somewhere.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ from .shadows import without_light
 from .signs import Signs, is_light, restless_place, roughness
 
 THRESHOLD = 1.5
-INVISIBLE = 10.0, 5.0  # differences of luma and of chroma that nobody sees,
-DARKEST = 2.5  # the first where it is dark,
+INVISIBLE = 10.0  # differences of luma that nobody sees,
+DARKEST = 2.5  # where it is dark,
 BRIGHT = 100.0  # and the grey level from which on it is as said
+COLOURED = 0.5  # times these are those of chroma
 WITNESSES = 24  # whole frames from which the flicker is learnt
 SPOT = 200  # a region smaller than this part of the picture may be flicker
 REACH = 3  # side of the square of blocks around a spot in which it flickers as well
@@ -192,21 +193,22 @@ class Background:
             √(s_i²/4 + 4 s² + f_i²) of each; None for chroma without colour.
         """
 
-        def spread(noise: Single, level: float, squared: Single | np.float32) -> Single:
+        def spread(noise: Single, level: float, squared: Single) -> Single:
             found = noise**2
             found /= 4
             found += np.float32(4 * level**2)
             found += squared
             return np.sqrt(found, out=found)
 
-        luma, chroma = (np.float32(difference) for difference in INVISIBLE)
-        dim = luma * self.still.luma
-        dim /= np.float32(BRIGHT)
-        np.clip(dim, np.float32(DARKEST), luma, out=dim)
+        dim = np.float32(INVISIBLE / BRIGHT) * self.still.luma
+        np.clip(dim, np.float32(DARKEST), np.float32(INVISIBLE), out=dim)
         dim *= dim
-        return spread(self.noise, self.noise_level[0], dim), (
-            None if self.chroma_noise is None else spread(self.chroma_noise, self.noise_level[1], chroma**2)
-        )
+        luma = spread(self.noise, self.noise_level[0], dim)
+        if self.chroma_noise is None:
+            return luma, None
+        dim *= np.float32(COLOURED**2)
+        coloured = dim if self.chroma_noise.shape[1:] == dim.shape else max_of_block(dim)
+        return luma, spread(self.chroma_noise, self.noise_level[1], coloured)
 
     @property
     def least_visible(self) -> float:
