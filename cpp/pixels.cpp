@@ -237,8 +237,8 @@ void fit_blocks(const BlockFitArgs& args, int64_t begin, int64_t end, float* mem
         one.estimate_noise();
         for (int64_t i = 0; i < args.values; ++i)
             for (int l = 0; l < count; ++l) {
-                args.b[i * args.blocks + block + l] = one.b[i][l];
-                args.noise[i * args.blocks + block + l] = one.noise[i][l];
+                args.b[i * (end - begin) + block - begin + l] = one.b[i][l];
+                args.noise[i * (end - begin) + block - begin + l] = one.noise[i][l];
             }
     }
 }

@@ -43,7 +43,7 @@ struct BlockFitArgs {
     int first_fits, fits;         // reweighted regressions from the typical sample, and then
     int64_t middle;               // the residual of this order, from 0, says the noise,
     float normal;                 // divided by this
-    float *b, *noise;             // values x blocks
+    float *b, *noise;             // values x (end - begin)
 };
 
 struct PixelKernels {

@@ -79,8 +79,10 @@ void fit_blocks(const std::vector<Bytes>& x, Floats v, int64_t begin, Indices ca
     const int64_t samples = int64_t(x.size());
     require(samples > 0 && b.ndim() == 2 && noise.size() == b.size() && v.ndim() == 2 && int64_t(v.shape(0)) == samples);
     require(constants.size() == 9 && middle >= 0 && middle < samples && normal > 0 && luma_level > 0 && chroma_level > 0);
-    const int64_t values = int64_t(b.shape(0)), blocks = int64_t(b.shape(1)), count = int64_t(v.shape(1));
-    require(values > 0 && values <= 12 && begin >= 0 && count > 0 && begin + count <= blocks);
+    const int64_t values = int64_t(b.shape(0)), count = int64_t(v.shape(1));
+    require(values > 0 && values <= 12 && count > 0 && int64_t(b.shape(1)) == count);
+    const int64_t blocks = int64_t(x[0].size()) / values;
+    require(begin >= 0 && begin + count <= blocks);
     std::vector<const uint8_t*> pointers;
     for (const Bytes& one : x) {
         require(int64_t(one.size()) == values * blocks);

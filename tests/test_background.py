@@ -4,6 +4,8 @@ import os
 import re
 import signal
 import sys
+import tracemalloc
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,10 +26,11 @@ from lowsparse.video.foreground import Bounds, Separated, coherent, foreground_m
 from lowsparse.video.ghosts import Sightings
 from lowsparse.video.learning import TooFewError, learn
 from lowsparse.video.pixel_regression import regress, typical_sample
-from lowsparse.video.registration import _noise
+from lowsparse.video.registration import Registration, _noise
 from lowsparse.video.sampling import EvenlySpaced, Layout, PixelSampler, default_share
 from lowsparse.video.separation import STILL, separate_video
 from lowsparse.video.shadows import without_light
+from lowsparse.video.shelf import Shelf
 from lowsparse.video.tracking import FIRST, LONGEST, MOST, NEW_SCENE, Follower, follow, most_held_back
 from lowsparse.video.truth import Scores, Truth, read_truth
 from lowsparse.video.views import VIEWS
@@ -172,7 +175,10 @@ def test_blocks_are_all_of_a_picture(shape, kind):
     planes = None if chroma is None else rng.integers(0, 256, chroma).astype(np.uint8)
     picture = Picture(rng.integers(0, 256, shape).astype(np.uint8), planes)
     layout = Layout(picture)
-    luma, back = layout.planes(layout.extract(picture, np.arange(layout.blocks)))
+    values = layout.extract(picture, np.arange(layout.blocks)).astype(np.float32)
+    luma, back = found = layout.empty_planes()
+    for tile in layout.tiles(2 * W):
+        layout.fill(found, tile, values[:, tile])
     assert np.array_equal(luma, picture.luma)
     assert (back is None and planes is None) or np.array_equal(back, planes)
 
@@ -776,13 +782,48 @@ def before_leaves(length, shape=(48, 64)):
     return np.where(moving, 150, frames) + rng.standard_normal(frames.shape), moving
 
 
-def test_the_colours_of_a_background_do_not_keep_all_its_numbers_in_memory():
-    layout = Layout(Picture(np.zeros((6, 8), np.uint8), np.zeros((2, 3, 4), np.uint8)))
-    numbers = np.arange(72.0).reshape(1, 6, 12)
-    luma, chroma = layout.planes(numbers)
-    assert not np.shares_memory(numbers, luma)
-    assert not np.shares_memory(numbers, chroma)
-    assert np.array_equal(chroma.ravel(), numbers[0, 4:].ravel())
+@pytest.mark.parametrize("halved", [True, False])
+def test_in_the_dark_another_colour_of_the_same_brightness_is_in_front(halved):
+    rng = np.random.default_rng(8)
+    wall, moving = scene(T=60, seed=6, low=25, high=45)[1], np.zeros((60, 36, 44), bool)
+    chroma = 128 + 0.7 * rng.standard_normal((60, 2, 18, 22) if halved else (60, 2, 36, 44))
+    for t in range(60):
+        moving[t, 8:28, 2 * (t % 16) : 2 * (t % 16) + 12] = True
+        chroma[t, 1][moving[t, ::2, ::2] if halved else moving[t]] += 6
+    pictures = [Picture(*(np.rint(plane).astype(np.uint8) for plane in one)) for one in zip(wall, chroma, strict=True)]
+    frames = [Frame(picture, t, t, t / 25) for t, picture in enumerate(pictures)]
+    masks = np.stack([one.mask for one in learn(frames, observe=1.0).separate(frames)])
+    assert metrics.f1(masks, moving) > 0.75
+
+
+def test_a_stream_holds_few_of_its_frames_in_memory(monkeypatch):
+    loaded, alive, load = [], [], Shelf._loaded
+
+    def counted(self, one):
+        alive.append(sum(picture() is not None for picture in loaded))
+        found = load(self, one)
+        loaded.append(weakref.ref(found.picture))
+        return found
+
+    monkeypatch.setattr(Shelf, "_loaded", counted)
+    monkeypatch.setattr(Shelf.__init__, "__defaults__", (0,))  # all of them in the file
+    follower = Follower()
+    for one in as_frames(scene(T=FIRST + 30, seed=3)[1]):
+        for _ in follower.take(one):
+            pass
+    assert len(loaded) > 2 * FIRST
+    assert max(alive) <= 3
+
+
+def test_registration_takes_little_memory():
+    picture = Picture(np.random.default_rng(2).integers(0, 256, (700, 900)).astype(np.uint8))
+    tracemalloc.start()
+    try:
+        Registration.of(picture)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 6 * picture.luma.nbytes
 
 
 def test_a_stream_waits_longer_before_leaves():

@@ -177,6 +177,12 @@ def test_bad_environment_is_one_line(tmp_path):
 
 
 @pytest.mark.slow
+def test_the_commands_are_there_without_the_distributions_of_scipy():
+    asked = "import sys, lowsparse.cli.app; sys.exit('scipy.stats' in sys.modules)"  # they take a second, and 20 MB
+    assert subprocess.run([sys.executable, "-c", asked], timeout=300).returncode == 0
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", ["typer", "rich", "matplotlib", "PIL"])
 def test_without_the_extra_one_line_names_it(missing, tmp_path):
     hidden = (

@@ -72,11 +72,10 @@ def test_blocks_are_regressed_alike(frames, share, kind, isa):
     values, blocks = samples.layout.values, samples.layout.blocks
     x, vs = samples.values(slice(None)), _at_samples(v[:, None], samples.frames(slice(None)))
     b, noise = fit_samples(x, vs, np.repeat(np.array(level, np.float32), (4, values - 4))[:, None])
-    found, found_noise = np.empty((2, values, blocks), np.float32)
     for tile in (slice(0, 100), slice(100, blocks)):  # 100 is no multiple of the blocks that are regressed together
-        fit_samples_compiled(samples, v, level, tile, found, found_noise)
-    np.testing.assert_allclose(found, b[0], atol=2e-3)
-    np.testing.assert_allclose(found_noise, noise, atol=2e-3)
+        found, found_noise = fit_samples_compiled(samples, v, level, tile)
+        np.testing.assert_allclose(found, b[..., tile], atol=2e-3)
+        np.testing.assert_allclose(found_noise, noise[:, tile], atol=2e-3)
 
 
 def test_arrays_that_do_not_fit_are_refused(isa):

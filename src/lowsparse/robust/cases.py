@@ -18,7 +18,7 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import chi2, norm
+from scipy.special import gammaincinv, ndtr
 
 from ..entries.statistics import usual_numbers
 from ..linalg.scale import CONSISTENT
@@ -45,13 +45,18 @@ SPOILT = 0.05  # share of samples off the subspace, above which they spoil a med
 STRICT = 3.5  # the cut-off of the distance from the subspace, in robust standard deviations above the median
 
 
+def _chi_squared(quantile: float, k: int) -> float:
+    """The quantile of the χ² distribution with k degrees of freedom; `scipy.stats` takes a second to import."""
+    return 2 * float(gammaincinv(k / 2, quantile))
+
+
 def score_cutoff(k: int) -> float:
     """The distance within a subspace of dimension k that one good sample in a thousand exceeds, if scores are normal.
 
     >>> round(score_cutoff(2), 2)
     3.72
     """
-    return math.sqrt(float(chi2.ppf(USUAL, k))) if k else math.inf
+    return math.sqrt(_chi_squared(USUAL, k)) if k else math.inf
 
 
 def apart(distance: Float, cutoff: float) -> NDArray[np.bool_]:
@@ -93,8 +98,8 @@ class ScoreDistribution:
             if np.array_equal(last, chosen):
                 break
         for _ in range(2):  # then by all that are not far
-            usual = float(np.median(found.distances(Z) ** 2)) / float(chi2.ppf(0.5, k))
-            near = found.distances(Z) ** 2 <= usual * chi2.ppf(0.975, k)
+            usual = float(np.median(found.distances(Z) ** 2)) / _chi_squared(0.5, k)
+            near = found.distances(Z) ** 2 <= usual * _chi_squared(0.975, k)
             found = cls._of(Z[near], floor) if np.count_nonzero(near) >= half else found
         return found
 
@@ -116,7 +121,7 @@ class ScoreDistribution:
             return found
         x = (scores - two.first) @ two.axis
         beyond, gap = x > 0.5, np.abs(x - 0.5) < GAP
-        expected = 1 + n * float(norm.sf(two.separation * (0.5 - GAP)))
+        expected = 1 + n * float(ndtr(two.separation * (GAP - 0.5)))
         return found if np.count_nonzero(gap) > APART * np.count_nonzero(beyond) + expected else found | beyond
 
     @classmethod

@@ -9,7 +9,6 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom
 
 from ..entries.protocol import PartialMatrix, PerEntry, Resident
 from ..entries.statistics import column_sums, row_sums
@@ -158,6 +157,8 @@ class RowModel:
 
     def _judge(self, M: PartialMatrix, distances: Distances, joint: Float) -> RowOutliers:
         """The distances of samples with their cut-offs."""
+        from scipy.stats import binom  # not before it is needed: it takes a second, and 20 MB
+
         assert self.limit is not None
         distance, share, freedom, within = distances
         cutoffs = score_cutoff(len(self.components)), self.limit.cutoff(freedom)

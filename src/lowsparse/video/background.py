@@ -7,15 +7,15 @@ With x_it the value of pixel i in frame t (of chroma the difference to grey),
 where v_t (r numbers for each frame) is the same for all pixels and colours: for rank 1 the brightness. How b is learnt
 is in `learning`. The coefficients v of a new frame come from the robust regression of some of its pixels. A pixel is in
 front if it differs from its background by more than `threshold` times √(s_i²/4 + 4 s² + f_i²) grey levels, and so do
-most of its neighbours; f_i is what nobody sees, 10 grey levels and less where it is dark. Leaves and water go farther
-by themselves, in small spots: how far is learnt from some whole frames (`Background.flicker`), and a small region is
-in front only if it goes farther somewhere.
+most of its neighbours; f_i is what nobody sees, 10 grey levels, of chroma 5, and less where it is dark. Leaves and
+water go farther by themselves, in small spots: how far is learnt from some whole frames (`Background.flicker`), and a
+small region is in front only if it goes farther somewhere.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -44,9 +44,10 @@ from .shadows import without_light
 from .signs import Signs, is_light, restless_place, roughness
 
 THRESHOLD = 1.5
-INVISIBLE = 10.0, 5.0  # differences of luma and of chroma that nobody sees,
-DARKEST = 2.5  # the first where it is dark,
+INVISIBLE = 10.0  # differences of luma that nobody sees,
+DARKEST = 2.5  # where it is dark,
 BRIGHT = 100.0  # and the grey level from which on it is as said
+COLOURED = 0.5  # times these are those of chroma
 WITNESSES = 24  # whole frames from which the flicker is learnt
 SPOT = 200  # a region smaller than this part of the picture may be flicker
 REACH = 3  # side of the square of blocks around a spot in which it flickers as well
@@ -141,7 +142,7 @@ class Background:
         """
         return Aligned.of(frame, self.registration)
 
-    def coefficients_of(self, pictures: list[Picture]) -> tuple[Float, Float]:
+    def coefficients_of(self, pictures: Sequence[Picture]) -> tuple[Float, Float]:
         """How the background looks in these pictures, from a sample of their pixels.
 
         Parameters
@@ -192,21 +193,22 @@ class Background:
             √(s_i²/4 + 4 s² + f_i²) of each; None for chroma without colour.
         """
 
-        def spread(noise: Single, level: float, squared: Single | np.float32) -> Single:
+        def spread(noise: Single, level: float, squared: Single) -> Single:
             found = noise**2
             found /= 4
             found += np.float32(4 * level**2)
             found += squared
             return np.sqrt(found, out=found)
 
-        luma, chroma = (np.float32(difference) for difference in INVISIBLE)
-        dim = luma * self.still.luma
-        dim /= np.float32(BRIGHT)
-        np.clip(dim, np.float32(DARKEST), luma, out=dim)
+        dim = np.float32(INVISIBLE / BRIGHT) * self.still.luma
+        np.clip(dim, np.float32(DARKEST), np.float32(INVISIBLE), out=dim)
         dim *= dim
-        return spread(self.noise, self.noise_level[0], dim), (
-            None if self.chroma_noise is None else spread(self.chroma_noise, self.noise_level[1], chroma**2)
-        )
+        luma = spread(self.noise, self.noise_level[0], dim)
+        if self.chroma_noise is None:
+            return luma, None
+        dim *= np.float32(COLOURED**2)
+        coloured = dim if self.chroma_noise.shape[1:] == dim.shape else max_of_block(dim)
+        return luma, spread(self.chroma_noise, self.noise_level[1], coloured)
 
     @property
     def least_visible(self) -> float:
@@ -356,12 +358,9 @@ class Background:
         far = np.full(self.flicker.shape, threshold, np.float32)
         if flicker is not None:
             far = np.maximum(np.float32(BEYOND) * ndimage.maximum_filter(flicker, REACH), far)
-        bounds = _whole_levels(doubled(far, self.noise.shape), luma)
-        if chroma is None:
-            return Bounds(bounds)
-        return Bounds(bounds, _whole_levels(far if chroma.shape[1:] == far.shape else doubled(far, luma.shape), chroma))
+        return Bounds(_whole_levels(far, luma), None if chroma is None else _whole_levels(far, chroma))
 
-    def without_ghosts(self, pictures: list[Picture]) -> Background:
+    def without_ghosts(self, pictures: Sequence[Picture]) -> Background:
         """This background, without things that have left in enough of these pictures (see `ghosts`).
 
         Parameters
@@ -385,7 +384,7 @@ class Background:
             return self
 
         def replaced(
-            planes: Single, noise: Single, level: float, values: list[Grey], zero: int = 0
+            planes: Single, noise: Single, level: float, values: Iterable[Grey], zero: int = 0
         ) -> tuple[Single, Single]:
             """b and noise, with the median over the pictures that show what is behind."""
             size = noise.shape[-2:]
@@ -400,11 +399,11 @@ class Background:
             return planes, noise
 
         level = self.noise_level
-        luma, noise = replaced(self.luma, self.noise, level[0], [one.luma for one in pictures])
+        luma, noise = replaced(self.luma, self.noise, level[0], (one.luma for one in pictures))
         found = replace(self, luma=luma, noise=noise)
         if self.chroma is None or self.chroma_noise is None:
             return found
-        values = [one.chroma for one in pictures if one.chroma is not None]
+        values = (one.chroma for one in pictures if one.chroma is not None)
         chroma, noise = replaced(self.chroma, self.chroma_noise, level[1], values, NEUTRAL)
         return replace(found, chroma=chroma, chroma_noise=noise)
 
@@ -437,7 +436,7 @@ class Background:
         """Whether the camera moves, other than by shaking, or there are several scenes: then this says little."""
         return self.lost > MOVES or self.drift >= DRIFT
 
-    def shares_explained(self, pictures: list[Picture]) -> Float:
+    def shares_explained(self, pictures: Sequence[Picture]) -> Float:
         """How much of each picture is as the background is.
 
         Parameters
@@ -457,7 +456,7 @@ class Background:
         near = np.abs(X - expected) <= THRESHOLD * self.spread()[0].ravel()[pixels, None]
         return np.asarray(near.mean(axis=0))
 
-    def signs_in(self, pictures: list[Picture]) -> Signs:
+    def signs_in(self, pictures: Sequence[Picture]) -> Signs:
         """Signs that this background is wrong.
 
         Parameters
@@ -481,7 +480,7 @@ class Background:
             return replace(total, place=0.0, in_place=0.0)
         return total
 
-    def share_staying(self, pictures: list[Picture]) -> float:
+    def share_staying(self, pictures: Sequence[Picture]) -> float:
         """Share of the pixels that are in front at the end, have been for a while, and look the same since.
 
         Parameters
@@ -501,7 +500,7 @@ class Background:
         areas = label_regions(majority(stays, 2), corners=False)[1]
         return float(areas[1:].max(initial=0)) / stays.size
 
-    def spots_in(self, pictures: list[Picture]) -> list[Spots]:
+    def spots_in(self, pictures: Sequence[Picture]) -> list[Spots]:
         """How far small spots of these pictures are from the background.
 
         Parameters
@@ -547,11 +546,15 @@ def _far(values: Grey, expected: Grey, unit: Single) -> Single:
 
 
 def _whole_levels(far: Single, unit: Single) -> Grey:
-    """far · unit as integers from 0 to 255, some lines at a time."""
+    """far · unit as integers from 0 to 255, some lines at a time; far is that of pixels, or of blocks of 2 x 2."""
     found = np.empty(unit.shape, np.uint8)
     for k in range(0, unit.shape[-2], LINES):
-        lines = np.s_[..., k : k + LINES, :]
-        found[lines] = levels(np.floor(far[lines] * unit[lines]))
+        some = unit[..., k : k + LINES, :]
+        if far.shape == unit.shape[-2:]:
+            part = far[k : k + LINES]
+        else:
+            part = doubled(far[k // 2 : (k + LINES) // 2], (some.shape[-2], some.shape[-1]))
+        found[..., k : k + LINES, :] = levels(np.floor(part * some))
     return found
 
 

@@ -54,9 +54,10 @@ def fit_blocks(
     constants: Sequence[float],
     fits: tuple[int, int],
     quantile: tuple[int, float],
-    found: tuple[Single, Single],
-) -> None:
-    """Regress the blocks from `begin` on, as many as v has columns; see `pixel_regression.fit_samples`."""
+) -> tuple[Single, Single]:
+    """b and noise of the blocks from `begin` on, as many as v has columns; see `pixel_regression.fit_samples`."""
+    shape = x[0].shape[0], v.shape[1]
+    b, noise = np.empty(shape, np.float32), np.empty(shape, np.float32)
     candidates, others = (one.astype(np.int32) for one in compared)
     native.core().fit_blocks(
         list(x),
@@ -68,6 +69,8 @@ def fit_blocks(
         list(constants),
         *fits,
         *quantile,
-        *found,
+        b,
+        noise,
         native.instruction_set(),
     )
+    return b, noise

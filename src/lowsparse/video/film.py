@@ -20,8 +20,12 @@ from ..support.files import explain_refusal, replacing, write
 from .sound import Sound
 
 CODECS = ("libx264", "libopenh264", "mpeg4")  # in the order of preference
-# Frames that refer to later ones (B-frames) make these films no smaller, and to wait for them takes memory.
-OPTIONS = {"libx264": {"preset": "superfast", "crf": "21", "tune": "zerolatency"}, "mpeg4": {"qscale": "3"}}
+# Frames that refer to later ones (B-frames) make these films no smaller, and to wait for them takes memory; so do
+# motions by parts of a pixel (subme), for which a frame is kept four times.
+OPTIONS = {
+    "libx264": {"preset": "superfast", "crf": "21", "tune": "zerolatency", "x264-params": "subme=0"},
+    "mpeg4": {"qscale": "3"},
+}
 # If little changes, these are as fast, and the film has a third of the size.
 STATIC_OPTIONS = OPTIONS | {"libx264": {"preset": "veryfast", "crf": "21", "bf": "3"}}
 LOSSLESS = "ffv1"

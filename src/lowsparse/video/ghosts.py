@@ -72,8 +72,8 @@ class Sightings:
         self._sum: Single = self._count
         self._squares: Single = self._count
         self._agreed: Mask = np.zeros(1, bool)
-        self._ghosts: list[Mask] = []  # of each picture
-        self._perhaps: list[Mask] = []
+        self._ghosts: list[Grey] = []  # of each picture, eight pixels in a byte
+        self._perhaps: list[Grey] = []
 
     def add(self, ratio: Single, luma: Grey, brightness: float) -> None:
         """The next picture, by its `outline_ratio`, its luma and its brightness."""
@@ -87,8 +87,8 @@ class Sightings:
         self._doubtful = self._doubtful + perhaps
         self._before = self._before + (perhaps & ~self._agreed)
         self._since = np.where(agrees, 0, self._since + perhaps).astype(np.int16)
-        self._ghosts.append(ghosts)
-        self._perhaps.append(perhaps)
+        self._ghosts.append(np.packbits(ghosts))
+        self._perhaps.append(np.packbits(perhaps))
 
     def gone(self) -> tuple[Mask, list[Mask]]:
         """The pixels from which a thing has left, and for each picture those of them that show what is behind it.
@@ -103,8 +103,13 @@ class Sightings:
         sure = np.asarray((self._votes >= enough) | likely | is_steady)
         nested = (self._before > 0) & (self._since > 0) & (self._before + self._since == self._doubtful)
         returned = nested & self._agreed & (self._doubtful >= enough) & ~sure
+
+        def unpacked(bits: Grey) -> Mask:
+            return np.unpackbits(bits, count=sure.size).reshape(sure.shape).view(bool)
+
         behind = [
-            (sure & one) | ((returned | likely) & other) for one, other in zip(self._ghosts, self._perhaps, strict=True)
+            (sure & unpacked(one)) | ((returned | likely) & unpacked(other))
+            for one, other in zip(self._ghosts, self._perhaps, strict=True)
         ]
         gone = sure | returned
         return gone if gone.shape == self.shape else doubled(gone, self.shape), behind

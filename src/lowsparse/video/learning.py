@@ -248,29 +248,28 @@ def fit_pixels(
     if result.backend == "cuda":
         send, size, workers = need_cupy().asarray, GPU_TILE, GPU_WORKERS
     levels = send(np.repeat(np.array(level, np.float32), (4, layout.values - 4))[:, None])
-    tiles = [slice(k, min(k + size, layout.blocks)) for k in range(0, layout.blocks, size)]
-    b = np.empty((rank, layout.values, layout.blocks), np.float32)
-    noise = np.empty((layout.values, layout.blocks), np.float32)
+    tiles = layout.tiles(size)
+    b, noise = layout.empty_planes(rank), layout.empty_planes()
 
     def fit(tile: slice) -> None:
         if is_compiled:
-            fit_samples_compiled(samples, v[:, 0], level, tile, b[0], noise)
-            return
-        x, vs = send(samples.values(tile)), send(_at_samples(v, samples.frames(tile)))
-        b[..., tile], noise[..., tile] = (host(one) for one in fit_samples(x, vs, levels))
+            found = fit_samples_compiled(samples, v[:, 0], level, tile)
+        else:
+            x, vs = send(samples.values(tile)), send(_at_samples(v, samples.frames(tile)))
+            found = fit_samples(x, vs, levels)
+        for planes, numbers in zip((b, noise), found, strict=True):
+            layout.fill(planes, tile, host(numbers))
 
     with ThreadPoolExecutor(workers) as threads:
         for k, _ in enumerate(threads.map(fit, tiles)):
             if on_progress is not None:
                 on_progress("solving", k + 1, len(tiles))
-    luma, chroma = layout.planes(b)
-    luma_noise, chroma_noise = layout.planes(noise)
     return Background(
-        luma=luma,
-        chroma=chroma,
-        noise=luma_noise,
-        chroma_noise=chroma_noise,
-        flicker=np.zeros([-(-side // 2) for side in luma_noise.shape], np.float32),
+        luma=b[0],
+        chroma=b[1],
+        noise=noise[0],
+        chroma_noise=noise[1],
+        flicker=np.zeros([-(-side // 2) for side in layout.shape], np.float32),
         usual=np.median(v[np.abs(v).sum(axis=1) > 0], axis=0).astype(np.float64),
         brightness=np.ones(1),
         coefficients=v.astype(np.float64),

@@ -64,12 +64,10 @@ def fit_samples_compiled(
     v: Single,
     level: tuple[float, float],
     tile: slice,
-    b: Single,
-    noise: Single,
-) -> None:
-    """The same for rank 1, of a tile of blocks, into b and noise (values x blocks); v has a number for each frame."""
+) -> tuple[Single, Single]:
+    """The same for rank 1, of a tile of blocks; v has a number for each frame."""
     at = np.stack([v[one.offset[tile].astype(np.int64) + one.first] for one in samples.intervals])
-    compiled.fit_blocks(
+    b, noise = compiled.fit_blocks(
         [one.values for one in samples.intervals],
         at,
         tile.start,
@@ -78,8 +76,8 @@ def fit_samples_compiled(
         (EFFICIENT, float(WIDE), AGREES, DARK, NEUTRAL, *WIDTHS, CALM, RESTLESS),
         (FIRST_FITS, FITS),
         _quantile(len(samples), 1),
-        (b, noise),
     )
+    return b[None], noise
 
 
 def regress(x: Single, v: Single, b: Single, c: Single, n_reweight: int, power: int = 2) -> Single:

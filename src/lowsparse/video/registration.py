@@ -10,6 +10,7 @@ small pictures first, then on larger ones near the shift that was found.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
@@ -37,6 +38,7 @@ SHAKES = 0.05  # share of the frames that have a shift if the camera shakes
 WINDOW = 25  # shifts whose median says where the camera is, but for its shaking
 BLURRED = 0.25  # share of the edges of a frame that a background has if the camera has moved,
 TEXTURED = 0.2  # if this share of the parts of the frame have edges
+LINES = 64  # of a picture whose noise is looked at together
 AGREES = 0.7  # a picture that shows the reference has at most this part of the sum that a picture without edges has
 
 
@@ -186,7 +188,7 @@ class Steadiness:
         return float(np.max(self._most - self._least))
 
 
-def share_lost(background: Picture, pictures: list[Picture]) -> float:
+def share_lost(background: Picture, pictures: Sequence[Picture]) -> float:
     """The share of the pictures whose edges are not those of the background, as if the camera had moved."""
     if not pictures:
         return 0.0
@@ -215,34 +217,46 @@ def _sizes(picture: Picture) -> list[Grey]:
 
 def _level(luma: Grey, noise: float) -> tuple[Level, float]:
     """The pixels with strong gradients of a reference, spread over all of it, and the share of its parts with edges."""
-    grey = luma.astype(np.float32)
-    down, right = np.zeros_like(grey), np.zeros_like(grey)
-    down[1:-1], right[:, 1:-1] = grey[2:] - grey[:-2], grey[:, 2:] - grey[:, :-2]
-    strength = np.abs(down) + np.abs(right)
-    strength[[0, -1]] = strength[:, [0, -1]] = 0
     tile = max(2, int(np.sqrt(luma.size / EDGES)))  # the strongest pixel of each tile
     H, W = (side // tile * tile for side in luma.shape)
-    tiles = strength[:H, :W].reshape(H // tile, tile, W // tile, tile).swapaxes(1, 2).reshape(-1, tile * tile)
-    inside = tiles.argmax(axis=1)
-    row, column = np.divmod(np.arange(len(tiles)), W // tile)
+    strongest = [_strongest(luma, tile, top) for top in range(0, H, tile)]
+    inside, found = (np.concatenate(one) for one in zip(*strongest, strict=True))
+    row, column = np.divmod(np.arange(len(inside)), W // tile)
     rows, columns = row * tile + inside // tile, column * tile + inside % tile
-    found = strength[rows, columns]
     is_edge = found >= max(ABOVE_NOISE * max(noise, _noise(luma)), FAINT)
     strong = is_edge & (found >= np.median(found))
     rows, columns, found = rows[strong], columns[strong], found[strong]
-    gradient = np.stack([down[rows, columns], right[rows, columns]], axis=1)
+    up, down, left, right = (
+        luma[rows + y, columns + x].astype(np.float32) for y, x in ((-1, 0), (1, 0), (0, -1), (0, 1))
+    )
+    gradient = np.stack([down - up, right - left], axis=1)
     bound, brightness = (float(np.median(one)) if one.size else 1.0 for one in (found, luma[rows, columns]))
     cells = len(np.unique(4 * (4 * rows // luma.shape[0]) + 4 * columns // luma.shape[1]))
     return Level(rows, columns, gradient, BOUND * bound, max(brightness, 1.0), cells), float(is_edge.mean())
 
 
+def _strongest(luma: Grey, tile: int, top: int) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
+    """Of each tile in a row of them: the pixel with the strongest gradient, counted line by line, and its gradient."""
+    (H, W), strength = luma.shape, np.zeros((tile, luma.shape[1]), np.float32)
+    first, last = max(top, 1), min(top + tile, H - 1)  # the border of the picture has none
+    lines = luma[first - 1 : last + 1].astype(np.float32)
+    down, right = lines[2:] - lines[:-2], lines[1:-1, 2:] - lines[1:-1, :-2]
+    strength[first - top : last - top, 1:-1] = np.abs(down[:, 1:-1]) + np.abs(right)
+    tiles = strength[:, : W // tile * tile].reshape(tile, -1, tile).swapaxes(0, 1).reshape(-1, tile * tile)
+    inside = tiles.argmax(axis=1)
+    return inside, tiles[np.arange(len(tiles)), inside]
+
+
 def _noise(luma: Grey) -> float:
     """The standard deviation of the noise, from second differences in both directions, which edges hardly have."""
-    grey = luma.astype(np.int16)
-    rows = grey[2:] - 2 * grey[1:-1] + grey[:-2]
-    both = np.abs(rows[:, 2:] - 2 * rows[:, 1:-1] + rows[:, :-2])
-    counts = np.cumsum(np.bincount(both.ravel()))  # the median of small integers, from how many there are of each
-    middle = np.searchsorted(counts, [(both.size - 1) // 2, both.size // 2], side="right")
+    counts = np.zeros(8 * 255 + 1, np.int64)  # of each difference: they are small integers
+    for top in range(0, luma.shape[0] - 2, LINES):
+        grey = luma[top : top + LINES + 2].astype(np.int16)
+        rows = grey[2:] - 2 * grey[1:-1] + grey[:-2]
+        both = np.abs(rows[:, 2:] - 2 * rows[:, 1:-1] + rows[:, :-2])
+        counts += np.bincount(both.ravel(), minlength=len(counts))
+    total = np.cumsum(counts)
+    middle = np.searchsorted(total, [(total[-1] - 1) // 2, total[-1] // 2], side="right")
     return float(middle.mean()) / (0.6745 * 6)
 
 

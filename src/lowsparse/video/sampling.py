@@ -18,7 +18,7 @@ from ..entries.pictures import NEUTRAL, Grey, Picture
 
 TARGET = 80  # samples of each pixel, where there is a choice; in a long video up to twice as many
 MIN_SAMPLES = 3
-UNCOVERED = 16_384  # blocks whose samples are replaced together: all at once need more memory than the samples
+UNCOVERED = 4096  # blocks whose samples are replaced together: all at once need more memory than the samples
 MANY = 0.05  # share of the blocks above which all of them are taken out of a picture, which is faster than some
 MAX_BYTES = 150_000_000  # of the samples of a video,
 FEWEST = 20  # unless these samples of each pixel need more
@@ -78,26 +78,38 @@ class Layout:
         chroma = planes[:, blocks] if self.halved else planes[:, corners].reshape(8, -1)
         return np.concatenate([luma, chroma])
 
-    def planes(self, values: NDArray[Value]) -> tuple[NDArray[Value], NDArray[Value] | None]:
-        """Luma (..., H, W) and chroma (..., 2, h, w) of numbers (..., values, blocks)."""
-        H, W = self.shape
-        leading = values.shape[:-2]
+    def tiles(self, blocks: int) -> list[slice]:
+        """Parts of the blocks: whole rows of them, of about so many each."""
+        across = -(-self.shape[1] // 2)
+        size = max(blocks // across, 1) * across
+        return [slice(k, min(k + size, self.blocks)) for k in range(0, self.blocks, size)]
 
-        def plane(corners: NDArray[Value]) -> NDArray[Value]:
-            found = np.empty((*leading, H, W), values.dtype)
-            blocks = corners.reshape(*leading, 4, -(-H // 2), -(-W // 2))
+    def empty_planes(self, *leading: int) -> tuple[Single, Single | None]:
+        """Luma (..., H, W) and chroma (..., 2, h, w), to be filled."""
+        size = tuple(-(-side // 2) for side in self.shape) if self.halved else self.shape
+        chroma = np.empty((*leading, 2, *size), np.float32) if self.colour else None
+        return np.empty((*leading, *self.shape), np.float32), chroma
+
+    def fill(self, planes: tuple[Single, Single | None], tile: slice, values: Single) -> None:
+        """Write the numbers (..., values, blocks) of a tile to luma and chroma."""
+        luma, chroma = planes
+        across = -(-self.shape[1] // 2)
+        blocks = values.reshape(*values.shape[:-1], -1, across)
+        top, bottom = tile.start // across, tile.stop // across
+
+        def fill(plane: Single, corners: Single) -> None:
             for corner in range(4):
-                part = found[..., corner // 2 :: 2, corner % 2 :: 2]
-                part[...] = blocks[..., corner, : part.shape[-2], : part.shape[-1]]
-            return found
+                part = plane[..., 2 * top + corner // 2 : 2 * bottom : 2, corner % 2 :: 2]
+                part[...] = corners[..., corner, : part.shape[-2], : part.shape[-1]]
 
-        luma = plane(values[..., :4, :])
-        if not self.colour:
-            return luma, None
+        fill(luma, blocks[..., :4, :, :])
+        if chroma is None:
+            return
         if self.halved:
-            chroma = values[..., 4:, :].copy()  # a part of the numbers would keep all of them in memory
-            return luma, chroma.reshape(*leading, 2, -(-H // 2), -(-W // 2))
-        return luma, np.stack([plane(values[..., 4:8, :]), plane(values[..., 8:, :])], axis=-3)
+            chroma[..., top:bottom, :] = blocks[..., 4:, :, :]
+            return
+        for k in range(2):
+            fill(chroma[..., k, :, :], blocks[..., 4 + 4 * k : 8 + 4 * k, :, :])
 
 
 @dataclass
@@ -154,8 +166,9 @@ class PixelSamples:
         returned.
         """
         latest = max(one.first + int(one.offset.max()) for one in self.intervals)
+        kind = np.int8 if latest < 1 << 7 else np.int16 if latest < 1 << 15 else np.int64
         for one in self.intervals:
-            one.offset = one.offset.astype(np.int16 if latest < 1 << 15 else np.int64, copy=False)
+            one.offset = one.offset.astype(kind, copy=False)
         tiles = [slice(k, min(k + UNCOVERED, self.layout.blocks)) for k in range(0, self.layout.blocks, UNCOVERED)]
         return sum(self._uncover(tile, covered) for tile in tiles) / (len(self) * self.layout.blocks)
 

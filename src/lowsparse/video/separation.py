@@ -187,7 +187,7 @@ def separate_video(
                 backend=backend,
                 stabilise=stabilise,
             )
-            separated = follower.follow(prefetch(frames, until=until or threading.Event()))
+            separated = follower.follow(prefetch(frames, 2, until=until or threading.Event()))
             length, sampled = frames.length, follower.observe
             video = _SeparatedVideo(separated, length, sampled, lambda: follower.background, follower.scenes)
         else:

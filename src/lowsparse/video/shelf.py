@@ -6,10 +6,10 @@ import math
 import tempfile
 import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import IO
+from typing import IO, overload
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from ..entries.frames import Frame
 from ..entries.pictures import Grey, Picture
 from .registration import Aligned, Shift, shifted
 
-MOST = 20_000_000  # bytes of pictures in memory
+MOST = 5_000_000  # bytes of pictures in memory
 NOTHING = Picture(np.empty((0, 0), np.uint8))
 
 
@@ -57,6 +57,10 @@ class Shelf:
     def __iter__(self) -> Iterator[Aligned]:
         return map(self._loaded, list(self._waiting))
 
+    def pictures(self, every: int = 1) -> Sequence[Picture]:
+        """The pictures of one in so many frames, each loaded when it is asked for."""
+        return _Pictures(self, range(0, len(self), every))
+
     def add(self, one: Aligned) -> None:
         """Add a frame at the end."""
         planes = _planes(one.frame.picture)
@@ -94,6 +98,28 @@ class Shelf:
         planes = [np.fromfile(self._file, np.uint8, math.prod(shape)).reshape(shape) for shape in one.shapes]
         frame = replace(one.frame, picture=Picture(*planes))
         return Aligned(frame, shifted(frame.picture, (-one.shift[0], -one.shift[1])), one.shift)
+
+
+@dataclass(frozen=True)
+class _Pictures(Sequence[Picture]):
+    """The aligned pictures of some of the frames on a shelf."""
+
+    shelf: Shelf
+    which: range
+
+    def __len__(self) -> int:
+        return len(self.which)
+
+    @overload
+    def __getitem__(self, k: int) -> Picture: ...
+
+    @overload
+    def __getitem__(self, k: slice) -> Sequence[Picture]: ...
+
+    def __getitem__(self, k: int | slice) -> Picture | Sequence[Picture]:
+        if isinstance(k, slice):
+            return _Pictures(self.shelf, self.which[k])
+        return self.shelf[self.which[k]].picture
 
 
 def _planes(picture: Picture) -> list[Grey]:

@@ -116,6 +116,7 @@ class Follower:
         self.rng = np.random.default_rng(random_state)
         self.scenes: list[int] = []  # numbers of their first frames
         self._background: Background | None = None
+        self._separator: Callable[[Aligned, Float, float], Separated] | None = None  # by that
         self._known, self._lost = 0, 0.0  # frames that were judged in all scenes, and how many show no background
         self._drift = 0.0  # pixels by which the camera has wandered in a scene
         self._signs = Signs()  # in all scenes, that a background was wrong
@@ -145,7 +146,7 @@ class Follower:
         self._in_front: Single = np.zeros((1, 1), np.float32)  # seconds without a break, of blocks of 2 x 2 pixels
         self._time = 0.0  # of the latest frame
         self._things: Mask = np.zeros((1, 1), bool)  # blocks of what has an outline
-        self._witnesses: list[Picture] = []  # some of the frames since the background was learnt again
+        self._witnesses = Shelf()  # some of the frames since the background was learnt again
         self._judged = 0  # frames of the scene of which it is known whether they show the background
         self._usual = 1.0  # share of the pixels that are explained
         self._next: Future[tuple[Background, list[Spots]]] | None = None
@@ -200,18 +201,19 @@ class Follower:
         self._unexplained = []
         if len(self._first) < self._enough:
             return
-        found, longer = fit_background(self._sampler, self.rank, self.backend), most_held_back(aligned.picture)
-        if self._enough < longer and is_restless(found):
+        self._background = fit_background(self._sampler, self.rank, self.backend)
+        longer = most_held_back(aligned.picture)
+        if self._enough < longer and is_restless(self._background):
             self._enough = longer
-            self._know_early(found)
+            self._know_early(self._background)
             return
-        yield from self._learn_scene(found)
+        yield from self._learn_scene(fitted=True)
 
     def _know_early(self, background: Background) -> None:
         """Use a background to notice new scenes, while frames are held back."""
         self._background = background
-        some = [self._first[k] for k in range(0, len(self._first), 5)]
-        self._usual = float(np.median([explained for *_, explained in self._fit(some)]))
+        some = (self._fit([self._first[k]])[0] for k in range(0, len(self._first), 5))
+        self._usual = float(np.median([explained for *_, explained in some]))
 
     def _is_new(self, one: Aligned, v: Float, explained: float) -> bool:
         """Whether a frame is of a new scene, or a large part of this one has another light."""
@@ -245,8 +247,8 @@ class Follower:
             yield from self._learn_scene()  # raises if they are too few
         for one in (*self._first, *self._unexplained):
             yield from self._separate(self._fit([one]))
-        if self._witnesses:
-            self._use(_judged(self.background, self.background, self._witnesses))
+        if len(self._witnesses):
+            self._use(_judged(self.background, self.background, self._witnesses.pictures()))
         self._threads.shutdown()
 
     @property
@@ -289,30 +291,37 @@ class Follower:
         self._sampler.add(one.picture)
         self._first.add(one)
 
-    def _learn_scene(self, found: Background | None = None) -> Iterator[Separated]:
-        """Learn the background from the first frames of a scene, unless it was fitted to them, and separate them."""
+    def _learn_scene(self, *, fitted: bool = False) -> Iterator[Separated]:
+        """Learn the background from the first frames of a scene, unless it was fitted to them, and separate them.
+
+        It has many pictures in it: each is dropped before the next one is learnt.
+        """
         first, self._first = self._first, Shelf()
-        found = found or fit_background(self._sampler, self.rank, self.backend)
+        known, self._background, self._separator = self._background, None, None
+        found = known if fitted and known else fit_background(self._sampler, self.rank, self.backend)
+        del known
         samples = self._sampler.samples(at_end=True)
         self._due = len(first) + min(len(first) // PART, REFRESH)
         release_memory()
         stride = -(-len(first) // WITNESSES)
-        some = [first[k].picture for k in range(0, len(first), stride)]
+        some = first.pictures(every=stride)
         found, spots = _complete(found, some, samples)
         for _ in range(LOOKS):
             release_memory()
             if samples.uncover(_in_front_of(found, some, stride)) < FEW:
                 break
-            found, spots = _complete(_fit_again(found, samples, found.coefficients), some, samples)
+            fit_again, v = _fitter(found), found.coefficients
+            del found
+            found, spots = _complete(fit_again(samples, v), some, samples)
         self._use(_judged(found, found, some))
         del found, some  # the frames below are dropped one by one
         self._spots.extend(spots)
         self.scenes.append(first[0].frame.number)
-        fitted = [(v, explained) for one in first for _, v, explained in self._fit([one])]
-        self._v = [v for v, _ in fitted]
-        self._usual = float(np.median([explained for _, explained in fitted]))
+        lights = [(v, explained) for one in first for _, v, explained in self._fit([one])]
+        self._v = [v for v, _ in lights]
+        self._usual = float(np.median([explained for _, explained in lights]))
         release_memory()
-        for v, explained in fitted:
+        for v, explained in lights:
             yield self._separate_one(first.take(), v, explained)
 
     def _use(self, background: Background) -> None:
@@ -326,7 +335,12 @@ class Follower:
         self._background = background = replace(
             background, registration=registration, lost=lost, drift=self._drift, signs=self._signs
         )
-        self._separate_one = background.separator(self.threshold, self.clean, self.stabilise)
+        self._separator = None  # it keeps the background before
+        self._separator = background.separator(self.threshold, self.clean, self.stabilise)
+
+    def _separate_one(self, one: Aligned, v: Float, explained: float) -> Separated:
+        assert self._separator is not None
+        return self._separator(one, v, explained)
 
     def _fit(self, frames: list[Aligned]) -> list[Fitted]:
         if not frames:
@@ -341,7 +355,7 @@ class Follower:
             if self._v:
                 self._sampler.add(self._without_standers(one, v, separated.mask))
                 if len(self._v) % WITNESS_EVERY == 0:
-                    self._witnesses.append(one.picture)
+                    self._witnesses.add(one)
                 self._v.append(v)
                 self._usual += FORGETTING * (explained - self._usual)
             yield separated
@@ -369,6 +383,8 @@ class Follower:
             (learnt, spots), self._next = self._next.result(), None
             self._spots.extend(spots)
             self._use(learnt)
+            del learnt
+            release_memory()
         if self._sampler.frames < self._due:
             return
         self._ready = self._due + LAG
@@ -379,16 +395,18 @@ class Follower:
         self._oldest = oldest
         recent = PixelSamples(samples.layout, [replace(one, first=one.first - oldest) for one in samples.intervals])
         v, entries = np.asarray(self._v), self._sampler.entries
-        witnesses, self._witnesses = self._witnesses, []
+        witnesses, self._witnesses = self._witnesses.pictures(), Shelf()
         earlier = list(self._spots)
 
         def learn_again() -> tuple[Background, list[Spots]]:
-            fitted = _fit_again(replace(current, entries=entries), recent, v)
+            fitted = _fitter(replace(current, entries=entries))(recent, v)
             release_memory()
             complete, spots = _complete(fitted, witnesses, recent, earlier)
+            del fitted
             release_memory()
             return _judged(complete, current, witnesses), spots
 
+        release_memory()
         self._next = self._threads.submit(learn_again)
 
 
@@ -409,15 +427,22 @@ def is_restless(background: Background) -> bool:
     return bool(level > LOUD or restless(background.noise, level).mean() > MUCH)
 
 
-def _fit_again(current: Background, samples: PixelSamples, v: Float) -> Background:
-    """The background of these samples, given v of their frames (T x r) and the one that is known so far."""
-    level, given = noise_level(current.noise, current.chroma_noise), v.astype(np.float32)
-    found = fit_pixels(samples, given, level, current.result, current.entries)
-    if current.rank == 1:
-        return found
-    brightness = (v @ current.brightness[:, None]).astype(np.float32)
-    plain = fit_pixels(samples, brightness, level, current.result, current.entries)
-    return without_things(replace(found, brightness=current.brightness), plain)
+def _fitter(current: Background) -> Callable[[PixelSamples, Float], Background]:
+    """A function that gives the background of samples and of v of their frames (T x r).
+
+    It needs little of the one that is known so far, and does not keep its pictures.
+    """
+    level, result, entries = noise_level(current.noise, current.chroma_noise), current.result, current.entries
+    rank, scale = current.rank, current.brightness
+
+    def fit(samples: PixelSamples, v: Float) -> Background:
+        found = fit_pixels(samples, v.astype(np.float32), level, result, entries)
+        if rank == 1:
+            return found
+        brightness = (v @ scale[:, None]).astype(np.float32)
+        return without_things(replace(found, brightness=scale), fit_pixels(samples, brightness, level, result, entries))
+
+    return fit
 
 
 def _things(mask: Mask, picture: Picture, background: Picture) -> Mask:
@@ -427,7 +452,9 @@ def _things(mask: Mask, picture: Picture, background: Picture) -> Mask:
     return max_of_block(is_thing) if is_thing.shape == mask.shape else is_thing
 
 
-def _in_front_of(found: Background, pictures: list[Picture], stride: int) -> Callable[[slice, NDArray[np.int64]], Mask]:
+def _in_front_of(
+    found: Background, pictures: Sequence[Picture], stride: int
+) -> Callable[[slice, NDArray[np.int64]], Mask]:
     """Which blocks of pixels are covered in the frames that are given for them, by the nearest of these pictures.
 
     A block is covered by what stays in front of it for some pictures in a row; leaves and waves do so more briefly.
@@ -447,7 +474,7 @@ def _in_front_of(found: Background, pictures: list[Picture], stride: int) -> Cal
 
 
 def _complete(
-    found: Background, pictures: list[Picture], samples: PixelSamples, earlier: Sequence[Spots] = ()
+    found: Background, pictures: Sequence[Picture], samples: PixelSamples, earlier: Sequence[Spots] = ()
 ) -> tuple[Background, list[Spots]]:
     """A background that was fitted to these samples, without ghosts and with the flicker, by some whole pictures.
 
@@ -462,7 +489,7 @@ def _complete(
     return replace(clean, flicker=flicker_of([*earlier, *spots][-REMEMBERED:])), spots
 
 
-def _judged(found: Background, used: Background, pictures: list[Picture]) -> Background:
+def _judged(found: Background, used: Background, pictures: Sequence[Picture]) -> Background:
     """A background, with what speaks against it in pictures that were separated by the one that was used."""
     return replace(found, lost=share_lost(found.still, pictures), signs=used.signs_in(pictures))
 
