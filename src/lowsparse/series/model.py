@@ -55,7 +55,7 @@ STRETCH, SHORTEST = 150_000, 1000
 LARGEST = 30.0  # error, in usual ones of the series, that counts in this choice: a reading kept aside may be bad
 EVENTS = 0.003  # share of the readings that are real events, however unusual: so many doubtful readings may be good
 ENOUGH, FOLDS = 15_000, 3  # readings kept aside are enough for the weights; times that some are, at most
-DIVIDED = 6  # parts in which what was kept aside is predicted, each with the others seen, if it is not enough
+DIVIDED = 6  # parts in which what was kept aside of small tables, or is not enough, is predicted with the others seen
 STRETCHES, SPLITS, MORE_SPLITS = 18, 3, 9  # of time; every third one (ninth, of few) has the weights of the others
 FEWEST = 0.25  # share of the runs kept aside that are between readings, from which on they calibrate the bands
 DAMPING = 10.0  # errors, by which the usual one of a series is drawn to that of all
@@ -182,13 +182,14 @@ class Parts:
         """The number of predictions of an entry."""
         return len(self.expectations) + sum(isinstance(part, LowRankMoments) for part in self.expectations) + 2
 
-    def refit(self, Z: Float) -> Parts:
+    def refit(self, Z: Float, quick: bool = False) -> Parts:
         """With expectations by other readings of the same series, and the same correlations.
 
-        The low-rank part of moments is kept too: it has few parameters, and takes longer than all the others.
+        A quick fit keeps the low-rank part of moments too: it takes longer than all the others.
         """
         periods = self.across.periods
-        expectations = _expectations(Z, periods, self.across, self.expectations)
+        before = tuple(part for part in self.expectations if quick or not isinstance(part, LowRankMoments))
+        expectations = _expectations(Z, periods, self.across, before)
         return replace(self, shape=Shape.fit(Z, periods[:1]), expectations=expectations)
 
     def expect(self, Z: Float, first: int = 0) -> Iterator[Float]:
@@ -298,7 +299,7 @@ class _Fold:
 
     @classmethod
     def of(cls, Z: Float, good: Bool, aside: Bool, periods: tuple[int, ...]) -> Self:
-        """Where little is kept aside, it is predicted in parts, by a fit to the other parts too.
+        """Of a small table, or where little is kept aside, it is predicted in parts, by a fit to the other parts too.
 
         Then about as much is fitted and seen as for what is missing, and the errors are as large.
         """
@@ -308,7 +309,7 @@ class _Fold:
         moments, series = np.nonzero(aside)
         classes = _classes(seen, aside)
         pieces = _pieces(aside, classes)
-        if len(pieces) >= ENOUGH:
+        if len(pieces) >= ENOUGH and Z.size > SMALL:
             F = parts.predict(rest, expected, aside)
         else:
             F = np.zeros((len(pieces), parts.count))
@@ -316,7 +317,7 @@ class _Fold:
                 wanted = np.zeros(Z.shape, bool)
                 wanted[moments[own], series[own]] = True
                 given = np.where(good & ~wanted, Z, np.nan)
-                again = parts.refit(given)
+                again = parts.refit(given, quick=True)
                 F[own] = again.predict(given, again.expect(given), wanted)
                 classes[own] = _classes(good & ~wanted, wanted)
         runs = Runs.of(aside)
