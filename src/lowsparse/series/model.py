@@ -376,7 +376,9 @@ def _calibrate(
     of_class = usual_sizes(errors, classes, int(classes.max(initial=0)) + 1)
     group = _group(series, classes, n_series)
     usual = usual_sizes(errors, np.zeros_like(classes), 1)
-    relative = sizes_by_other_pieces(errors / of_class[classes], group, 2 * n_series, pieces, DAMPING)
+    # of a run, which is one of many of its series, only the error itself is left out
+    apart = np.where(classes >= UNSEEN, pieces, pieces.max(initial=0) + 1 + np.arange(len(pieces)))
+    relative = sizes_by_other_pieces(errors / of_class[classes], group, 2 * n_series, apart, DAMPING)
     return Calibration.fit(errors, group, classes, 2 * n_series, pieces, Sizes(*(usual * part for part in relative)))
 
 
