@@ -730,3 +730,64 @@ def test_rare_readings_in_doubt_count_as_events_and_many_as_errors():
     weights = model._doubt_weights(doubtful)
     assert weights[:600] == pytest.approx(model.EVENTS / 0.06)
     assert (weights[600:] == 1.0).all()
+
+
+@pytest.mark.parametrize("together", [0.0, 0.3])
+def test_bands_of_few_days_that_nobody_read_hold_as_much_as_they_say(together):
+    """Errors of a day count as many as they are: by how they vary from day to day, in sizes of the other days."""
+    rng = np.random.default_rng(20)
+    days, later, draws = 12, 40, 60
+    series = np.tile(np.arange(SERIES), DAY)
+    sizes = 2.0 ** (series % 5)
+
+    def errors(count):
+        of_day = rng.standard_normal((count, 1)) * rng.exponential(1.0, (count, 1))
+        return sizes * (together * of_day + (1 - together) * rng.standard_normal((count, len(series))))
+
+    held = []
+    for _ in range(draws):
+        classes = np.full(days * len(series), model.UNSEEN + 3)
+        pieces = np.repeat(np.arange(days), len(series))
+        found = model._calibrate(errors(days).ravel(), np.tile(series, days), classes, SERIES, pieces)
+        own = np.full(len(series), model.UNSEEN + 3)
+        width = found.half_width(0.9, model._group(series, own, SERIES), own)
+        held.append(np.mean(np.abs(errors(later)) <= width))
+    assert abs(np.mean(held) - 0.9) < 0.01
+
+
+@pytest.mark.parametrize("pattern", ["moments", "runs"])
+def test_bands_are_calibrated_in_gaps_as_long_as_those_that_are_missing(pattern):
+    """What is kept aside beside what is missing makes a longer gap."""
+    rng = np.random.default_rng(21)
+    X = np.cumsum(rng.standard_normal((4000, SERIES)), axis=0)
+    if pattern == "moments":
+        read = np.repeat(rng.random((4000, 1)) > 0.1, SERIES, axis=1)
+    else:
+        begins = rng.random(X.shape) < 0.04
+        read = ~(begins | np.roll(begins, 1, axis=0) | np.roll(begins, 2, axis=0))
+    aside = keep_aside(read, 1, rng)
+    fold = model._Fold.of(X, read, aside, ())
+
+    def mean_length(gaps, wanted):
+        runs = Runs.of(gaps)
+        return np.average(runs.lengths, weights=runs.sums(wanted))
+
+    alike = np.zeros(X.shape, bool)
+    alike[fold.moments[fold.alike], fold.series[fold.alike]] = True
+    missing = mean_length(~read, ~read)
+    assert mean_length(~read | aside, aside) > 1.08 * missing
+    assert 0.9 * missing < mean_length(~read | aside, alike) < 1.05 * missing
+
+
+def test_what_was_kept_aside_is_predicted_by_a_fit_to_the_rest_of_it():
+    """A series follows another one in the blocks kept aside only: a fit to none of them would be misled."""
+    rng = np.random.default_rng(22)
+    Z = rng.standard_normal((960, 3))
+    aside = np.zeros(Z.shape, bool)
+    aside[:, 1] = np.arange(960) // DAY % 3 == 0
+    Z[:, 1] = np.where(aside[:, 1], Z[:, 0], -Z[:, 0]) + 0.1 * rng.standard_normal(960)
+    fold = model._Fold.of(Z, np.ones(Z.shape, bool), aside, ())
+    misled = model.Parts.fit(np.where(aside, np.nan, Z), ())[0]
+    given = np.where(aside, np.nan, Z)
+    alone = misled.predict(given, misled.expect(given), aside)
+    assert np.abs(fold.F.mean(axis=1) - fold.y).mean() < 0.97 * np.abs(alone.mean(axis=1) - fold.y).mean()

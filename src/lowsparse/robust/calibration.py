@@ -4,9 +4,12 @@ The errors of entries kept aside are divided by the usual size of an error in th
 to that of all; within a class of entries (by distance to the next reading, by the number of entries of the row) the
 quantile of these ratios is the half width of the band in units of that size. If the errors of other entries of the
 class are drawn as these were, a band of level p holds the truth with probability p or a little more, whatever their
-distribution and however wrong the model is: with n errors kept aside, the ⌈p (n + 1)⌉-th smallest is taken. Errors that
-go together, as those of one gap do, count as two, as they are not all the same: with k such pieces, 2 k < n, the
-⌈p n (2 k + 1) / 2 k⌉-th smallest is.
+distribution and however wrong the model is: with n errors kept aside, the ⌈p (n + 1)⌉-th smallest is taken.
+
+Errors of one piece, such as a gap, go together. They count as N ≤ n, the number of independent errors of which the
+share beyond the quantile would vary as it does from piece to piece, and the ⌈p n (N + 1) / N⌉-th smallest is taken. And
+the error of a piece is divided by the usual size of the other pieces, as that of an entry which is missing is: its own
+size would make it usual.
 """
 
 import math
@@ -19,10 +22,17 @@ from numpy.typing import NDArray
 from ..sweeps import Float
 
 DAMPING = 20.0  # errors; the usual size of fewer in a group is mostly that of all
-TOGETHER = 2  # errors, as which those of a piece count
+LARGEST = 10.0  # usual errors, as which a larger one counts in a usual size
 LEAST = 100  # errors of a class; with fewer it has the quantiles of all classes together
 
 Index = NDArray[np.intp]
+
+
+class Sizes(NamedTuple):
+    """Usual sizes of errors: of each group, and for each error that of its group without the piece of the error."""
+
+    of_groups: Float
+    of_errors: Float
 
 
 class Interval(NamedTuple):
@@ -48,7 +58,7 @@ class Calibration:
 
     sizes: Float  # of each group
     ratios: dict[int, Float]  # sorted, by class; -1: of all classes
-    pieces: dict[int, int]  # of errors that go together, by class
+    pieces: dict[int, Index]  # to which they belong, by class
 
     @classmethod
     def fit(
@@ -58,23 +68,22 @@ class Calibration:
         classes: Index,
         n_groups: int,
         pieces: Index | None = None,
-        sizes: Float | None = None,
+        sizes: Sizes | None = None,
     ) -> Self:
         """From the errors of entries kept aside, the group of each (0 to n_groups - 1) and its class (0 or more).
 
-        Errors of the same piece go together; each is by itself if pieces are not given. The usual sizes of the errors
-        of groups are found by `usual_sizes` if they are not given.
+        Errors of the same piece go together; each is by itself if pieces are not given. Their usual sizes are found by
+        `usual_sizes` if they are not given.
         """
-        sizes = usual_sizes(errors, groups, n_groups) if sizes is None else sizes
-        ratios = np.abs(errors) / sizes[groups]
+        if sizes is None:
+            of_groups = usual_sizes(errors, groups, n_groups)
+            sizes = Sizes(of_groups, of_groups[groups])
+        ratios = np.abs(errors) / sizes.of_errors
         pieces = np.arange(len(errors)) if pieces is None else pieces
-        inside = {int(k): classes == k for k in np.unique(classes) if np.sum(classes == k) >= LEAST}
-        inside[-1] = np.ones(len(errors), bool)
-        return cls(
-            sizes,
-            {k: np.sort(ratios[own]) for k, own in inside.items()},
-            {k: len(np.unique(pieces[own])) for k, own in inside.items()},
-        )
+        order = np.argsort(ratios, kind="stable")
+        own = {int(k): order[classes[order] == k] for k in np.unique(classes) if np.sum(classes == k) >= LEAST}
+        own[-1] = order
+        return cls(sizes.of_groups, {k: ratios[at] for k, at in own.items()}, {k: pieces[at] for k, at in own.items()})
 
     def half_width(self, level: float, groups: Index, classes: Index) -> Float:
         """Half widths of bands of this level for entries of these groups and classes."""
@@ -96,40 +105,82 @@ class Calibration:
         return shares
 
 
-def usual_sizes(errors: Float, groups: Index, n_groups: int, damping: float = DAMPING, by_group: bool = False) -> Float:
-    """The mean magnitude of the errors of each group, drawn to that of all by so many errors; 1 if it is 0.
+def usual_sizes(errors: Float, groups: Index, n_groups: int) -> Float:
+    """The mean magnitude of the errors of each group, drawn to that of all; 1 if it is 0.
 
-    An entry kept aside may be wrong itself: errors count up to ten times the median of all; with `by_group`, up to ten
-    times that of their group if it is larger, for groups whose errors are many times those of others.
+    An entry kept aside may be wrong itself: errors count up to ten times the median of all.
 
     >>> usual_sizes(np.repeat([1.0, -3.0], 20), np.repeat([0, 1], 20), 2).tolist()
     [1.5, 2.5]
-    >>> of_two = np.repeat([1.0, 50.0], [300, 100]), np.repeat([0, 1], [300, 100]), 2, 0.0
-    >>> usual_sizes(*of_two).tolist(), usual_sizes(*of_two, by_group=True).tolist()
-    ([1.0, 10.0], [1.0, 50.0])
+    """
+    magnitudes = np.abs(errors)
+    usual = float(np.median(magnitudes)) if magnitudes.size else 0.0
+    return _drawn_means(np.minimum(magnitudes, LARGEST * usual), groups, n_groups, DAMPING)
+
+
+def sizes_by_other_pieces(errors: Float, groups: Index, n_groups: int, pieces: Index, damping: float) -> Sizes:
+    """As `usual_sizes`, and of each error by the other pieces; drawn to that of all by so many errors.
+
+    Errors count up to ten times the median of their group if it is larger than that of all, for groups whose errors are
+    many times those of others.
+
+    >>> of_two = np.repeat([1.0, 50.0], [300, 100]), np.repeat([0, 1], [300, 100]), 2
+    >>> usual_sizes(*of_two).round(2).tolist(), sizes_by_other_pieces(*of_two, np.arange(400), 0.0).of_groups.tolist()
+    ([1.14, 8.88], [1.0, 50.0])
+    >>> sizes_by_other_pieces(np.array([1.0, 3.0, 5.0]), np.zeros(3, int), 1, np.array([0, 0, 1]), 0.0).of_errors
+    array([5., 5., 2.])
     """
     magnitudes = np.abs(errors)
     counts = np.bincount(groups, minlength=n_groups)
     usual = np.full(n_groups, float(np.median(magnitudes)) if magnitudes.size else 0.0)
-    if by_group:
-        some = counts > 0
-        middle = (np.cumsum(counts) - counts + counts // 2)[some]
-        usual[some] = np.maximum(usual[some], magnitudes[np.lexsort((magnitudes, groups))[middle]])
-    bounded = np.minimum(magnitudes, 10.0 * usual[groups])
-    mean = float(np.mean(bounded)) if magnitudes.size else 0.0
-    sizes = (np.bincount(groups, bounded, n_groups) + damping * mean) / np.maximum(counts + damping, 1.0)
-    return np.where(sizes > 0, sizes, 1.0)
+    some = counts > 0
+    middle = (np.cumsum(counts) - counts + counts // 2)[some]
+    usual[some] = np.maximum(usual[some], magnitudes[np.lexsort((magnitudes, groups))[middle]])
+    bounded = np.minimum(magnitudes, LARGEST * usual[groups])
+    _, own = np.unique(pieces * n_groups + groups, return_inverse=True)  # errors of a group in a piece
+    others = np.bincount(groups, bounded, n_groups)[groups] - np.bincount(own, bounded)[own]
+    n_others = counts[groups] - np.bincount(own)[own]
+    drawn = damping * (float(np.mean(bounded)) if bounded.size else 0.0)
+    of_errors = (np.maximum(others, 0.0) + drawn) / np.maximum(n_others + damping, 1.0)
+    return Sizes(_drawn_means(bounded, groups, n_groups, damping), np.where(of_errors > 0, of_errors, 1.0))
 
 
-def _quantile(ratios: Float, level: float, pieces: int) -> float:
-    """The ⌈level n (k + 1) / k⌉-th smallest, k = min(n, 2 pieces), or the largest; infinite if n is too small.
+def _drawn_means(magnitudes: Float, groups: Index, n_groups: int, damping: float) -> Float:
+    """The mean of each group, drawn to that of all by so many magnitudes; 1 if it is 0."""
+    drawn = damping * (float(np.mean(magnitudes)) if magnitudes.size else 0.0)
+    counts = np.bincount(groups, minlength=n_groups)
+    means = (np.bincount(groups, magnitudes, n_groups) + drawn) / np.maximum(counts + damping, 1.0)
+    return np.where(means > 0, means, 1.0)
 
-    >>> _quantile(np.arange(1.0, 10.0), 0.9, 9), _quantile(np.arange(1.0, 4.0), 0.9, 3)
+
+def _quantile(ratios: Float, level: float, pieces: Index) -> float:
+    """The ⌈level n (N + 1) / N⌉-th smallest, or the largest; infinite if n is too small. Ratios are sorted.
+
+    >>> _quantile(np.arange(1.0, 10.0), 0.9, np.arange(9)), _quantile(np.arange(1.0, 4.0), 0.9, np.arange(3))
     (9.0, inf)
-    >>> _quantile(np.arange(1.0, 101.0), 0.9, 10)
-    95.0
+    >>> _quantile(np.arange(1.0, 101.0), 0.9, np.arange(100) // 10)  # the largest are of one piece
+    99.0
     """
     n = len(ratios)
     if math.ceil(level * (n + 1) - 1e-9) > n:
         return math.inf
-    return float(ratios[min(n, math.ceil(level * n * (1 + 1 / min(n, TOGETHER * pieces)) - 1e-9)) - 1])
+    N = _independent(np.arange(n) >= math.ceil(level * n - 1e-9), pieces)
+    return float(ratios[min(n, math.ceil(level * n * (1 + 1 / N) - 1e-9)) - 1])
+
+
+def _independent(beyond: NDArray[np.bool_], pieces: Index) -> float:
+    """N, at which p (1 - p) / N is the variance of the share p of n errors beyond, by its sums over pieces.
+
+    It is n if every error is a piece, and 1 if there is one piece, of which nothing is known.
+
+    >>> last = np.arange(100) >= 90
+    >>> [round(_independent(last, pieces), 6) for pieces in (np.arange(100), np.arange(100) // 10, np.zeros(100))]
+    [100.0, 10.0, 1.0]
+    """
+    n, share = len(beyond), float(np.mean(beyond))
+    found, piece = np.unique(pieces, return_inverse=True)
+    sums = np.bincount(piece, beyond - share)
+    expected, varies = n * share * (1.0 - share), float(sums @ sums)
+    if len(found) == 1:
+        return 1.0
+    return float(n) if varies <= expected or len(found) == n else n * expected / varies

@@ -26,7 +26,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..robust.calibration import Calibration, usual_sizes
+from ..robust.calibration import Calibration, Sizes, sizes_by_other_pieces, usual_sizes
 from ..support.threads import one_blas_thread
 from ..sweeps import Float
 from .bridging import Bridge, Gaps
@@ -55,8 +55,9 @@ STRETCH, SHORTEST = 150_000, 1000
 LARGEST = 30.0  # error, in usual ones of the series, that counts in this choice: a reading kept aside may be bad
 EVENTS = 0.003  # share of the readings that are real events, however unusual: so many doubtful readings may be good
 ENOUGH, FOLDS = 15_000, 3  # readings kept aside are enough for the weights; times that some are, at most
-DIVIDED = 6  # parts in which what was kept aside is predicted, each with the others seen, if it is not enough
+DIVIDED = 6  # parts in which what was kept aside of small tables, or is not enough, is predicted with the others seen
 STRETCHES, SPLITS, MORE_SPLITS = 18, 3, 9  # of time; every third one (ninth, of few) has the weights of the others
+FEWEST = 0.25  # share of the runs kept aside that are between readings, from which on they calibrate the bands
 DAMPING = 10.0  # errors, by which the usual one of a series is drawn to that of all
 
 
@@ -181,11 +182,14 @@ class Parts:
         """The number of predictions of an entry."""
         return len(self.expectations) + sum(isinstance(part, LowRankMoments) for part in self.expectations) + 2
 
-    def refit(self, Z: Float) -> Parts:
-        """With expectations by other readings of the same series, and the same correlations."""
+    def refit(self, Z: Float, quick: bool = False) -> Parts:
+        """With expectations by other readings of the same series, and the same correlations.
+
+        A quick fit keeps the low-rank part of moments too: it takes longer than all the others.
+        """
         periods = self.across.periods
-        start = {part.lags: part for part in self.expectations if isinstance(part, Normal)}
-        expectations = _expectations(Z, periods, self.across, start)
+        before = tuple(part for part in self.expectations if quick or not isinstance(part, LowRankMoments))
+        expectations = _expectations(Z, periods, self.across, before)
         return replace(self, shape=Shape.fit(Z, periods[:1]), expectations=expectations)
 
     def expect(self, Z: Float, first: int = 0) -> Iterator[Float]:
@@ -206,17 +210,20 @@ class Parts:
 
 
 def _expectations(
-    Z: Float, periods: tuple[int, ...], across: Bridge, start: dict[tuple[int, ...], Normal] | None = None
+    Z: Float, periods: tuple[int, ...], across: Bridge, before: tuple[Expectation, ...] = ()
 ) -> tuple[Expectation, ...]:
+    """What is fitted to Z; by steps from those before, if they are given."""
+    start = {part.lags: part for part in before if isinstance(part, Normal)}
     further = FURTHER if Z.size <= SMALL else 1  # steps from the start: much data have been fitted well enough
-    sharp = Normal.fit(Z, SHARP, start=start[(0,)] if start else None, further=further)
+    sharp = Normal.fit(Z, SHARP, start=start.get((0,)), further=further)
     found: tuple[Expectation, ...] = (Shape.fit(Z, periods), sharp, replace(sharp, ridge=SMOOTH))
-    if (LAGS in start) if start else _in_succession(Z):
-        before, further = (start[LAGS], further) if start else (sharp.lagged(Z, LAGS), FURTHER)
-        lagged = Normal.fit(Z, LAGGED, LAGS, start=before, further=further)
+    if (LAGS in start) if before else _in_succession(Z):
+        first, further = (start[LAGS], further) if before else (sharp.lagged(Z, LAGS), FURTHER)
+        lagged = Normal.fit(Z, LAGGED, LAGS, start=first, further=further)
         found = (*found[:2], lagged, found[2], replace(lagged, ridge=LAGGED_SMOOTH))
     if Z.size <= SMALL:
-        found += (LowRankMoments.fit(Z, np.random.default_rng(0)),)
+        kept = tuple(part for part in before if isinstance(part, LowRankMoments))
+        found += kept or (LowRankMoments.fit(Z, np.random.default_rng(0)),)
     if periods and len(Z) >= LINES * periods[0]:
         guess = across.fill(sharp.expect(Z))
         shifts = (0, periods[0] // 2)
@@ -287,14 +294,14 @@ class _Fold:
     moments: NDArray[np.intp]
     series: NDArray[np.intp]
     pieces: NDArray[np.intp]  # of errors that go together
+    alike: Bool  # in gaps that are as long as those to be filled
     runs: int  # of readings kept aside
 
     @classmethod
     def of(cls, Z: Float, good: Bool, aside: Bool, periods: tuple[int, ...]) -> Self:
-        """Where little is kept aside, it is predicted in parts, with the other parts seen.
+        """Of a small table, or where little is kept aside, it is predicted in parts, by a fit to the other parts too.
 
-        Then about as much is seen as of what is missing, and the errors are as large; the parts of the model are fitted
-        to none of it.
+        Then about as much is fitted and seen as for what is missing, and the errors are as large.
         """
         seen, aside = good & ~aside, aside & good
         rest = np.where(seen, Z, np.nan)
@@ -302,7 +309,7 @@ class _Fold:
         moments, series = np.nonzero(aside)
         classes = _classes(seen, aside)
         pieces = _pieces(aside, classes)
-        if len(pieces) >= ENOUGH:
+        if len(pieces) >= ENOUGH and Z.size > SMALL:
             F = parts.predict(rest, expected, aside)
         else:
             F = np.zeros((len(pieces), parts.count))
@@ -310,9 +317,26 @@ class _Fold:
                 wanted = np.zeros(Z.shape, bool)
                 wanted[moments[own], series[own]] = True
                 given = np.where(good & ~wanted, Z, np.nan)
-                F[own] = parts.predict(given, parts.expect(given), wanted)
+                again = parts.refit(given, quick=True)
+                F[own] = again.predict(given, again.expect(given), wanted)
                 classes[own] = _classes(good & ~wanted, wanted)
-        return cls(parts, F, Z[aside], classes, moments, series, pieces, len(Runs.of(aside)))
+        runs = Runs.of(aside)
+        alike = runs.take(_between_readings(runs, good)).mask((Z.shape[0], Z.shape[1]))[aside]
+        return cls(parts, F, Z[aside], classes, moments, series, pieces, alike, len(runs))
+
+
+def _between_readings(runs: Runs, good: Bool) -> Bool:
+    """Which of the runs kept aside are between good readings, so that the gaps are as long as those to be filled.
+
+    The others are beside what is missing: a longer gap, in which errors are larger. All are taken if most are so.
+
+    >>> runs = Runs(np.array([0, 0]), np.array([1, 4]), np.array([2, 6]))
+    >>> _between_readings(runs, np.array([[True], [True], [False], [True], [True], [True], [True]])).tolist()
+    [False, True]
+    """
+    read = np.pad(good, ((1, 1), (0, 0)), constant_values=True)
+    between = read[runs.begin, runs.series] & read[runs.end + 1, runs.series]
+    return between if np.count_nonzero(between) >= FEWEST * len(runs) else np.ones(len(runs), bool)
 
 
 def _mix(folds: list[_Fold], shape: tuple[int, ...]) -> tuple[Mixture, Calibration]:
@@ -321,8 +345,9 @@ def _mix(folds: list[_Fold], shape: tuple[int, ...]) -> tuple[Mixture, Calibrati
     Bands are calibrated by the errors on a third of it, in stretches of time, with the weights of the other two; if it
     is not much, on a ninth of it with the weights of the other eight, which are almost those of all.
     """
-    F, y, classes, moments, series = (
-        np.concatenate([getattr(fold, name) for fold in folds]) for name in ("F", "y", "classes", "moments", "series")
+    F, y, classes, moments, series, alike = (
+        np.concatenate([getattr(fold, name) for fold in folds])
+        for name in ("F", "y", "classes", "moments", "series", "alike")
     )
     sizes = usual_sizes(y - F.mean(axis=1), series, shape[1])[series]
     G, u = F / sizes[:, None], y / sizes
@@ -335,7 +360,7 @@ def _mix(folds: list[_Fold], shape: tuple[int, ...]) -> tuple[Mixture, Calibrati
         mixture = Mixture.fit(G[other], u[other], classes[other], series[other], GROUP, length)
         errors[this] = y[this] - mixture.predict(F[this], classes[this], series[this])
     pieces = np.concatenate([fold.pieces + 2 * k * shape[0] * shape[1] for k, fold in enumerate(folds)])
-    calibration = _calibrate(errors, series, classes, shape[1], pieces)
+    calibration = _calibrate(errors[alike], series[alike], classes[alike], shape[1], pieces[alike])
     return Mixture.fit(G, u, classes, series, GROUP, length), calibration
 
 
@@ -351,8 +376,10 @@ def _calibrate(
     of_class = usual_sizes(errors, classes, int(classes.max(initial=0)) + 1)
     group = _group(series, classes, n_series)
     usual = usual_sizes(errors, np.zeros_like(classes), 1)
-    sizes = usual * usual_sizes(errors / of_class[classes], group, 2 * n_series, DAMPING, by_group=True)
-    return Calibration.fit(errors, group, classes, 2 * n_series, pieces, sizes)
+    # of a run, which is one of many of its series, only the error itself is left out
+    apart = np.where(classes >= UNSEEN, pieces, pieces.max(initial=0) + 1 + np.arange(len(pieces)))
+    relative = sizes_by_other_pieces(errors / of_class[classes], group, 2 * n_series, apart, DAMPING)
+    return Calibration.fit(errors, group, classes, 2 * n_series, pieces, Sizes(*(usual * part for part in relative)))
 
 
 def _group(series: NDArray[np.intp], classes: NDArray[np.intp], n_series: int) -> NDArray[np.intp]:
