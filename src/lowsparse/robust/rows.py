@@ -161,8 +161,8 @@ class RowModel:
         assert self.limit is not None
         distance, share, freedom, within = distances
         cutoffs = score_cutoff(len(self.components)), self.limit.cutoff(freedom)
-        counts = np.maximum(M.row_counts, 1)
-        chance = np.asarray(binom.isf(CHANCE, counts, self.cell_share), dtype=np.float64) / counts
+        counts, line = np.unique(np.maximum(M.row_counts, 1), return_inverse=True)
+        chance = (np.asarray(binom.isf(CHANCE, counts, self.cell_share), dtype=np.float64) / counts)[line]
         least = np.where(distance > self.limit.rarely_exceeded(freedom), SOME, MANY)
         return RowOutliers(within, distance, share, *cutoffs, np.clip(chance, least, MOSTLY), joint)
 
@@ -231,11 +231,9 @@ class RowModel:
 
 def _fair_sums(growth: Float, bound: float, columns: Resident, e: Float) -> tuple[Float, ...]:
     """Of each row: the sum of squares of what is no gross error, relative to its growth; the number of gross errors."""
-    e = e / growth[columns.rows]
-    gross = ~(np.abs(e) <= bound)
-    e[gross] = 0.0
-    (squares,) = row_sums(columns, e * e)
-    return squares, np.bincount(columns.rows[gross], minlength=columns.shape[0]).astype(np.float64)
+    fair = np.abs(e) <= (bound * growth)[columns.rows]
+    squares, count = row_sums(columns, np.where(fair, e, 0.0) ** 2, fair)
+    return squares / growth**2, columns.row_counts - count
 
 
 def sums_along(columns: Resident, e: Float, direction: Float) -> tuple[Float, ...]:
