@@ -14,8 +14,8 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from ..diagnosis import largest_rank
-from ..entries.protocol import PartialMatrix, Resident
-from ..entries.statistics import by_columns, column_medians, column_sums
+from ..entries.protocol import PartialMatrix
+from ..entries.statistics import by_columns, column_medians
 from ..imputation.model import column_noise
 from ..imputation.offsets import feature_scales
 from ..linalg.lowrank import LowRank
@@ -31,7 +31,7 @@ from .affine import AffineFit, fit_affine
 from .detector import RowDetector
 from .many import choose_samples, extend
 from .rows import MANY as MANY_ROWS
-from .rows import NOISELESS, CentredFit, JudgedFit, axes_of, fit_good_rows
+from .rows import NOISELESS, CentredFit, JudgedFit, axes_of, fit_good_rows, inlier_variances
 from .samples import check_n_components, to_seed
 from .subspace import principal_axes
 
@@ -228,11 +228,11 @@ class RobustPCA(RowDetector):
         some = choose_samples(M) if self.rows == "robust" else None
         part = None if some is None else M.T.take_columns(some)
         if some is None or part is None:
-            self._set_attributes(self._fit_judged(M, rank, last).with_note())
+            self._set_attributes(self._fit_judged(M, rank, last).with_cutoff().with_note())
             return
         last = last if last is None else replace(last, scores=last.scores[some])
         found = self._fit_judged(part.T, rank, last)
-        self._set_attributes(extend(found, M, self.backend, move=self.center == "robust").with_note())
+        self._set_attributes(extend(found, M, self.backend, move=self.center == "robust").with_cutoff().with_note())
 
     def _fit_judged(self, M: PartialMatrix, rank: Any, last: AffineFit | None) -> JudgedFit:
         """The fit in which rows that are wrong as a whole have no say, if that is asked for."""
@@ -378,7 +378,7 @@ class RobustPCA(RowDetector):
                 scaled = result.M.outliers(result.flagged, scaled.data / units)
             self.cell_outliers_ = sparse.csr_array(scaled / (self.noise_ or 1e-7 * self._unit))
         self.explained_variance_ = np.var(scores, axis=0, ddof=min(1, len(scores) - 1))
-        total = float(self.explained_variance_.sum()) + _unexplained_variance(result)
+        total = float(self.explained_variance_.sum()) + float(inlier_variances(result).sum())
         self.explained_variance_ratio_ = self.explained_variance_ / (total or 1.0)
 
 
@@ -431,18 +431,3 @@ def _uneven_noise(noise: NDArray[np.float64], result: Result) -> str | None:
         f"{UNEVEN_NOISE} is {times} that of others (feature_noise_), but one scale is assumed for all: "
         "divide the features by their noise, or, if units differ, use scale='robust'"
     )
-
-
-def _unexplained_variance(result: Result) -> float:
-    """The mean square of the residuals of each feature, without outliers, summed over the features."""
-    M = result.M
-    flagged: Any = result.flagged
-    e = M.open_sweep(host_backend(result.backend)).residual(result.L.U, np.ascontiguousarray(result.L.V.T))
-    good = ~(flagged.mask if M.in_pieces else result.is_outlier)
-    squares, counts = M.reduce("||", _good_sums, good, e)
-    return float(np.sum(squares / np.maximum(counts, 1)))
-
-
-def _good_sums(columns: Resident, good: NDArray[np.bool_], e: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
-    """The sums of squares of the good entries of each column, and their number."""
-    return column_sums(columns, good * e * e, good)

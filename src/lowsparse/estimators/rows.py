@@ -12,17 +12,18 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..entries.protocol import PartialMatrix
+from ..entries.protocol import PartialMatrix, Resident
+from ..entries.statistics import column_sums
 from ..linalg.grassmann import basis
 from ..linalg.lowrank import LowRank
 from ..linalg.scale import OUTLIER, outlying
 from ..result import Result
-from ..robust.cases import FEWEST, ScoreDistribution, on_all_sides
+from ..robust.cases import FEWEST, ScoreDistribution, on_all_sides, usual_cutoff
 from ..robust.coarse import CoarseColumns
 from ..robust.rows import RowModel, RowOutliers, sums_along
 from ..solvers.start import generator, left_singular_vectors
@@ -67,8 +68,7 @@ class CentredFit:
         """With what is usual of the samples that are kept, and the distances of all."""
         result = self.result
         scores, _, components = axes_of(result.L, kept)
-        relative = None if self.coarse is None else self.coarse.relative_noise(result.noise)
-        model = RowModel(components, result.noise, result.M.median_magnitude() or 1.0, relative)
+        model = RowModel(components, result.noise, result.M.median_magnitude() or 1.0, *self._noise_of_columns())
         measure = partial(model.fit_and_measure, result.M, scores, kept, ~kept)
         fitted, cases = measure()
         group = ~kept & cases.far & ~cases.off
@@ -77,6 +77,20 @@ class CentredFit:
             if not self._is_determined(scores, components, away, kept):
                 fitted, cases = measure(needed=_complement(away))
         return JudgedFit(self, fitted, cases, kept)
+
+    def _noise_of_columns(self) -> tuple[Float | None, Float | None]:
+        """`RowModel.relative` and `typical`: beside a number that many entries share, residuals have their own noise.
+
+        By how far usual numbers reach, as errors are told there, no sample would be far from the subspace.
+        """
+        coarse, noise = self.coarse, self.result.noise
+        if coarse is None:
+            return None, None
+        relative = coarse.relative_noise(noise)
+        if not coarse.atoms.any() or not noise > 0:
+            return relative, None
+        own = np.maximum(np.sqrt(inlier_variances(self.result)) / noise, NOISELESS)
+        return relative, np.where(coarse.atoms, np.minimum(own / relative, 1.0), 1.0)
 
     def _is_determined(self, scores: Float, components: Float, away: Float, kept: Flags) -> bool:
         """Whether samples that are kept differ more along an axis of the subspace than along any that is not fitted.
@@ -119,6 +133,21 @@ class CentredFit:
         flagged = outlying(sizes, OUTLIER * noise + 1e-7 * (M.median_magnitude() or 1.0))
         S = M.outliers(flagged, -e[flagged].astype(M.dtype, copy=False))
         return replace(self, result=replace(self.result, L=L, M=M, flagged=flagged, S=S, noise=noise))
+
+
+def inlier_variances(result: Result) -> Float:
+    """The mean square of the residuals of each feature, without outliers."""
+    M = result.M
+    flagged: Any = result.flagged
+    e = M.open_sweep(host_backend(result.backend)).residual(result.L.U, np.ascontiguousarray(result.L.V.T))
+    good = ~(flagged.mask if M.in_pieces else result.is_outlier)
+    squares, counts = M.reduce("||", _good_sums, good, e)
+    return np.asarray(squares / np.maximum(counts, 1))
+
+
+def _good_sums(columns: Resident, good: Flags, e: Float) -> tuple[Float, ...]:
+    """The sums of squares of the good entries of each column, and their number."""
+    return column_sums(columns, good * e * e, good)
 
 
 def _discriminant(scores: Float, kept: Flags, group: Flags) -> Float:
@@ -230,7 +259,8 @@ class JudgedFit:
         Where many samples have the same wrong entries, these are as usual as others, and no sample is off the subspace.
         """
         group = np.zeros_like(self.kept)
-        told = self.fit.is_exact or self.fit.coarse is not None  # by an exact fit, or as groups are categories
+        coarse = self.fit.coarse
+        told = self.fit.is_exact or (coarse is not None and coarse.categories.any())  # groups may be categories
         if told or not self.kept.any() or np.mean(self.cases.cell_share[self.kept]) <= FEW:
             return group
         M, (scores, _, _) = self.fit.result.M, axes_of(self.fit.result.L, self.kept)
@@ -251,12 +281,12 @@ class JudgedFit:
         return np.zeros_like(far) if far.any() and on_all_sides(away) else far
 
     def _is_category(self, group: Flags) -> bool:
-        """Whether a group differs from the others mainly in coarse columns: categories and counts have groups."""
+        """Whether a group differs from the others mainly in columns of few numbers: categories have groups."""
         if self.fit.coarse is None or not group.any():
             return False
         scores, _, components = axes_of(self.fit.result.L, self.kept)
         away = (scores[group].mean(axis=0) - scores[self.kept & ~group].mean(axis=0)) @ components
-        return bool(np.sum(away[self.fit.coarse.width > 0] ** 2) > 0.5 * np.sum(away**2))
+        return bool(np.sum(away[self.fit.coarse.categories] ** 2) > 0.5 * np.sum(away**2))
 
     def without_noise(self) -> CentredFit | None:
         """The fit without components no longer than the longest of noise alone, σ (√n + √d); None if there are none."""
@@ -267,6 +297,12 @@ class JudgedFit:
             return None
         Q, R = basis(scores[:, :k])
         return replace(self.fit, result=replace(self.fit.result, L=LowRank(Q, R @ components[:k])))
+
+    def with_cutoff(self) -> JudgedFit:
+        """With the cut-off within the subspace that samples on it, those that have a say, ask for."""
+        cases = self.cases
+        farthest = usual_cutoff(cases.score_distance[self.kept & ~cases.off], cases.score_cutoff)
+        return replace(self, model=replace(self.model, farthest=farthest), cases=replace(cases, score_cutoff=farthest))
 
     def with_note(self) -> JudgedFit:
         """With a note of the samples that have no say, if there are any."""
