@@ -508,6 +508,19 @@ def test_two_fifths_in_a_tight_group_near_the_centre_are_not_the_subspace(distan
     assert subspace_angles(pca.components_.T, axes.T).max() < 0.03
 
 
+@pytest.mark.parametrize("seed", [1, 6])
+def test_a_third_in_a_tight_group_that_others_fit_poorly_is_not_the_subspace(seed):
+    """The others lack a component, and their entries are called errors: no row is off by itself."""
+    rng = np.random.default_rng([3107, seed])
+    axes = rng.standard_normal((3, 20))
+    X = rng.standard_normal((300, 3)) @ axes + 0.1 * rng.standard_normal((300, 20))
+    away = np.linalg.qr(np.vstack([axes, rng.standard_normal(20)]).T)[0][:, 3]
+    X[:105] = 0.1 * np.sqrt(20) * 4 * away + 0.1 * rng.standard_normal((105, 20))
+    pca = RobustPCA(3).fit(X)
+    assert np.array_equal(pca.row_outliers_.off, np.arange(300) < 105)
+    assert subspace_angles(pca.components_.T, axes.T).max() < 0.03
+
+
 def test_rows_that_have_the_same_wrong_entries_are_a_group():
     """Each fits but for some entries, whose number is usual: three rows of ten have as many."""
     rng = np.random.default_rng([46, 2])

@@ -36,6 +36,9 @@ from .subspace import principal_axes
 ROUNDS = 6  # fits without suspects
 MANY = 0.45  # share of suspects above which nobody can say who is wrong
 SO_MANY = 1 / 3  # share of samples off a fit from which on the others may be the wrong ones
+# Deviations of the distances of usual samples from the subspace up to their cut-off, 3.5 by chance, from which on a fit
+# may be that of a group; and from which on it is not trusted.
+UNEVEN, DOUBTFUL = 7.0, 10.0
 FEW = 0.02  # share of samples with or without which a fit is as good
 LARGE = 0.05  # share of samples in a group whose wrong entries are usual by their number
 NOISELESS = 1e-5  # noise relative to the size of the entries, below which any loss gives the same
@@ -184,7 +187,7 @@ def fit_good_rows(first: CentredFit, backend: str, *, move: bool, choose: bool) 
     if start.fit.is_exact and not start.cases.off.any():  # what explains all samples exactly cannot be theirs alone
         return start
     found, kept, held = None, ~start.suspects, True
-    if start.cases.off.mean() > SO_MANY or kept.mean() < 1 - MANY:
+    if start.cases.off.mean() > SO_MANY or kept.mean() < 1 - MANY or start.unevenness > UNEVEN:
         other = _without_tight_group(start, refine)
         start, kept = (start, kept) if other is None else (other, ~other.cases.off)
     for _ in range(ROUNDS):
@@ -212,11 +215,12 @@ def fit_good_rows(first: CentredFit, backend: str, *, move: bool, choose: bool) 
 
 
 def _without_tight_group(start: JudgedFit, refine: Callable[[CentredFit, Flags], JudgedFit]) -> JudgedFit | None:
-    """A fit that most samples fit, if a first one is that of a group so tight that most of the others are off it.
+    """A fit that most samples fit, if a first one is that of a group so tight that others are off it, or fit poorly.
 
-    Those who have a say are all but the group, or all that are off the first fit. None if it is not found.
+    Those who have a say are all but the group, or all that are off the first fit, or fit poorly. None if it is not
+    found.
     """
-    for kept in (~start.group, start.cases.off):
+    for kept in (~start.group, start.cases.off, start.poor):
         if SO_MANY <= kept.mean() < 1:
             found = refine(start.fit, kept)
             off = found.cases.off
@@ -237,6 +241,18 @@ class JudgedFit:
     model: RowModel
     cases: RowOutliers
     kept: Flags
+
+    @property
+    def unevenness(self) -> float:
+        """The cut-off of the distances of usual samples from the subspace, in standard deviations by chance."""
+        assert self.model.limit is not None
+        return self.model.limit.deviations if math.isfinite(self.model.limit.deviations) else 0.0
+
+    @property
+    def poor(self) -> Flags:
+        """Samples that fit worse than chance allows, if the noise is that of those that fit best."""
+        size = self.cases.orthogonal_distance**2 * (1 - self.cases.cell_share) + OUTLIER**2 * self.cases.cell_share
+        return np.asarray(size > OUTLIER * np.quantile(size, MANY / 2))
 
     @property
     def suspects(self) -> Flags:
