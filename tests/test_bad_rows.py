@@ -416,6 +416,51 @@ def test_counts_ratings_and_categories_are_no_errors(kind, missing):
     assert share(pca.components_) > (0.75 if kind == "zeros" else 0.9) * share(plain.components_)
 
 
+def with_zeros(kind, share, seed, n=500):
+    """Measurements with this share of zeros beside numbers that all differ, with two components and some errors."""
+    rng = np.random.default_rng([52, seed])
+    L = rng.standard_normal((n, 2)) @ rng.standard_normal((2, 12)) / np.sqrt(2) + 0.35 * rng.standard_normal((n, 12))
+    least = np.quantile(L, share, axis=0)
+    X = np.maximum(L - least, 0)
+    if kind == "spending":
+        X = np.where(X > 0, np.exp(L), 0.0)
+    wrong = rng.random(X.shape) < 0.02
+    return np.where(wrong, X.max(axis=0) + 12 * X.std(axis=0), X), wrong
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # low rank explains about half
+@pytest.mark.parametrize(("kind", "share"), [("rain", 0.35), ("rain", 0.45), ("spending", 0.3)])
+def test_zeros_beside_other_numbers_are_neither_the_truth_nor_errors(kind, share):
+    X, wrong = with_zeros(kind, share, 1)
+    pca = RobustPCA(2).fit(X[:300])
+    found, new = pca.outliers_.toarray() != 0, pca.outliers(X[300:]).toarray() != 0
+    assert found[wrong[:300]].all()
+    assert new[wrong[300:]].mean() > 0.95
+    assert found[~wrong[:300]].mean() <= 0.01
+    assert new[~wrong[300:]].mean() <= 0.01
+    assert pca.row_outliers_.off[~wrong[:300].any(axis=1)].mean() <= 0.06
+    assert np.mean(pca.predict(X[300:][~wrong[300:].any(axis=1)]) == -1) <= 0.15
+
+
+def test_wrong_entries_that_all_are_the_same_number_are_errors():
+    """They are an end of their column, and as many as zeros may be, but nothing else is close to them."""
+    rng = np.random.default_rng(53)
+    X = rng.standard_normal((300, 2)) @ rng.standard_normal((2, 12)) + 0.1 * rng.standard_normal((300, 12))
+    wrong = rng.random(X.shape) < 0.22
+    X[wrong] = (4 * X.std(axis=0) + np.zeros_like(X))[wrong]
+    pca = RobustPCA(2).fit(X)
+    assert (pca.outliers_.toarray() != 0)[wrong].mean() > 0.99
+
+
+def test_rows_of_another_kind_are_found_beside_zeros():
+    X, _ = with_zeros("rain", 0.3, 2)
+    X, away = X[:300], np.random.default_rng(54).standard_normal(12)
+    X[:30] += 8 * np.abs(away) / np.linalg.norm(away)
+    off = RobustPCA(2).fit(X).row_outliers_.off
+    assert off[:30].mean() > 0.9
+    assert off[30:].mean() <= 0.1
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_coarse_columns_are_fitted_alike_from_disk_and_by_a_part_of_the_rows(monkeypatch):
     X = coarse("ratings", 2)
@@ -463,6 +508,19 @@ def test_two_fifths_in_a_tight_group_near_the_centre_are_not_the_subspace(distan
     assert subspace_angles(pca.components_.T, axes.T).max() < 0.03
 
 
+@pytest.mark.parametrize("seed", [1, 6])
+def test_a_third_in_a_tight_group_that_others_fit_poorly_is_not_the_subspace(seed):
+    """The others lack a component, and their entries are called errors: no row is off by itself."""
+    rng = np.random.default_rng([3107, seed])
+    axes = rng.standard_normal((3, 20))
+    X = rng.standard_normal((300, 3)) @ axes + 0.1 * rng.standard_normal((300, 20))
+    away = np.linalg.qr(np.vstack([axes, rng.standard_normal(20)]).T)[0][:, 3]
+    X[:105] = 0.1 * np.sqrt(20) * 4 * away + 0.1 * rng.standard_normal((105, 20))
+    pca = RobustPCA(3).fit(X)
+    assert np.array_equal(pca.row_outliers_.off, np.arange(300) < 105)
+    assert subspace_angles(pca.components_.T, axes.T).max() < 0.03
+
+
 def test_rows_that_have_the_same_wrong_entries_are_a_group():
     """Each fits but for some entries, whose number is usual: three rows of ten have as many."""
     rng = np.random.default_rng([46, 2])
@@ -502,6 +560,9 @@ def test_rows_with_a_component_that_most_rows_lack_are_not_bad(share, seed):
     assert not pca.row_outliers_.off.any()
     assert pca.outliers_.nnz <= 0.002 * 300 * 40
     assert subspace_angles(pca.components_.T, axes.T).max() < 0.05
+    new = rng.standard_normal((200, 3)) * (rng.random((200, 3)) < share) @ axes + 0.1 * rng.standard_normal((200, 40))
+    assert np.mean(pca.predict(new) == -1) <= 0.1
+    assert (pca.predict(100 * new[np.abs(new).max(axis=1) > 1]) == -1).all()  # further out than any
 
 
 @pytest.mark.parametrize("seed", [1, 24])

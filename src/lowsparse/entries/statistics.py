@@ -18,8 +18,10 @@ NEAR, DEVIATION = 2.0, 0.8796  # standard deviations; that of a standard normal 
 
 def column_sums(columns: Resident, *numbers: NDArray[Any]) -> tuple[NDArray[np.float64], ...]:
     """Sums over each column, of one or more numbers for each entry; for `PartialMatrix.reduce` with "|"."""
-    lines, n = columns.columns_of_entries(), columns.shape[1]
-    return tuple(np.bincount(lines, weights=y, minlength=n).astype(np.float64) for y in numbers)
+    filled, sums = np.flatnonzero(columns.column_counts), np.zeros((len(numbers), columns.shape[1]))
+    for total, y in zip(sums, numbers, strict=True):
+        total[filled] = np.add.reduceat(y, columns.indptr[filled], dtype=np.float64)
+    return tuple(sums)
 
 
 def row_sums(columns: Resident, *numbers: NDArray[Any]) -> tuple[NDArray[np.float64], ...]:

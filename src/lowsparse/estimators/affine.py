@@ -48,7 +48,7 @@ ROUNDS, NOISY, LESS = 3, 0.15, 0.9
 CLOSE = 0.5  # size of the levels, in units, below which zero is tried as the centre
 REFITS, PATIENCE = 3, 30  # refits of poorly explained lines, when passes have converged or after as many passes
 SETTLED = 0.02  # change of the affine subspace, relative to the error due to noise, in the last pass
-ROUNDING = 1e-9  # of a mean, in units
+ROUNDING = 1e-9  # of a mean, in units, or in distances of samples from it
 NEGLIGIBLE = 1e-7  # size of a component, relative to the largest, that is left out
 WORSE = 2.0  # largest noise of a fit from a given start, relative to that of the start
 
@@ -99,7 +99,9 @@ def spatial_median(points: Float) -> Float:
     unit = float(np.median(np.linalg.norm(points - centre, axis=1))) or 1.0
     for _ in range(50):
         weight = 1.0 / np.maximum(np.linalg.norm(points - centre, axis=1), 1e-9 * unit)
-        centre = weight @ points / weight.sum()
+        last, centre = centre, weight @ points / weight.sum()
+        if np.linalg.norm(centre - last) <= ROUNDING * unit:
+            break
     return np.asarray(centre, dtype=np.float64)
 
 

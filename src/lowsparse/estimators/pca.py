@@ -14,8 +14,8 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from ..diagnosis import largest_rank
-from ..entries.protocol import PartialMatrix, Resident
-from ..entries.statistics import by_columns, column_medians, column_sums
+from ..entries.protocol import PartialMatrix
+from ..entries.statistics import by_columns, column_medians
 from ..imputation.model import column_noise
 from ..imputation.offsets import feature_scales
 from ..linalg.lowrank import LowRank
@@ -30,8 +30,8 @@ from ..sweeps import host_backend
 from .affine import AffineFit, fit_affine
 from .detector import RowDetector
 from .many import choose_samples, extend
+from .rows import DOUBTFUL, NOISELESS, CentredFit, JudgedFit, axes_of, fit_good_rows, inlier_variances
 from .rows import MANY as MANY_ROWS
-from .rows import NOISELESS, CentredFit, JudgedFit, axes_of, fit_good_rows
 from .samples import check_n_components, to_seed
 from .subspace import principal_axes
 
@@ -205,7 +205,7 @@ class RobustPCA(RowDetector):
     def _warn(self) -> None:
         """Say what is doubtful of the fit."""
         result: Result = self.result_
-        doubt = None if self.rows is None else _too_little_fits(result, self.row_outliers_.off)
+        doubt = None if self.rows is None else _too_little_fits(result, self.row_outliers_.off, self._unevenness)
         if doubt is not None:
             self.result_ = result = replace(result, status=Status.STALLED, message=doubt, next_noise=None)
         share = int(result.flagged.size) / result.M.nnz
@@ -228,11 +228,11 @@ class RobustPCA(RowDetector):
         some = choose_samples(M) if self.rows == "robust" else None
         part = None if some is None else M.T.take_columns(some)
         if some is None or part is None:
-            self._set_attributes(self._fit_judged(M, rank, last).with_note())
+            self._set_attributes(self._fit_judged(M, rank, last).with_cutoff().with_note())
             return
         last = last if last is None else replace(last, scores=last.scores[some])
         found = self._fit_judged(part.T, rank, last)
-        self._set_attributes(extend(found, M, self.backend, move=self.center == "robust").with_note())
+        self._set_attributes(extend(found, M, self.backend, move=self.center == "robust").with_cutoff().with_note())
 
     def _fit_judged(self, M: PartialMatrix, rank: Any, last: AffineFit | None) -> JudgedFit:
         """The fit in which rows that are wrong as a whole have no say, if that is asked for."""
@@ -369,6 +369,7 @@ class RobustPCA(RowDetector):
         self._unit = result.M.median_magnitude() or 1.0
         self._largest = WILD * float(np.median(np.linalg.norm(scores, axis=1))) or np.inf
         self.outliers_, self.row_outliers_, self._row_model = S, found.cases, found.model
+        self._unevenness = found.unevenness
         self._relative = found.model.relative
         if isinstance(S, sparse.csc_array):
             self.outliers_ = sparse.csr_array(S)
@@ -378,7 +379,7 @@ class RobustPCA(RowDetector):
                 scaled = result.M.outliers(result.flagged, scaled.data / units)
             self.cell_outliers_ = sparse.csr_array(scaled / (self.noise_ or 1e-7 * self._unit))
         self.explained_variance_ = np.var(scores, axis=0, ddof=min(1, len(scores) - 1))
-        total = float(self.explained_variance_.sum()) + _unexplained_variance(result)
+        total = float(self.explained_variance_.sum()) + float(inlier_variances(result).sum())
         self.explained_variance_ratio_ = self.explained_variance_ / (total or 1.0)
 
 
@@ -397,7 +398,7 @@ def _explains_what_is_rare(result: Result) -> bool:
     return bool(explained - n_parameters > 0.5 * np.count_nonzero(off))
 
 
-def _too_little_fits(result: Result, off: NDArray[np.bool_]) -> str | None:
+def _too_little_fits(result: Result, off: NDArray[np.bool_], unevenness: float) -> str | None:
     """What to say if so many samples, or entries of the others, do not fit that nobody knows which are wrong.
 
     Entries that are explained exactly cannot be by chance, however many are wrong.
@@ -407,6 +408,11 @@ def _too_little_fits(result: Result, off: NDArray[np.bool_]) -> str | None:
         return (
             f"{percent(float(np.mean(off)))} of the rows do not fit the subspace, so that nobody can say which are "
             "wrong: there may be several groups, or more components"
+        )
+    if unevenness > DOUBTFUL and result.noise > NOISELESS * M.median_magnitude():
+        return (
+            "some rows fit far better than the others, so that the subspace may be that of a group: there may be "
+            "several groups, or more components"
         )
     wrong, total = int(M.count_lines(result.flagged)[0][~off].sum()), int(M.row_counts[~off].sum())
     if 2 * wrong <= total or result.noise <= NOISELESS * M.median_magnitude():
@@ -431,18 +437,3 @@ def _uneven_noise(noise: NDArray[np.float64], result: Result) -> str | None:
         f"{UNEVEN_NOISE} is {times} that of others (feature_noise_), but one scale is assumed for all: "
         "divide the features by their noise, or, if units differ, use scale='robust'"
     )
-
-
-def _unexplained_variance(result: Result) -> float:
-    """The mean square of the residuals of each feature, without outliers, summed over the features."""
-    M = result.M
-    flagged: Any = result.flagged
-    e = M.open_sweep(host_backend(result.backend)).residual(result.L.U, np.ascontiguousarray(result.L.V.T))
-    good = ~(flagged.mask if M.in_pieces else result.is_outlier)
-    squares, counts = M.reduce("||", _good_sums, good, e)
-    return float(np.sum(squares / np.maximum(counts, 1)))
-
-
-def _good_sums(columns: Resident, good: NDArray[np.bool_], e: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
-    """The sums of squares of the good entries of each column, and their number."""
-    return column_sums(columns, good * e * e, good)

@@ -88,11 +88,13 @@ def refine(
     Where columns are coarse, the estimate is that of the numbers with noise, and least squares on the numbers follow.
     """
     data = _Data.of(M if coarse is None else coarse.spread(M), kept, centred, host_backend(backend))
-    found = data.estimate(fit)
+    found = data.rough(fit)
     if not kept.all():
-        found = data.better(found, data.estimate(data.settle(fit, Kind.TUKEY, NEARLY_SQUARED)))
+        found = data.better(found, data.rough(data.settle(fit, Kind.TUKEY, NEARLY_SQUARED)))
     if found.noise > NOISY * data.unit and np.mean(np.abs(data.residuals(found)) > CUT * found.noise) > TAILS:
         found = _Usual.of(data).improve(found, fit)
+    else:
+        found = data.finish(found)
     found = data.refit_doubtful(found)
     if coarse is not None:
         data = _Data.of(M, kept, centred, data.backend)
@@ -155,10 +157,14 @@ class _Data:
         return cls(M, M.T, some.open_sweep(backend), kept, centred, M.median_magnitude() or 1.0, backend)
 
     def estimate(self, start: AffineFit) -> AffineFit:
-        """The MM-estimate from a start.
+        """The MM-estimate from a start."""
+        return self.finish(self.rough(start))
 
-        Where many residuals are no noise, but so small that the wider loss would follow them, c stays at 4.7 σ; and so
-        does σ, as the median of the magnitudes would grow with every error that the fit follows.
+    def rough(self, start: AffineFit) -> AffineFit:
+        """The first passes of the MM-estimate from a start, with the noise of the last ones.
+
+        Where many residuals are no noise, but so small that the wider loss would follow them, σ stays: the median of
+        the magnitudes would grow with every error that the fit follows.
         """
         e = self.residuals(start)
         noise = trimmed_deviation(e, robust_scale(e))
@@ -167,8 +173,11 @@ class _Data:
         rough = self.settle(rough, Kind.TUKEY, STRICT, fixed=near)
         e = self.residuals(rough)
         noise = trimmed_deviation(e, robust_scale(e)) / math.sqrt(self.freedom(len(rough.components)))
-        rough = replace(rough, noise=noise)
-        if _errors_are_near(e, noise):
+        return replace(rough, noise=noise)
+
+    def finish(self, rough: AffineFit) -> AffineFit:
+        """The MM-estimate from its first passes; c stays at 4.7 σ where the wider loss would follow errors."""
+        if _errors_are_near(self.residuals(rough), rough.noise):
             return self.settle(rough, Kind.TUKEY, STRICT, last=True)
         return self._least_squares(self.settle(rough, Kind.TUKEY, WIDE, last=True))
 
@@ -221,8 +230,7 @@ class _Data:
     def without(self, wrong: PerEntry) -> _Data:
         """Without some entries: so far from any fit, they have no weight in the loss of Tukey."""
         other = self.M.with_stored_values(self.M.values * (1.0 - wrong) + FAR * self.unit * wrong)
-        features = _Data.of(other, self.kept, self.centred, self.backend).features
-        return replace(self, M=other, samples=other.T, features=features, n_far=int(np.count_nonzero(wrong)))
+        return replace(self._of(other), unit=self.unit, n_far=int(np.count_nonzero(wrong)))
 
     def errors(self, fit: AffineFit) -> PerEntry:
         """The fit minus all entries."""
@@ -305,13 +313,23 @@ class _Data:
         The scores of the others are regressed from a guess, by default from zero.
         """
         if not self.kept.all():
-            found = regress_samples(self._minus(fit.mean), fit, self.kept, self.unit, self.backend, guess)
-            fit = replace(fit, scores=np.where(self.kept[:, None], fit.scores, found))
+            fit = replace(fit, scores=self._scores_of_all(fit, guess))
         if not self.centred:
             return fit
         known = self.kept & (self.M.row_counts >= min_support(len(fit.components)))
         middle = spatial_median(fit.scores[known if known.any() else self.kept])
         return replace(fit, mean=fit.mean + middle @ fit.components, scores=fit.scores - middle)
+
+    def _scores_of_all(self, fit: AffineFit, guess: Float | None) -> Float:
+        """The scores, with those of samples that are not kept from a guess or from zero."""
+        samples, others = self._minus(fit.mean), np.flatnonzero(~self.kept)
+        regress = partial(regress_samples, fit=fit, usual=self.kept, unit=self.unit, backend=self.backend)
+        if samples.column_counts[others].sum() > samples.largest_part:  # not all of them fit into memory
+            return np.where(self.kept[:, None], fit.scores, regress(samples, guess=guess))
+        few, scores = samples.take_columns(others), fit.scores.copy()
+        if few is not None:
+            scores[others] = regress(few, guess=None if guess is None else guess[others])
+        return scores
 
     def refit_doubtful(self, fit: AffineFit) -> AffineFit:
         """Regress samples again, from other starts, that fit worst or are far out: some of them follow gross errors.
@@ -392,22 +410,28 @@ class _Usual:
         level, scale = M.reduce("||", usual_columns)
         return cls(data, level, np.abs(M.values - M.spread_over_columns(level)) > M.spread_over_columns(CUT * scale))
 
-    def improve(self, found: AffineFit, first: AffineFit) -> AffineFit:
-        """The MM-estimate found from a first fit, or one that fits the usual entries better; with the passes of all."""
-        strict = self._estimate(found, first)
-        if strict is None:
-            return found
+    def improve(self, rough: AffineFit, first: AffineFit) -> AffineFit:
+        """The MM-estimate that a rough one leads to, or another that fits the usual entries better.
+
+        With the passes of all.
+        """
+        some = self._without_suspicious(rough, first)
+        if some is None:
+            return self.data.finish(rough)
+        part, strict = some
+        strict = part.finish(replace(strict, n_iter=strict.n_iter + rough.n_iter - first.n_iter))
         if _errors_are_near(self.data.residuals(strict), strict.noise):
-            return replace(strict, n_iter=found.n_iter + strict.n_iter - first.n_iter)
+            return strict
         again = self.data.estimate(strict)  # its bound loses fewer good entries, if it rejects the errors too
+        found = self.data.finish(replace(rough, n_iter=again.n_iter))
         losses = [self._loss(fit, WIDE * strict.noise) for fit in (found, again, strict)]
         best = found if losses[0] <= losses[1] else again
         clearly = 1 - CLEARLY * (1 - self.data.freedom(len(first.components)))
         best = strict if losses[2] < clearly * min(losses[:2]) else best
-        return replace(best, n_iter=found.n_iter + again.n_iter - first.n_iter)
+        return replace(best, n_iter=found.n_iter)
 
-    def _estimate(self, found: AffineFit, first: AffineFit) -> AffineFit | None:
-        """The MM-estimate to all but the entries that are unusual for their feature and for the fit to the others.
+    def _without_suspicious(self, found: AffineFit, first: AffineFit) -> tuple[_Data, AffineFit] | None:
+        """All but the entries that are unusual for their feature and for the fit to the others, and a rough fit.
 
         None if these are no more than in normal noise, or if the fit to the others is as close to what was found as
         noise lets it be: no errors hide there.
@@ -422,7 +446,10 @@ class _Usual:
             return None
         # the residuals of what was fitted have the scale σ √f, the errors of what was left out about σ / √f
         wrong = self.wide & (np.abs(self.data.errors(start)) > CUT * start.noise / some.freedom(k))
-        return self.data.without(wrong).estimate(start) if np.mean(wrong) > ALMOST else None
+        if np.mean(wrong) <= ALMOST:
+            return None
+        part = self.data.without(wrong)
+        return part, part.rough(start)
 
     def _start(self, k: int) -> AffineFit:
         """The principal components of the table, with unusual entries at the level of their feature."""

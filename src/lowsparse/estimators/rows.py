@@ -12,17 +12,18 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..entries.protocol import PartialMatrix
+from ..entries.protocol import PartialMatrix, Resident
+from ..entries.statistics import column_sums
 from ..linalg.grassmann import basis
 from ..linalg.lowrank import LowRank
 from ..linalg.scale import OUTLIER, outlying
 from ..result import Result
-from ..robust.cases import FEWEST, ScoreDistribution, on_all_sides
+from ..robust.cases import FEWEST, ScoreDistribution, on_all_sides, usual_cutoff
 from ..robust.coarse import CoarseColumns
 from ..robust.rows import RowModel, RowOutliers, sums_along
 from ..solvers.start import generator, left_singular_vectors
@@ -35,6 +36,9 @@ from .subspace import principal_axes
 ROUNDS = 6  # fits without suspects
 MANY = 0.45  # share of suspects above which nobody can say who is wrong
 SO_MANY = 1 / 3  # share of samples off a fit from which on the others may be the wrong ones
+# Deviations of the distances of usual samples from the subspace up to their cut-off, 3.5 by chance, from which on a fit
+# may be that of a group; and from which on it is not trusted.
+UNEVEN, DOUBTFUL = 7.0, 10.0
 FEW = 0.02  # share of samples with or without which a fit is as good
 LARGE = 0.05  # share of samples in a group whose wrong entries are usual by their number
 NOISELESS = 1e-5  # noise relative to the size of the entries, below which any loss gives the same
@@ -67,8 +71,7 @@ class CentredFit:
         """With what is usual of the samples that are kept, and the distances of all."""
         result = self.result
         scores, _, components = axes_of(result.L, kept)
-        relative = None if self.coarse is None else self.coarse.relative_noise(result.noise)
-        model = RowModel(components, result.noise, result.M.median_magnitude() or 1.0, relative)
+        model = RowModel(components, result.noise, result.M.median_magnitude() or 1.0, *self._noise_of_columns())
         measure = partial(model.fit_and_measure, result.M, scores, kept, ~kept)
         fitted, cases = measure()
         group = ~kept & cases.far & ~cases.off
@@ -77,6 +80,20 @@ class CentredFit:
             if not self._is_determined(scores, components, away, kept):
                 fitted, cases = measure(needed=_complement(away))
         return JudgedFit(self, fitted, cases, kept)
+
+    def _noise_of_columns(self) -> tuple[Float | None, Float | None]:
+        """`RowModel.relative` and `typical`: beside a number that many entries share, residuals have their own noise.
+
+        By how far usual numbers reach, as errors are told there, no sample would be far from the subspace.
+        """
+        coarse, noise = self.coarse, self.result.noise
+        if coarse is None:
+            return None, None
+        relative = coarse.relative_noise(noise)
+        if not coarse.atoms.any() or not noise > 0:
+            return relative, None
+        own = np.maximum(np.sqrt(inlier_variances(self.result)) / noise, NOISELESS)
+        return relative, np.where(coarse.atoms, np.minimum(own / relative, 1.0), 1.0)
 
     def _is_determined(self, scores: Float, components: Float, away: Float, kept: Flags) -> bool:
         """Whether samples that are kept differ more along an axis of the subspace than along any that is not fitted.
@@ -121,6 +138,21 @@ class CentredFit:
         return replace(self, result=replace(self.result, L=L, M=M, flagged=flagged, S=S, noise=noise))
 
 
+def inlier_variances(result: Result) -> Float:
+    """The mean square of the residuals of each feature, without outliers."""
+    M = result.M
+    flagged: Any = result.flagged
+    e = M.open_sweep(host_backend(result.backend)).residual(result.L.U, np.ascontiguousarray(result.L.V.T))
+    good = ~(flagged.mask if M.in_pieces else result.is_outlier)
+    squares, counts = M.reduce("||", _good_sums, good, e)
+    return np.asarray(squares / np.maximum(counts, 1))
+
+
+def _good_sums(columns: Resident, good: Flags, e: Float) -> tuple[Float, ...]:
+    """The sums of squares of the good entries of each column, and their number."""
+    return column_sums(columns, good * e * e, good)
+
+
 def _discriminant(scores: Float, kept: Flags, group: Flags) -> Float:
     """The direction, of length 1, in which a group differs most from the samples that are kept, relative to these."""
     usual = scores[kept] - scores[kept].mean(axis=0)
@@ -155,7 +187,7 @@ def fit_good_rows(first: CentredFit, backend: str, *, move: bool, choose: bool) 
     if start.fit.is_exact and not start.cases.off.any():  # what explains all samples exactly cannot be theirs alone
         return start
     found, kept, held = None, ~start.suspects, True
-    if start.cases.off.mean() > SO_MANY or kept.mean() < 1 - MANY:
+    if start.cases.off.mean() > SO_MANY or kept.mean() < 1 - MANY or start.unevenness > UNEVEN:
         other = _without_tight_group(start, refine)
         start, kept = (start, kept) if other is None else (other, ~other.cases.off)
     for _ in range(ROUNDS):
@@ -183,11 +215,12 @@ def fit_good_rows(first: CentredFit, backend: str, *, move: bool, choose: bool) 
 
 
 def _without_tight_group(start: JudgedFit, refine: Callable[[CentredFit, Flags], JudgedFit]) -> JudgedFit | None:
-    """A fit that most samples fit, if a first one is that of a group so tight that most of the others are off it.
+    """A fit that most samples fit, if a first one is that of a group so tight that others are off it, or fit poorly.
 
-    Those who have a say are all but the group, or all that are off the first fit. None if it is not found.
+    Those who have a say are all but the group, or all that are off the first fit, or fit poorly. None if it is not
+    found.
     """
-    for kept in (~start.group, start.cases.off):
+    for kept in (~start.group, start.cases.off, start.poor):
         if SO_MANY <= kept.mean() < 1:
             found = refine(start.fit, kept)
             off = found.cases.off
@@ -210,6 +243,18 @@ class JudgedFit:
     kept: Flags
 
     @property
+    def unevenness(self) -> float:
+        """The cut-off of the distances of usual samples from the subspace, in standard deviations by chance."""
+        assert self.model.limit is not None
+        return self.model.limit.deviations if math.isfinite(self.model.limit.deviations) else 0.0
+
+    @property
+    def poor(self) -> Flags:
+        """Samples that fit worse than chance allows, if the noise is that of those that fit best."""
+        size = self.cases.orthogonal_distance**2 * (1 - self.cases.cell_share) + OUTLIER**2 * self.cases.cell_share
+        return np.asarray(size > OUTLIER * np.quantile(size, MANY / 2))
+
+    @property
     def suspects(self) -> Flags:
         """Samples that may have turned the subspace towards themselves; none if only few are off it, which cannot."""
         group, off = self.group | self.group_off, self.cases.off
@@ -230,7 +275,8 @@ class JudgedFit:
         Where many samples have the same wrong entries, these are as usual as others, and no sample is off the subspace.
         """
         group = np.zeros_like(self.kept)
-        told = self.fit.is_exact or self.fit.coarse is not None  # by an exact fit, or as groups are categories
+        coarse = self.fit.coarse
+        told = self.fit.is_exact or (coarse is not None and coarse.categories.any())  # groups may be categories
         if told or not self.kept.any() or np.mean(self.cases.cell_share[self.kept]) <= FEW:
             return group
         M, (scores, _, _) = self.fit.result.M, axes_of(self.fit.result.L, self.kept)
@@ -251,12 +297,12 @@ class JudgedFit:
         return np.zeros_like(far) if far.any() and on_all_sides(away) else far
 
     def _is_category(self, group: Flags) -> bool:
-        """Whether a group differs from the others mainly in coarse columns: categories and counts have groups."""
+        """Whether a group differs from the others mainly in columns of few numbers: categories have groups."""
         if self.fit.coarse is None or not group.any():
             return False
         scores, _, components = axes_of(self.fit.result.L, self.kept)
         away = (scores[group].mean(axis=0) - scores[self.kept & ~group].mean(axis=0)) @ components
-        return bool(np.sum(away[self.fit.coarse.width > 0] ** 2) > 0.5 * np.sum(away**2))
+        return bool(np.sum(away[self.fit.coarse.categories] ** 2) > 0.5 * np.sum(away**2))
 
     def without_noise(self) -> CentredFit | None:
         """The fit without components no longer than the longest of noise alone, σ (√n + √d); None if there are none."""
@@ -267,6 +313,12 @@ class JudgedFit:
             return None
         Q, R = basis(scores[:, :k])
         return replace(self.fit, result=replace(self.fit.result, L=LowRank(Q, R @ components[:k])))
+
+    def with_cutoff(self) -> JudgedFit:
+        """With the cut-off within the subspace that samples on it, those that have a say, ask for."""
+        cases = self.cases
+        farthest = usual_cutoff(cases.score_distance[self.kept & ~cases.off], cases.score_cutoff)
+        return replace(self, model=replace(self.model, farthest=farthest), cases=replace(cases, score_cutoff=farthest))
 
     def with_note(self) -> JudgedFit:
         """With a note of the samples that have no say, if there are any."""

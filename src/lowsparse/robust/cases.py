@@ -33,6 +33,7 @@ USUAL = 0.999  # quantile of the distances of good samples that is the cut-off
 SUSPECT = 1.5  # distance within the subspace, relative to its cut-off, of samples that may have turned the subspace
 ONE_SIDED = 0.3  # length of the mean of a group, relative to the root mean square of its distances, by more than chance
 ALIKE = 0.7  # tenth quantile of the distances of a group, relative to their median, above which they are alike
+MANY_FAR = 0.1  # share of samples far out at all distances, above which these are usual
 FEWEST = 3  # samples far out that may be part of a group
 GAP = 0.15  # half of the gap in front of a group, relative to the distance of the group
 LIKELY = 25.0, 4.0  # (a, b): 2 log of the likelihood ratio of two groups of k scores is at most a + b k by chance
@@ -57,6 +58,22 @@ def score_cutoff(k: int) -> float:
     3.72
     """
     return math.sqrt(_chi_squared(USUAL, k)) if k else math.inf
+
+
+def usual_cutoff(distance: Float, cutoff: float) -> float:
+    """The cut-off of the distances of good samples within a subspace; further out, where many are beyond it.
+
+    Scores that are mostly zero, or very skew, put many samples far out, at all distances: those are no outliers. The
+    samples of a group of their own are `apart`, and at about the same distance.
+
+    >>> usual, tail, group = np.linspace(0, 3, 80), np.linspace(4, 90, 20), np.linspace(20, 22, 20)
+    >>> [round(usual_cutoff(np.concatenate([usual, others]), 3.7)) for others in (tail, group)]
+    [90, 4]
+    """
+    far = distance[distance > cutoff]
+    if far.size <= MANY_FAR * distance.size or (apart(distance, cutoff).any() and _are_alike(far)):
+        return cutoff
+    return float(np.quantile(distance, USUAL))
 
 
 def apart(distance: Float, cutoff: float) -> NDArray[np.bool_]:
@@ -150,7 +167,11 @@ def on_all_sides(away: Float) -> bool:
     """Whether samples are at all distances on all sides of a centre, as those with a component that others lack."""
     sizes = np.linalg.norm(away, axis=1)
     one_sided = np.linalg.norm(away.mean(axis=0)) > ONE_SIDED * math.sqrt(float(np.mean(sizes**2)))
-    return not one_sided and bool(np.quantile(sizes, 0.1) < ALIKE * np.median(sizes))
+    return not one_sided and not _are_alike(sizes)
+
+
+def _are_alike(distance: Float) -> bool:
+    return bool(np.quantile(distance, 0.1) >= ALIKE * np.median(distance))
 
 
 def _outlyingness(Z: Float) -> Float:

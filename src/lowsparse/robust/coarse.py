@@ -27,7 +27,9 @@ RARE = 0.2  # share of entries off the median below which they count only if the
 COMMON = 1 / 3  # share of the columns whose few numbers off the median are as far from it, if these are no errors
 MOSTLY = 0.75  # share of entries with repeated numbers in a column that is coarse
 WIDE = 3.0  # robust standard deviation, in steps from one number to the next, from which on a column is not coarse
-SAMPLE, FEW = 64, 0.75  # entries by which a column is tested first; share of different ones in a coarse column, at most
+ATOM = 0.2  # least share of a number that is repeated among others that all differ: zero, or an end of the column
+FEWEST = 0.05  # share of entries that say nothing of where the others of a column are
+SAMPLE, FEW = 64, 0.9  # entries by which a column is tested first; share of different ones in a coarse column, at most
 GAP = 3.0  # least gap in front of errors, in steps or standard deviations, and no less than what is on this side of it
 
 
@@ -49,16 +51,22 @@ class CoarseColumns:
 
     width: Float  # n: the step from one number to the next; 0 for the others
     reach: Float  # n: the largest distance between usual numbers; 0 for the others
+    atoms: NDArray[np.bool_]  # n: which have one number that is repeated, beside others that all differ
 
     @classmethod
     def of(cls, M: PartialMatrix) -> Self | None:
         """Those of M; None if it has none."""
-        width, reach, sure = M.reduce("|||", _steps_and_reaches)
+        width, reach, sure, atoms = M.reduce("||||", _steps_and_reaches)
         # one or two ones among zeros are no errors if other columns have such ones, too
         steps, counts = np.unique(width[width > 0], return_counts=True)
         usual = np.isin(steps, width[sure]) | (counts >= max(REPEATED, COMMON * width.size))
         coarse = sure | np.isin(width, steps[usual])
-        return cls(width * coarse, reach * coarse) if coarse.any() else None
+        return cls(width * coarse, reach * coarse, atoms) if coarse.any() else None
+
+    @property
+    def categories(self) -> NDArray[np.bool_]:
+        """Which columns have few numbers, or hardly any but one, so that samples are alike by them."""
+        return (self.width > 0) & ~self.atoms
 
     def spread(self, M: PartialMatrix) -> PartialMatrix:
         """M, or M minus any number for each column, with uniform noise in the coarse columns."""
@@ -80,12 +88,12 @@ class CoarseColumns:
         return noise
 
 
-def _steps_and_reaches(M: Resident) -> tuple[Float, Float, NDArray[np.bool_]]:
-    """Of each column: the step from one number to the next, the reach of usual ones, and whether it is surely coarse.
+def _steps_and_reaches(M: Resident) -> tuple[Float, Float, NDArray[np.bool_], NDArray[np.bool_]]:
+    """Of each column: the step from one number to the next, the reach of usual ones, whether it is surely coarse.
 
-    The step is 0 if it is not.
+    The step is 0 if it is not. And whether it is so by one number that is repeated among others.
     """
-    width, reach, sure = np.zeros(M.shape[1]), np.zeros(M.shape[1]), np.zeros(M.shape[1], bool)
+    (width, reach), (sure, atoms) = np.zeros((2, M.shape[1])), np.zeros((2, M.shape[1]), bool)
     for j in np.flatnonzero(M.column_counts >= REPEATED):
         x = M.values[M.indptr[j] : M.indptr[j + 1]]
         some = x[:: max(1, x.size // SAMPLE)]
@@ -95,10 +103,13 @@ def _steps_and_reaches(M: Resident) -> tuple[Float, Float, NDArray[np.bool_]]:
         middle = float(numbers[np.searchsorted(np.cumsum(counts), counts.sum() / 2)])
         away = np.abs(numbers - middle)
         width[j], sure[j] = _step(numbers, counts, away)
+        if not width[j] and (atom := _atom(numbers, counts)) is not None:
+            middle, away, sure[j], atoms[j] = atom, np.abs(numbers - atom), True, True
+            width[j] = _weighted_median(away[away > 0], counts[away > 0])
         if width[j]:
             scale = max(width[j], CONSISTENT * _weighted_median(away, counts))
             reach[j] = _last_usual(away[numbers >= middle], scale) + _last_usual(away[numbers <= middle][::-1], scale)
-    return width, reach, sure
+    return width, reach, sure, atoms
 
 
 def _step(numbers: Float, counts: NDArray[np.int64], away: Float) -> tuple[float, bool]:
@@ -121,6 +132,22 @@ def _step(numbers: Float, counts: NDArray[np.int64], away: Float) -> tuple[float
     return (step, True) if coarse else (0.0, False)
 
 
+def _atom(numbers: Float, counts: NDArray[np.int64]) -> float | None:
+    """The number that many entries of a column share, as days without rain do, though the others all differ.
+
+    It is zero, or an end of the column, where measurements stop; elsewhere a sensor may be stuck. None if there is
+    none, or if a wide gap separates it from the others: then one or the other is an error.
+    """
+    total, i = counts.sum(), int(np.argmax(counts))
+    few = min(counts[:i].sum(), counts[i + 1 :].sum()) <= FEWEST * total
+    if counts[i] < ATOM * total or counts[i] == total or not (few or numbers[i] == 0):
+        return None
+    others, times = np.delete(numbers, i), np.delete(counts, i)
+    spread = CONSISTENT * _weighted_median(np.abs(others - _weighted_median(others, times)), times)
+    nearest = _weighted_quantile(np.abs(others - numbers[i]), times, FEWEST)
+    return float(numbers[i]) if nearest <= spread else None
+
+
 def _last_usual(away: Float, scale: float) -> float:
     """The last of ascending distances, from 0, before the first wide gap."""
     wide = np.diff(away) > np.maximum(GAP * scale, away[:-1])
@@ -128,5 +155,9 @@ def _last_usual(away: Float, scale: float) -> float:
 
 
 def _weighted_median(x: Float, counts: NDArray[np.int64]) -> float:
+    return _weighted_quantile(x, counts, 0.5)
+
+
+def _weighted_quantile(x: Float, counts: NDArray[np.int64], share: float) -> float:
     order = np.argsort(x, kind="stable")
-    return float(x[order][np.searchsorted(np.cumsum(counts[order]), counts.sum() / 2)])
+    return float(x[order][np.searchsorted(np.cumsum(counts[order]), share * counts.sum())])

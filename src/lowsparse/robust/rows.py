@@ -107,12 +107,14 @@ class RowModel:
     components: Float  # k x d
     noise: float  # of the entries
     unit: float  # the median magnitude of the entries
-    relative: Float | None = None  # d: the noise of each column relative to that of all; None: 1
+    relative: Float | None = None  # d: the noise by which gross errors are told, relative to that of all; None: 1
+    typical: Float | None = None  # d: that of the other residuals, relative to it, by which distances are told; None: 1
     scores: ScoreDistribution | None = None
     n: int = 1  # number of usual samples
     limit: OrthogonalLimit | None = None
     cell_share: float = 0.0  # of gross errors in usual samples
     common: CommonDirection | None = None  # of samples that only it shows to be off the subspace
+    farthest: float | None = None  # cut-off of the distance within the subspace; None: that of normal scores
 
     def fit_and_measure(
         self,
@@ -161,11 +163,12 @@ class RowModel:
 
         assert self.limit is not None
         distance, share, freedom, within = distances
-        cutoffs = score_cutoff(len(self.components)), self.limit.cutoff(freedom)
-        counts = np.maximum(M.row_counts, 1)
-        chance = np.asarray(binom.isf(CHANCE, counts, self.cell_share), dtype=np.float64) / counts
+        farthest = score_cutoff(len(self.components)) if self.farthest is None else self.farthest
+        counts, line = np.unique(np.maximum(M.row_counts, 1), return_inverse=True)
+        chance = (np.asarray(binom.isf(CHANCE, counts, self.cell_share), dtype=np.float64) / counts)[line]
         least = np.where(distance > self.limit.rarely_exceeded(freedom), SOME, MANY)
-        return RowOutliers(within, distance, share, *cutoffs, np.clip(chance, least, MOSTLY), joint)
+        cutoffs = farthest, self.limit.cutoff(freedom), np.clip(chance, least, MOSTLY)
+        return RowOutliers(within, distance, share, *cutoffs, joint)
 
     def _within(self, needed: Float, scores: Float) -> tuple[RowModel, Float]:
         """The model of a part of the subspace, and the scores of samples in it."""
@@ -220,8 +223,12 @@ class RowModel:
         """
         assert self.scores is not None
         within = self.scores.distances(scores)
-        fair = partial(_fair_sums, np.sqrt(1 + within**2 / self.n), OUTLIER * self.noise + 1e-7 * self.unit)
-        squares, gross = M.reduce("++", fair, self.errors(M, scores))
+        bound = OUTLIER * self.noise + 1e-7 * self.unit
+        fair = partial(_fair_sums, np.sqrt(1 + within**2 / self.n), bound)
+        e = sizes = self.errors(M, scores)
+        if self.typical is not None:
+            sizes = np.minimum(np.abs(e / M.spread_over_columns(self.typical)), bound)
+        squares, gross = M.reduce("++", fair, e, sizes)
         k, observed = len(self.components), M.row_counts
         counts = observed - gross
         freedom = np.where(observed >= min_support(k), np.maximum(counts - k, 1), 0).astype(np.int64)
@@ -230,13 +237,11 @@ class RowModel:
         return distance, np.where(observed > 0, 1 - counts / np.maximum(observed, 1), 0.0), freedom, within
 
 
-def _fair_sums(growth: Float, bound: float, columns: Resident, e: Float) -> tuple[Float, ...]:
+def _fair_sums(growth: Float, bound: float, columns: Resident, e: Float, sizes: Float) -> tuple[Float, ...]:
     """Of each row: the sum of squares of what is no gross error, relative to its growth; the number of gross errors."""
-    e = e / growth[columns.rows]
-    gross = ~(np.abs(e) <= bound)
-    e[gross] = 0.0
-    (squares,) = row_sums(columns, e * e)
-    return squares, np.bincount(columns.rows[gross], minlength=columns.shape[0]).astype(np.float64)
+    fair = np.abs(e) <= (bound * growth)[columns.rows]
+    squares, count = row_sums(columns, np.where(fair, sizes, 0.0) ** 2, fair)
+    return squares / growth**2, columns.row_counts - count
 
 
 def sums_along(columns: Resident, e: Float, direction: Float) -> tuple[Float, ...]:

@@ -35,7 +35,8 @@ LARGEST = 100_000  # entries of a table that is searched twice
 ABUNDANT, SCATTERED = 8.0, 1.3
 # Share of the entries that only one of two answers explains, up to which they are the same, in lines that one of them
 # explains, its entries at least WELL as often as usual. Of lines that neither explains, those are ambiguous of which it
-# is more than AMBIGUOUS. With more than the share IN_DOUBT of the entries in ambiguous lines nothing is promised.
+# is more than AMBIGUOUS. With more than the share IN_DOUBT of the entries in the other ambiguous lines nothing is
+# promised.
 SAME, WELL, AMBIGUOUS, IN_DOUBT = 0.02, 0.5, 0.1, 0.25
 FAR_MORE = 0.05  # share of the entries that an answer explains beyond the other, which has just missed it then
 DIFFER = (
@@ -183,7 +184,7 @@ def ambiguous_lines(
         found = ~well & (np.bincount(lines[differ], minlength=n) > AMBIGUOUS * entries)
         found[list(certain)] = True
         counts &= (well & ~found)[lines]
-        in_doubt |= found[lines]
+        in_doubt |= (well & found)[lines]
         ambiguous.append(tuple(np.flatnonzero(found).tolist()))
     few = np.count_nonzero(differ & counts) <= SAME * np.count_nonzero(counts)
     if not (few and counts.any()) or np.count_nonzero(in_doubt) > IN_DOUBT * M.nnz:
