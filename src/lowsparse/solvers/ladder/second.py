@@ -37,7 +37,7 @@ ABUNDANT, SCATTERED = 8.0, 1.3
 # explains, its entries at least WELL as often as usual. Of lines that neither explains, those are ambiguous of which it
 # is more than AMBIGUOUS. With more than the share IN_DOUBT of the entries in the other ambiguous lines nothing is
 # promised.
-SAME, WELL, AMBIGUOUS, IN_DOUBT = 0.02, 0.5, 0.1, 0.25
+SAME, WELL, AMBIGUOUS, IN_DOUBT = 0.02, 0.5, 0.1, 0.2
 FAR_MORE = 0.05  # share of the entries that an answer explains beyond the other, which has just missed it then
 DIFFER = (
     "a second search, with rows and columns in another order, has found another L: {ours:.1%} of the entries are "
