@@ -409,7 +409,8 @@ def _too_little_fits(result: Result, off: NDArray[np.bool_], unevenness: float) 
             f"{percent(float(np.mean(off)))} of the rows do not fit the subspace, so that nobody can say which are "
             "wrong: there may be several groups, or more components"
         )
-    if unevenness > DOUBTFUL and result.noise > NOISELESS * M.median_magnitude():
+    few_asked = result.next_noise is not None  # components: then rows differ by how much they have of the others
+    if unevenness > DOUBTFUL and not few_asked and result.noise > NOISELESS * M.median_magnitude():
         return (
             "some rows fit far better than the others, so that the subspace may be that of a group: there may be "
             "several groups, or more components"
