@@ -30,8 +30,8 @@ from ..sweeps import host_backend
 from .affine import AffineFit, fit_affine
 from .detector import RowDetector
 from .many import choose_samples, extend
-from .rows import DOUBTFUL, NOISELESS, CentredFit, JudgedFit, axes_of, fit_good_rows, inlier_variances
 from .rows import MANY as MANY_ROWS
+from .rows import NOISELESS, CentredFit, JudgedFit, axes_of, fit_good_rows, inlier_variances
 from .samples import check_n_components, to_seed
 from .subspace import principal_axes
 
@@ -205,7 +205,7 @@ class RobustPCA(RowDetector):
     def _warn(self) -> None:
         """Say what is doubtful of the fit."""
         result: Result = self.result_
-        doubt = None if self.rows is None else _too_little_fits(result, self.row_outliers_.off, self._unevenness)
+        doubt = None if self.rows is None else _too_little_fits(result, self.row_outliers_.off)
         if doubt is not None:
             self.result_ = result = replace(result, status=Status.STALLED, message=doubt, next_noise=None)
         share = int(result.flagged.size) / result.M.nnz
@@ -369,7 +369,6 @@ class RobustPCA(RowDetector):
         self._unit = result.M.median_magnitude() or 1.0
         self._largest = WILD * float(np.median(np.linalg.norm(scores, axis=1))) or np.inf
         self.outliers_, self.row_outliers_, self._row_model = S, found.cases, found.model
-        self._unevenness = found.unevenness
         self._relative = found.model.relative
         if isinstance(S, sparse.csc_array):
             self.outliers_ = sparse.csr_array(S)
@@ -398,7 +397,7 @@ def _explains_what_is_rare(result: Result) -> bool:
     return bool(explained - n_parameters > 0.5 * np.count_nonzero(off))
 
 
-def _too_little_fits(result: Result, off: NDArray[np.bool_], unevenness: float) -> str | None:
+def _too_little_fits(result: Result, off: NDArray[np.bool_]) -> str | None:
     """What to say if so many samples, or entries of the others, do not fit that nobody knows which are wrong.
 
     Entries that are explained exactly cannot be by chance, however many are wrong.
@@ -408,12 +407,6 @@ def _too_little_fits(result: Result, off: NDArray[np.bool_], unevenness: float) 
         return (
             f"{percent(float(np.mean(off)))} of the rows do not fit the subspace, so that nobody can say which are "
             "wrong: there may be several groups, or more components"
-        )
-    few_asked = result.next_noise is not None  # components: then rows differ by how much they have of the others
-    if unevenness > DOUBTFUL and not few_asked and result.noise > NOISELESS * M.median_magnitude():
-        return (
-            "some rows fit far better than the others, so that the subspace may be that of a group: there may be "
-            "several groups, or more components"
         )
     wrong, total = int(M.count_lines(result.flagged)[0][~off].sum()), int(M.row_counts[~off].sum())
     if 2 * wrong <= total or result.noise <= NOISELESS * M.median_magnitude():
