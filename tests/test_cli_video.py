@@ -482,6 +482,7 @@ def whole(tmp_path_factory, scene):
     return {kind: encode(home / f"film.{kind}", grey, codec=codec).read_bytes() for kind, codec in kinds.items()}
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     kind=st.sampled_from(["mp4", "avi", "mkv", "ts"]),

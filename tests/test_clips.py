@@ -231,6 +231,7 @@ def heard(path):
     return np.concatenate([frame.to_ndarray()[0] for frame in frames]).astype(float), float(frames[0].time)
 
 
+@pytest.mark.slow
 def test_sound_is_kept_if_asked(tmp_path):
     path = write_clip(tmp_path / "clip.mp4", sound="aac")
     separate_video(path, tmp_path / "out", films=["cutout", "mask.mkv", "mask.png"], audio=True)

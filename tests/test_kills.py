@@ -27,6 +27,7 @@ def check_kills(writer, moments, folder):
     return found
 
 
+@pytest.mark.slow
 def test_every_writer_survives_kills(tmp_path):
     found = check_kills("all", 2, tmp_path)
     assert list(found) == WRITERS

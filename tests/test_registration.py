@@ -90,6 +90,7 @@ def test_the_shaking_of_a_camera_is_undone():
     assert [background.align(frame).shift for frame in frames] == shifts
 
 
+@pytest.mark.slow
 def test_the_shaking_of_a_camera_is_undone_in_a_stream():
     frames, masks, _ = shaking(T=180)
     found = np.stack([one.mask for one in Follower().follow(frames)])

@@ -402,6 +402,7 @@ def test_runs_and_distances():
         assert farther[t, j] == max(t - before[-1], after[0] - t) if before.size and after.size else True
 
 
+@pytest.mark.slow
 def test_many_series_are_fitted_in_groups(monkeypatch):
     truth, X = demand()
     missing = holes(X.shape)

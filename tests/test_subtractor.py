@@ -43,6 +43,7 @@ def test_colours_in_either_order(order):
     assert np.abs(found.astype(int) - (truth if order == "bgr" else truth[..., ::-1])).mean() < 6
 
 
+@pytest.mark.slow
 def test_a_new_scene_is_learnt_while_its_frames_come():
     frames = np.concatenate([CLIP.frames[:70], 255 - CLIP.frames[70:] // 2])
     subtractor = BackgroundSubtractor()
