@@ -162,7 +162,7 @@ class Outcome:
     next_noise: float | None = None  # the noise with one rank more, if that is far less
     repeated: float = 0.0  # share of the entries whose value is repeated suspiciously often
     undetermined: float = 0.0  # share of L that is not determined, rows and columns with few entries not counted
-    ambiguous: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())  # rows and columns that two searches fit differently
+    ambiguous: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())  # rows and columns that can be fitted in two ways
 
 
 class _Required:
