@@ -46,6 +46,28 @@ def test_what_is_scattered_is_searched_once():
     assert "second search" not in twice.message
 
 
+def noisy_with_a_patch(noise):
+    """A table of rank 2 and size about 1, of which a patch is wrong."""
+    rng = np.random.default_rng(11)
+    X = rng.standard_normal((70, 2)) @ rng.standard_normal((2, 60)) + noise * rng.standard_normal((70, 60))
+    X[:14, :15] += 6.0
+    return X
+
+
+@pytest.mark.parametrize(("noise", "searches"), [(0.02, 2), (0.4, 1)])
+def test_what_is_noisy_is_searched_once(noise, searches):
+    r = ls.solve(noisy_with_a_patch(noise), 2)
+    assert r.converged
+    assert ("second search" in r.message) == (searches == 2)
+
+
+def test_attempts_that_differ_by_less_than_noise_makes_of_a_fit_need_no_more_of_them(monkeypatch):
+    begun, begin = [], Ladder._begin
+    monkeypatch.setattr(Ladder, "_begin", lambda self, state, k: begun.append(k) or begin(self, state, k))
+    assert ls.solve(noisy_with_a_patch(0.4), 2).converged
+    assert len(begun) == 3  # one at the rank, and two that grow
+
+
 def test_what_was_found_is_confirmed():
     problem = ls.datasets.synthetic(60, 50, rank=2, density=1.0, outliers=0.05, noise=0.02, random_state=5)
     X = problem.M.to_dense()

@@ -384,6 +384,15 @@ def test_blocks_to_grow_from_are_dense():
         assert min(rows.size, columns.size) > 2
 
 
+def test_where_entries_are_sparse_a_block_to_grow_from_is_no_large_part_of_them():
+    rng = np.random.default_rng(49)
+    rows, columns = rng.integers(1500, size=(2, 9000))
+    at = np.unique(rows * 1500 + columns)
+    M = ObservedMatrix.from_coo(at // 1500, at % 1500, np.ones(at.size), shape=(1500, 1500))
+    for near, size in SEEDS[0]:
+        assert take_block(M, *seed_block(M, 1, rng, size, near=near)).nnz < 0.3 * M.nnz
+
+
 def apart(found, truth):
     return np.linalg.norm(found - truth) / np.linalg.norm(truth)
 

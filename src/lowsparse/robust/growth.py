@@ -27,6 +27,7 @@ SEEDS = (
     (*[(True, (3, 8))] * 3, (True, (5, 14)), *[(False, (3, 8))] * 2, (False, (6, 20))),
     (*[(True, (2, 6))] * 3, *[(True, (3, 8))] * 2, *[(False, (3, 8))] * 2),
 )
+WIDEST = 10  # lines of a window on either side, relative to the entries that each shall have
 N_TEST_LINES = 100  # other rows, and other columns, that a block is tested on
 TEST_REWEIGHT = 9  # reweightings in a regression of these
 LARGEST = 1e12  # length of coefficients in units: those of a singular system are longer, or no numbers
@@ -68,22 +69,28 @@ def take_block(M: ObservedMatrix, rows: Index, columns: Index) -> ObservedMatrix
 def seed_block(
     M: ObservedMatrix, rank: int, rng: np.random.Generator, size: tuple[int, int], *, near: bool
 ) -> tuple[Index, Index]:
-    """Rows and columns of a block with many entries: `near` a random entry, or a dense block with its column."""
+    """Rows and columns of a block with many entries: those `near` a random one, or a dense block with its column.
+
+    Where entries are so sparse that their neighbours are most of the matrix, it is a dense block in any case.
+    """
     lines = size[0] * rank + size[1]
     entry = int(rng.integers(M.nnz))
     i, j = int(M.rows[entry]), int(np.searchsorted(M.indptr, entry, side="right")) - 1
-    rows, columns = _window(M, i, j, lines) if near else _dense_block(M, j, lines, rng)
+    rows, columns = (_window(M, i, j, lines) if near else None) or _dense_block(M, j, lines, rng)
     block = take_block(M, rows, columns)
     in_row, in_column = block.row_counts, block.column_counts
     least = min(rank + 1, int(in_row.max()), int(in_column.max()))
     return rows[in_row >= least], columns[in_column >= least]
 
 
-def _window(M: ObservedMatrix, i: int, j: int, size: int) -> tuple[Index, Index]:
-    """Neighbouring rows and columns around (i, j), as many as leave about `size` entries in each of them."""
+def _window(M: ObservedMatrix, i: int, j: int, size: int) -> tuple[Index, Index] | None:
+    """Neighbouring rows and columns around (i, j), as many as leave about `size` entries in each of them.
+
+    None if these are more than `WIDEST` times `size` rows and columns.
+    """
     (m, n), wanted = M.shape, 0.8 * size
     height, width = min(size, m), min(size, n)
-    while True:
+    while min(height, width) <= WIDEST * size:
         rows, columns = _interval(i, height, m), _interval(j, width, n)
         in_row, in_column = (float(np.median(counts)) for counts in _counts_within(M, rows, columns))
         wider, taller = in_row < wanted and width < n, in_column < wanted and height < m
@@ -93,6 +100,7 @@ def _window(M: ObservedMatrix, i: int, j: int, size: int) -> tuple[Index, Index]
             width = min(n, max(width + 1, int(width * min(2.0, wanted / max(in_row, 1.0)))))
         if taller:
             height = min(m, max(height + 1, int(height * min(2.0, wanted / max(in_column, 1.0)))))
+    return None
 
 
 def _interval(centre: int, size: int, total: int) -> tuple[int, int]:
@@ -114,14 +122,14 @@ def _counts_within(
 
 def _dense_block(M: ObservedMatrix, j: int, size: int, rng: np.random.Generator) -> tuple[Index, Index]:
     """The rows with the most entries in common with column j, the columns with the most in these, and so on."""
-    columns, rows = np.array([j]), np.empty(0, np.intp)
-    wanted = size
-    for _ in range(4):
+    columns, rows, wanted = np.array([j]), np.empty(0, np.intp), size
+    for k in range(4):
+        if k:
+            wanted = int(size / max(take_block(M, rows, columns).density, 0.05))
         some = M.take_columns(columns)
         assert some is not None  # column j has an entry, and the others share one with it
         rows = _fullest(some.row_counts, wanted, rng)
         columns = _fullest(M.take_rows(rows).column_counts, wanted, rng)
-        wanted = int(size / max(take_block(M, rows, columns).density, 0.05))
     return rows, columns
 
 

@@ -75,8 +75,9 @@ BLOCK_FACTOR = 3.0  # by which the block is enlarged if the first attempts do no
 ORDER = (3, 4, 1, 5, 6, SLOW)  # of the attempts after the first; further ones follow
 WITH_TIES = (4, 6, 8)  # attempts that include suspicious ties, as does the first
 # Attempts that must have grown L before two that agree are believed; the second value if the noise, in units, exceeds
-# NOISY, or the share of lines left unexplained UNEXPLAINED; the third if there are at most SMALL entries, so that wrong
-# ones are easily fitted, and more than the share OUTLIERS is unexplained.
+# NOISY, and fewer attempts than the first value agree closely, or the share of lines left unexplained exceeds
+# UNEXPLAINED; the third if there are at most SMALL entries, so that wrong ones are easily fitted, and more than the
+# share OUTLIERS is unexplained.
 MIN_GROWN, NOISY, UNEXPLAINED, SMALL, OUTLIERS = (2, 4, 6), 0.08, 0.35, 5000, 0.05
 MAX_IGNORED = 0.005  # share of entries that are taken for outliers where L is not determined
 MAX_UNEXPLAINED = 0.02  # share of lines left unexplained by an exact fit that is taken at once
@@ -337,7 +338,8 @@ class Ladder(Solver):
     def _compare(self, state: LadderState, attempt: Attempt) -> None:
         """Keep the attempt if it is the best, and note whether it agrees with the best."""
         score, best = judging.score_of(state), min(state.scores, default=np.inf)
-        alike, more = judging.is_alike(state, attempt.residuals), evidence.explains_more(state, attempt)
+        alike, closely = judging.is_alike(state, attempt.residuals)
+        more = evidence.explains_more(state, attempt)
         close, tested = abs(score - best) <= AGREE, state.views.n_held_out >= passes.MIN_HELD_OUT
         if tested and not close:
             more = 0  # held-out entries tell; a score of fitted ones says less than how many are explained
@@ -347,9 +349,9 @@ class Ladder(Solver):
         state.scores = (*state.scores, score)
         state.grown += SLOW < state.attempt <= self.attempts
         if clearly:
-            state.agreed = False  # what others agreed with is no longer the best
+            state.agreed, state.closely = False, 0  # what others agreed with is no longer the best
         elif alike and close:
-            state.agreed = True
+            state.agreed, state.closely = True, state.closely + closely
 
     # -- the choice between attempts
 
@@ -414,7 +416,8 @@ class Ladder(Solver):
     def _is_accepted(self, state: LadderState) -> bool:
         """Whether enough attempts agree on the best, and enough entries support it."""
         best = state.best
-        doubtful = best.noise > NOISY * state.unit or best.unexplained > UNEXPLAINED
+        noisy = best.noise > NOISY * state.unit and state.closely < MIN_GROWN[0]
+        doubtful = noisy or best.unexplained > UNEXPLAINED
         small = state.views.sketch.M.nnz <= SMALL and best.outliers > OUTLIERS
         grown = min(MIN_GROWN[2 if small else doubtful], self.attempts - 2)
         return state.agreed and state.grown >= grown and self._is_supported(state)
@@ -433,7 +436,8 @@ class Ladder(Solver):
         """Take a larger block, on which attempts are counted again: other entries are held out."""
         state.block_factor *= BLOCK_FACTOR
         state.update_views()
-        state.scores, state.grown, state.agreed, state.rival = (), 0, False, Attempt()
+        state.scores, state.grown, state.agreed, state.closely = (), 0, False, 0
+        state.rival = Attempt()
         state.best = replace(state.best, plausible=False)
 
     def _begin_on_larger_block(self, state: LadderState) -> None:

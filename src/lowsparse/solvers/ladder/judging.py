@@ -26,6 +26,7 @@ FARTHER = 2.0  # scale of residuals of held-out entries, relative to what is exp
 # units, exceeds NOISY, unless the error of the fit is larger anyway.
 ALIKE, NOISY = (1.0, 0.2), 0.2
 SAME = 0.4  # the same relative to L itself
+CLOSELY = 0.7  # the same relative to the error that noise makes of the fit, up to which they agree closely
 MANY, GATHERED = 0.01, 4.0  # share of unexplained entries, and its variance in lines relative to chance: suspicious
 # Scale of the closest residuals relative to that of all, below which most entries may be wrong: for normal noise .96
 # if 20 % are, .91 if 30 % are. What c is multiplied by in a pass, and the passes in which the score must fall by GAIN.
@@ -111,16 +112,20 @@ def compared_residuals(state: LadderState) -> Float:
     return np.asarray(host(e[:: max(1, e.size // 2000)]), dtype=np.float64)
 
 
-def is_alike(state: LadderState, residuals: Float) -> bool:
-    """Whether the best attempt so far predicts the same, up to a part of the noise."""
+def is_alike(state: LadderState, residuals: Float) -> tuple[bool, bool]:
+    """Whether the best attempt so far predicts the same, up to a part of the noise; and whether it does closely.
+
+    It does so closely if it differs by less than the error that noise makes of any fit.
+    """
     if not state.scores or residuals.shape != state.best.residuals.shape:
-        return False
+        return False, False
     M = state.views.compared_columns.M
     error = math.sqrt(parameter_count(M, state.rank) / M.nnz)  # of the fit, in units of the noise
     most = ALIKE[0] if state.noise <= NOISY * state.unit else max(ALIKE[1], min(error, ALIKE[0]))
     size = float(np.linalg.norm(host(state.V))) / math.sqrt(math.prod(state.matrix.shape))  # of L
     difference = robust_scale(residuals - state.best.residuals)
-    return difference <= min(most * state.noise, SAME * size) + EXPLAINED * state.unit
+    alike = difference <= min(most * state.noise, SAME * size) + EXPLAINED * state.unit
+    return alike, alike and difference <= CLOSELY * error * state.noise
 
 
 def hides_components(state: LadderState) -> bool:

@@ -102,7 +102,8 @@ class LadderState(State):
     grown: int = 0  # number of those that grew L
     best: Attempt = field(default_factory=Attempt)
     rival: Attempt = field(default_factory=Attempt)  # the close fit that explains most entries beyond its parameters
-    agreed: bool = False  # another attempt found the same as the best
+    agreed: bool = False  # another attempt found the same as the best;
+    closely: int = 0  # so many are closer to it than noise lets any fit be to the truth
     held_out: float = np.inf  # robust scale of the residuals of held-out entries at the end
     next_noise: float = 0.0  # the noise with one rank more, if that is far less
     # choice of the rank

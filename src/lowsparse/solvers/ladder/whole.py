@@ -19,8 +19,9 @@ from .state import LadderState, orthonormalise, parameter_count
 from .views import IN_MEMORY
 
 REST = 0.1  # passes end when all that follow would change L by less than this share of the error due to noise,
-# or when, after MIN_PASSES, each changes L by less than UNSEEN of the noise itself, and HARDLY of L, which may be small
-UNSEEN, HARDLY, MIN_PASSES = 0.03, 0.01, 6
+# or when, after MIN_PASSES, each changes L by less than UNSEEN of the noise itself, and HARDLY of L, which may be small;
+# the second value if there are more than MANY entries, so that a pass takes time
+UNSEEN, HARDLY, MIN_PASSES, MANY = (0.03, 0.05), 0.01, 6, 100_000
 MAX_PASSES = 20  # of an exact fit
 # Share of the entries that other coefficients of single lines explain beyond L, and of the rows or columns that these
 # are, if L is not settled.
@@ -176,7 +177,7 @@ def _is_converged(state: LadderState) -> bool:
     if state.is_exact() and state.passes >= MAX_PASSES and change <= EXPLAINED:
         return True  # lines with hardly more entries than coefficients magnify rounding
     falling = len(state.recent) < 3 or state.noise < passes.SETTLED * state.recent[-3]
-    unseen = change <= UNSEEN * noise and state.typical_change <= HARDLY
+    unseen = change <= UNSEEN[problem.M.nnz > MANY] * noise and state.typical_change <= HARDLY
     return state.passes >= MIN_PASSES and not falling and unseen
 
 
