@@ -10,7 +10,9 @@ answer, on what can be found of L:
 - found: its relative error is at most 10⁻³, or three times what noise makes of a fit to the entries that are right;
 - missed: it is farther off, although the truth explains at least as many of the observed entries, to within 1 %;
 - other: it is farther off, and explains more of them than the truth: the errors are as good a matrix of this rank;
-- wrong: it says "converged" although it is farther off and the truth explains at least 1 % more of the entries.
+- behind: it is farther off, and the truth explains at least 1 % more of the entries;
+- wrong: it says "converged" and is behind;
+- unsaid: it is found, and does not say "converged".
 
 Only problems count whose truth explains more than half of the entries. Constants of the default method were chosen on
 problems of the kinds that are marked with a star, with other seeds.
@@ -55,10 +57,20 @@ class Answer:
     method: str
     outcome: str  # one of OUTCOMES
     converged: bool
-    wrong: bool  # converged, and inexcusably off
+    behind: bool  # off, although the truth explains more
     off: float  # relative error
     seconds: float
     about: str
+
+    @property
+    def wrong(self) -> bool:
+        """Whether it said "converged" and is inexcusably off."""
+        return self.converged and self.behind
+
+    @property
+    def unsaid(self) -> bool:
+        """Whether it was found without saying so."""
+        return self.outcome == "found" and not self.converged
 
 
 def judge(problem: StructuredProblem, result: ls.Result) -> tuple[str, bool, float]:
@@ -84,8 +96,7 @@ def attempt(seed: list[int], hole: str, error: str, factors: str, methods: Seque
         result = ls.solve(problem.M, problem.rank, method=method, max_iter=MAX_ITER)
         seconds = time.perf_counter() - began
         outcome, behind, off = judge(problem, result)
-        wrong = result.converged and behind
-        said = outcome, result.converged, wrong, off, seconds
+        said = outcome, result.converged, behind, off, seconds
         answers.append(Answer(hole, error, factors, method, *said, problem.about))
     return answers
 
@@ -111,18 +122,20 @@ def run(
 
 
 def counted(answers: Sequence[Answer]) -> list[str]:
-    """Problems, found, missed, other, converged, wrong among these, seconds."""
+    """Problems, found, missed, other, behind, converged, wrong among these, unsaid, seconds."""
     tally = [sum(a.outcome == outcome for a in answers) for outcome in OUTCOMES]
+    behind, unsaid = sum(a.behind for a in answers), sum(a.unsaid for a in answers)
     converged, wrong = sum(a.converged for a in answers), sum(a.wrong for a in answers)
-    share = f" ({100 * wrong / converged:.1f} %)" if converged else ""
-    return [str(len(answers)), *map(str, tally), str(converged), f"{wrong}{share}", f"{_seconds(answers):.3g}"]
+    share = f" ({100 * wrong / converged:.2f} %)" if converged else ""
+    counts = len(answers), *tally, behind, converged
+    return [*map(str, counts), f"{wrong}{share}", str(unsaid), f"{_seconds(answers):.3g}"]
 
 
 def _seconds(answers: Sequence[Answer]) -> float:
     return float(np.mean([a.seconds for a in answers])) if answers else float("nan")
 
 
-HEADER = ["problems", *OUTCOMES, "converged", "of it wrong", "s (mean)"]
+HEADER = ["problems", *OUTCOMES, "behind", "converged", "of it wrong", "unsaid", "s (mean)"]
 
 
 def describe(answers: Sequence[Answer]) -> str:
