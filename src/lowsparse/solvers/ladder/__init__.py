@@ -38,14 +38,14 @@ That this finds the truth is not proved, only measured (`python -m benchmarks.ph
 answer is tested (`judging`). Some entries are held out, if there are 500 or more. An attempt is taken at once if it
 fits exactly, predicts these entries as well as the fitted ones, leaves hardly a line unexplained, determines nearly all
 of L, takes no entry for an outlier where it does not, and its outliers, if many, are scattered. Otherwise the best is
-taken only if two attempts agree on it, two that grew were among them (four, if much noise or many lines are left, and
-six of a small block with outliers), a close fit explains twice as many entries as it has parameters (1.6 times as many
-if enough are held out), no part is explained far better, no fit of a higher rank explains more than its parameters
-account for, and one rank more does not leave far less noise. Where attempts agree on a block but L is hidden there by
-the noise, the block is enlarged. In the end the lines of a table get the coefficients that explain the most of their
-entries (`robust.consensus`). All attempts have some things in common, and may agree on what is wrong: a small table is
-searched a second time, with rows and columns exchanged and in another order, unless what is unexplained is scattered
-(`second`).
+taken only if two attempts agree on it, two that grew were among them (four, if many lines are left, or if much noise is
+and they differ by more than noise makes of any fit, and six of a small block with outliers), a close fit explains twice
+as many entries as it has parameters (1.6 times as many if enough are held out), no part is explained far better, no fit
+of a higher rank explains more than its parameters account for, and one rank more does not leave far less noise. Where
+attempts agree on a block but L is hidden there by the noise, the block is enlarged. In the end the lines of a table get
+the coefficients that explain the most of their entries (`robust.consensus`). All attempts have some things in common,
+and may agree on what is wrong: a small table is searched a second time, with rows and columns exchanged and in another
+order, unless what is unexplained is scattered, or much noise is left (`second`).
 """
 
 import math

@@ -33,7 +33,7 @@ LARGEST = 100_000  # entries of a table that is searched twice
 # One search suffices if explained entries outnumber parameters by ABUNDANT, and the others are scattered: the variance
 # of their share in rows, or in columns, is less than SCATTERED times that of chance.
 ABUNDANT, SCATTERED = 8.0, 1.3
-NOISY = 0.12  # noise, in units, above which it suffices too: no wrong L explains errors so closely that it is preferred
+NOISY = 0.12  # noise, in units, above which it suffices too: a wrong L is seldom found then, and two searches differ
 # Share of the entries that only one of two answers explains, up to which they are the same, in lines that one of them
 # explains, its entries at least WELL as often as usual. Of lines that neither explains, those are ambiguous of which it
 # is more than AMBIGUOUS. With more than the share IN_DOUBT of the entries in the other ambiguous lines nothing is
