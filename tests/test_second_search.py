@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import lowsparse as ls
-from conftest import relative
+from conftest import as_problem, relative
 from lowsparse.entries.observed import ObservedMatrix
 from lowsparse.solvers.ladder import Ladder, second
 from lowsparse.solvers.ladder.state import Answer
@@ -187,16 +187,77 @@ def two_answers():
     return M, [np.where(M.rows == 3, rng.random(M.nnz) < 0.3, True) for _ in range(2)]
 
 
+def ambiguous(M, by, known=((), ())):
+    return second.ambiguous_lines(M, by, by[0] != by[1], 2, known)
+
+
 def test_a_line_that_neither_of_two_answers_explains_is_ambiguous(two_answers):
     M, by = two_answers
-    assert second.ambiguous_lines(M, by, 2, ((), ())) == ((3,), ())
+    assert ambiguous(M, by) == ((3,), ())
     by[1] = by[0]
-    assert second.ambiguous_lines(M, by, 2, ((), (5,))) == ((), (5,))
+    assert ambiguous(M, by, ((), (5,))) == ((), (5,))
 
 
 def test_two_answers_differ_if_one_explains_lines_that_the_other_does_not(two_answers):
     M, by = two_answers
     group = M.rows < 3
     by[1] = by[1] & ~group
-    assert second.ambiguous_lines(M, by, 2, ((), ())) is None
-    assert second.ambiguous_lines(M, by, 2, ((0, 1, 2), ())) == ((0, 1, 2, 3), ())
+    assert ambiguous(M, by) is None
+    assert ambiguous(M, by, ((0, 1, 2), ())) == ((0, 1, 2, 3), ())
+
+
+def table_with_patch(m=60, n=50):
+    """A table of rank 2 with a patch that is wrong, and the truth."""
+    rng = np.random.default_rng(8)
+    truth = ls.LowRank(np.linalg.qr(rng.standard_normal((m, 2)))[0], 8 * rng.standard_normal((2, n)))
+    X = truth.to_dense() + 0.01 * rng.standard_normal(truth.shape)
+    X[: m // 4, : n // 5] += 5.0
+    return X, truth
+
+
+def settled(X, *answers):
+    """What is made of an answer, and of one that the second search has found."""
+    problem = as_problem(ObservedMatrix.from_dense(X), 2, given=False)
+    ladder = Ladder()
+    state = ladder.init(second.shuffled(problem))
+    state.is_second, state.first = True, answers[0]
+    rows, columns = second.orders(problem.M.shape)
+    vars(state).update(vars(answers[1]))
+    state.U, state.V = answers[1].V[columns], answers[1].U[rows]
+    return second.settle(state, ladder._views(problem))
+
+
+def answer(L, **given):
+    """An answer that says it is right, unless something else is given."""
+    return Answer(**({"U": L.U, "V": L.V.T, "noise": 0.01, "finished": "an exact fit"} | given))
+
+
+def test_two_that_differ_where_neither_explains_the_entries_are_not_the_same():
+    X, truth = table_with_patch()
+    other = truth.to_dense()
+    other[:15, :10] += 2.0  # of rank 3
+    U, s, Vt = np.linalg.svd(other, full_matrices=False)
+    other = ls.LowRank(U[:, :3], s[:3, None] * Vt[:3])
+    assert settled(X, answer(truth), answer(truth)).finished
+    state = settled(X, answer(truth), answer(other))
+    assert state.failure == "stalled"
+    assert "has found another L" in state.advice
+
+
+@pytest.mark.parametrize(
+    ("shape", "promised", "taken"), [((60, 50), True, True), ((16, 18), True, False), ((16, 18), False, True)]
+)
+def test_what_explains_far_more_is_taken_unless_the_other_is_a_promise_and_entries_are_few(shape, promised, taken):
+    X, truth = table_with_patch(*shape)
+    U, s, Vt = np.linalg.svd(truth.to_dense(), full_matrices=False)
+    given = {} if promised else {"finished": "", "advice": "no"}
+    state = settled(X, answer(truth), answer(ls.LowRank(U[:, :1], s[:1, None] * Vt[:1]), **given))
+    assert bool(state.finished) == taken
+    np.testing.assert_allclose(state.U @ state.V.T, truth.to_dense(), atol=1e-9)
+
+
+@pytest.mark.parametrize(("noise", "agreed"), [(0.01, True), (0.5, False)])
+def test_two_searches_in_doubt_confirm_each_other_only_in_a_close_fit(noise, agreed):
+    X, truth = table_with_patch()
+    doubtful = answer(truth, noise=noise, finished="", advice=second.NO_AGREEMENT, supported=True)
+    assert bool(settled(X, doubtful, doubtful).finished) == agreed

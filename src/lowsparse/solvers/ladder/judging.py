@@ -22,6 +22,9 @@ FEW = 4  # entries per parameter, below which the slow attempt ends in joint ste
 TIGHT = 0.7  # coupling, below which the explained entries connect all rows and columns
 LESS = 1 / 3  # noise with one rank more relative to the noise, below which the fit lacks a component
 FARTHER = 2.0  # scale of residuals of held-out entries, relative to what is expected, above which L does not predict
+# The same relative to that of fitted entries, from which held-out ones must be predicted: with residuals that are less
+# than this share of the entries, in the median.
+CLOSER, IN_VAIN = 2.5, 0.4
 # Difference, relative to the noise, up to which two attempts have found the same; the second value if the noise, in
 # units, exceeds NOISY, unless the error of the fit is larger anyway.
 ALIKE, NOISY = (1.0, 0.2), 0.2
@@ -244,6 +247,8 @@ def predicts(state: LadderState, e: Float) -> bool:
     as_well = share_held >= share_fitted - 0.05 - 3 * deviation
     if held.size >= MIN_HELD_OUT:
         as_well &= state.scale(held) <= FARTHER * state.noise * math.sqrt((1 + h) / (1 - h)) + close
+    if state.scale(held) > CLOSER * state.noise + close and np.median(held) > IN_VAIN * np.median(np.abs(values)):
+        return False  # fitted entries are met by as many parameters, and others are not predicted
     gain = np.log(np.abs(values) + close) - np.log(held + close)  # over L = 0
     return as_well and float(np.mean(gain)) > max(0.05, 3 * float(np.std(gain)) / math.sqrt(gain.size))
 

@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 
 from ...entries.observed import ObservedMatrix
 from ...linalg.arrays import host
+from ...linalg.lowrank import LowRank
 from ...linalg.scale import OUTLIER
 from ...robust.consensus import Lines, explains, lines_with_two_fits
 from ...robust.regression import EXPLAINED
 from ...sweeps import min_support
 from ..base import Problem
-from .evidence import free_parameters
+from .evidence import FEW_BY_CHANCE, free_parameters
 from .shrinking import PathState
 from .state import Answer, LadderState, orthonormalise, parameter_count
 from .views import Views
@@ -34,12 +35,14 @@ LARGEST = 100_000  # entries of a table that is searched twice
 # of their share in rows, or in columns, is less than SCATTERED times that of chance.
 ABUNDANT, SCATTERED = 8.0, 1.3
 NOISY = 0.12  # noise, in units, above which it suffices too: a wrong L is seldom found then, and two searches differ
-# Share of the entries that only one of two answers explains, up to which they are the same, in lines that one of them
-# explains, its entries at least WELL as often as usual. Of lines that neither explains, those are ambiguous of which it
-# is more than AMBIGUOUS. With more than the share IN_DOUBT of the entries in the other ambiguous lines nothing is
-# promised.
+# Share of the entries that only one of two answers explains, or that have another value in each, up to which they are
+# the same, in lines that one of them explains, its entries at least WELL as often as usual. Of lines that neither
+# explains, those are ambiguous of which it is more than AMBIGUOUS. With more than the share IN_DOUBT of the entries in
+# the other ambiguous lines nothing is promised.
 SAME, WELL, AMBIGUOUS, IN_DOUBT = 0.02, 0.5, 0.1, 0.2
-FAR_MORE = 0.05  # share of the entries that an answer explains beyond the other, which has just missed it then
+# Share of the entries that an answer explains beyond the other, which has just missed it then; not if that is a promise
+# too, and explained entries are not ABUNDANT.
+FAR_MORE = 0.05
 DIFFER = (
     "a second search, with rows and columns in another order, has found another L: {ours:.1%} of the entries are "
     "explained by this one, {other:.1%} by the other; observe more, leave out rows or columns with errors, or give a "
@@ -143,22 +146,26 @@ def settle(state: LadderState, views: Views) -> LadderState:
     M = views.problem.M.to_host()
     bound = _bound(state, min(answer.noise for answer in answers))
     by = [explains(M, host(answer.U), host(answer.V), bound) for answer in answers]
+    differ = (by[0] != by[1]) | _have_other_values(M, *answers, bound)
     more = int(np.count_nonzero(by[1])) - int(np.count_nonzero(by[0]))
     second = more > max(free_parameters(M, answers[1]) - free_parameters(M, answers[0]), 0)
     best, other = answers[second], answers[1 - second]
     shares = {name: float(by[k].mean()) for name, k in (("ours", second), ("other", 1 - second))}
     doubts = [answer.advice for answer in (best, other) if answer.advice not in ("", NO_AGREEMENT)]
-    confirmed = best.finished or other.finished or (best.supported and other.supported)
+    close = best.noise <= FEW_BY_CHANCE * state.unit  # in a fit that is not, most entries are explained by any L
+    confirmed = best.finished or other.finished or (close and best.supported and other.supported)
     known: tuple[set[int], set[int]] = set(best.ambiguous[0]), set(best.ambiguous[1])
     for answer, explained in zip(answers, by, strict=True):
         two_fits = lines_with_two_fits(M, host(answer.U), host(answer.V), bound, np.flatnonzero(~explained))
         for lines, more_lines in zip(known, two_fits, strict=True):
             lines.update(more_lines)
-    ambiguous = ambiguous_lines(M, by, best.U.shape[1], known)
+    ambiguous = ambiguous_lines(M, by, differ, best.U.shape[1], known)
     same = ambiguous is not None
     state = restored(state, views, best)
     if best.finished and shares["ours"] > shares["other"] + FAR_MORE:
-        return state  # the other search has just missed it
+        abundant = shares["ours"] * M.nnz >= ABUNDANT * parameter_count(M, best.U.shape[1])
+        if abundant or not other.finished:
+            return state  # the other search has just missed it
     if ambiguous is not None and confirmed and not doubts:
         state.ambiguous = ambiguous
         state.finished = (best.finished or other.finished or f"the noise of the inliers is {best.noise:.2g}") + AGREE
@@ -168,15 +175,26 @@ def settle(state: LadderState, views: Views) -> LadderState:
     return state
 
 
+def _have_other_values(M: ObservedMatrix, one: Answer, other: Answer, bound: float) -> NDArray[np.bool_]:
+    """Of each entry of M, whether two answers differ there by more than `bound`, though neither may explain it."""
+    values = (LowRank(host(answer.U), host(answer.V).T).at(M.rows, M.columns_of_entries()) for answer in (one, other))
+    return np.asarray(np.abs(np.subtract(*values)) > bound)
+
+
 def ambiguous_lines(
-    M: ObservedMatrix, by: list[NDArray[np.bool_]], rank: int, known: Sequence[Iterable[int]]
+    M: ObservedMatrix,
+    by: list[NDArray[np.bool_]],
+    differ: NDArray[np.bool_],
+    rank: int,
+    known: Sequence[Iterable[int]],
 ) -> Lines | None:
     """The rows and columns that are ambiguous, with those that are known to be.
 
-    None if two answers, which explain different entries, differ in other lines too, or many entries are in these.
+    `by` are the entries that each of two answers explains, `differ` those at which they differ. None if they do so in
+    other lines too, or many entries are in these.
     """
     sides = (M.rows, M.shape[0]), (M.columns_of_entries(), M.shape[1])
-    differ, usual = by[0] != by[1], max(float(one.mean()) for one in by)
+    usual = max(float(one.mean()) for one in by)
     counts, ambiguous, in_doubt = np.ones(M.nnz, bool), [], np.zeros(M.nnz, bool)
     for (lines, n), certain in zip(sides, known, strict=True):
         entries = np.bincount(lines, minlength=n)

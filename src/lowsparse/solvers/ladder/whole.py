@@ -19,8 +19,8 @@ from .state import LadderState, orthonormalise, parameter_count
 from .views import IN_MEMORY
 
 REST = 0.1  # passes end when all that follow would change L by less than this share of the error due to noise,
-# or when, after MIN_PASSES, each changes L by less than UNSEEN of the noise itself, and HARDLY of L, which may be small;
-# the second value if there are more than MANY entries, so that a pass takes time
+# or when, after MIN_PASSES, each changes L by less than UNSEEN of the noise itself (the second value if there are more
+# than MANY entries, so that a pass takes time), and HARDLY of L, which may be small
 UNSEEN, HARDLY, MIN_PASSES, MANY = (0.03, 0.05), 0.01, 6, 100_000
 MAX_PASSES = 20  # of an exact fit
 # Share of the entries that other coefficients of single lines explain beyond L, and of the rows or columns that these
