@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 
 import lowsparse as ls
-from conftest import conditioned, relative, robust_problem
+from conftest import as_problem, conditioned, relative, robust_problem
 from lowsparse.diagnosis import coherence
 from lowsparse.linalg.grassmann import basis
+from lowsparse.linalg.scale import robust_scale
 from lowsparse.result import Status
 from lowsparse.robust.core import dense_core
 from lowsparse.robust.sketch import draw
 from lowsparse.solvers import Ladder
-from lowsparse.solvers.ladder import growing, passes
+from lowsparse.solvers.ladder import growing, judging, passes
 from lowsparse.sweeps import Robust
 
 
@@ -519,3 +520,19 @@ def test_a_solve_resumed_without_an_iteration_to_go_has_the_same_bits(tmp_path):
     resumed = ls.solve(X, 1, max_iter=last, resume=at)
     np.testing.assert_array_equal(resumed.L.U, saved.L.U)
     np.testing.assert_array_equal(resumed.L.V, saved.L.V)
+
+
+@pytest.mark.parametrize(("rank", "predicts"), [(1, True), (11, False)])
+def test_a_fit_of_noise_by_many_parameters_is_no_prediction(rank, predicts):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 50)) + 3 * np.outer(rng.standard_normal(60), rng.standard_normal(50))
+    state = Ladder().init(as_problem(ls.ObservedMatrix.from_dense(X), rank, given=False))
+    fitted = state.views.sketch.M.to_dense()
+    seen = np.isfinite(fitted)
+    U = np.random.default_rng(1).standard_normal((60, rank))
+    for _ in range(60):  # least squares
+        V = np.stack([np.linalg.lstsq(U[seen[:, j]], fitted[seen[:, j], j])[0] for j in range(50)])
+        U = np.stack([np.linalg.lstsq(V[seen[i]], fitted[i, seen[i]])[0] for i in range(60)])
+    state.U, state.V = U, V
+    state.noise = robust_scale((U @ V.T - fitted)[seen])
+    assert judging.predicts(state, state.held_residual()) == predicts
