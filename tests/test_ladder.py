@@ -528,11 +528,11 @@ def test_a_fit_of_noise_by_many_parameters_is_no_prediction(rank, predicts):
     X = rng.standard_normal((60, 50)) + 3 * np.outer(rng.standard_normal(60), rng.standard_normal(50))
     state = Ladder().init(as_problem(ls.ObservedMatrix.from_dense(X), rank, given=False))
     fitted = state.views.sketch.M.to_dense()
-    seen = np.isfinite(fitted)
-    U = np.random.default_rng(1).standard_normal((60, rank))
+    (m, n), seen = fitted.shape, np.isfinite(fitted)
+    U = np.random.default_rng(1).standard_normal((m, rank))
     for _ in range(60):  # least squares
-        V = np.stack([np.linalg.lstsq(U[seen[:, j]], fitted[seen[:, j], j])[0] for j in range(50)])
-        U = np.stack([np.linalg.lstsq(V[seen[i]], fitted[i, seen[i]])[0] for i in range(60)])
+        V = np.stack([np.linalg.lstsq(U[seen[:, j]], fitted[seen[:, j], j])[0] for j in range(n)])
+        U = np.stack([np.linalg.lstsq(V[seen[i]], fitted[i, seen[i]])[0] for i in range(m)])
     state.U, state.V = U, V
     state.noise = robust_scale((U @ V.T - fitted)[seen])
     assert judging.predicts(state, state.held_residual()) == predicts
