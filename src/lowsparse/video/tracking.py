@@ -40,6 +40,7 @@ from .registration import Aligned, Steadiness, move, share_lost
 from .sampling import MIN_SAMPLES, Layout, PixelSampler, PixelSamples, Single, check_fraction
 from .shelf import Shelf
 from .signs import Signs, restless
+from .tone import inverse, toned
 
 ABSORB = 30.0  # seconds in front after which something is sampled,
 SURE = 1.0  # and seconds after which it is not
@@ -318,7 +319,7 @@ class Follower:
         self._spots.extend(spots)
         self.scenes.append(first[0].frame.number)
         lights = [(v, explained) for one in first for _, v, explained in self._fit([one])]
-        self._v = [v for v, _ in lights]
+        self._v = [v[: self.background.rank] for v, _ in lights]
         self._usual = float(np.median([explained for _, explained in lights]))
         release_memory()
         for v, explained in lights:
@@ -353,10 +354,11 @@ class Follower:
         for one, v, explained in fitted:
             separated = self._separate_one(one, v, explained)
             if self._v:
-                self._sampler.add(self._without_standers(one, v, separated.mask))
+                picture, tone = self._without_standers(one, v, separated.mask), v[self.background.rank :]
+                self._sampler.add(toned(picture, inverse(tone)) if tone.any() else picture)
                 if len(self._v) % WITNESS_EVERY == 0:
                     self._witnesses.add(one)
-                self._v.append(v)
+                self._v.append(v[: self.background.rank])
                 self._usual += FORGETTING * (explained - self._usual)
             yield separated
 
