@@ -1343,3 +1343,16 @@ def test_a_background_that_is_wrong_in_a_part_of_the_frames_is_not_certified(kin
         assert not against
     else:
         assert re.search(words, against)
+
+
+def test_colours_that_bleed_over_the_edge_of_a_thing_are_not_in_front():
+    grey = Picture(np.full((40, 40), 100, np.uint8), np.full((2, 20, 20), 128, np.uint8))
+    chroma = grey.chroma.copy()
+    chroma[1, 5:15, 5:15] = 128 + 18  # what compression leaves beside the thing, whose edge is two blocks farther in
+    chroma[1, 7:13, 7:13] = 128 + 60
+    bounds = Bounds(np.full((40, 40), 15, np.uint8), np.full((2, 20, 20), 8, np.uint8))
+    mask = bounds.exceeded(Picture(grey.luma, chroma), grey)
+    assert mask[14:26, 14:26].all()
+    assert np.count_nonzero(mask) == 12 * 12
+    chroma[1, 7:13, 7:13] = 128 + 18  # the same colour alone is a thing of its own
+    assert np.count_nonzero(bounds.exceeded(Picture(grey.luma, chroma), grey)) == 20 * 20
