@@ -180,9 +180,13 @@ class Background:
     def _with_tones(self, pictures: Sequence[Picture], v: Float, explained: Float) -> tuple[Float, Float]:
         """The same, with the curves of tones of those pictures that have one of their own."""
         probe, c = self._tone_probe, self._probe[1].c
-        found = [probe.fit(picture.luma, one, c) for picture, one in zip(pictures, v, strict=True)]
-        shares = [share if tone.any() else one for (tone, share), one in zip(found, explained, strict=True)]
-        return np.concatenate([v, [tone for tone, _ in found]], axis=1), np.array(shares)
+        bright = np.maximum(v @ self.brightness, NO_LIGHT)
+        even = v * (self.usual @ self.brightness / bright)[:, None]  # as it is, and as bright as usual
+        found = [probe.fit(one.luma, light, base, c) for one, light, base in zip(pictures, v, even, strict=True)]
+        tones, shares = np.stack([tone for tone, _ in found]), np.array([share for _, share in found])
+        has_tone: NDArray[np.bool_] = np.any(tones != 0, axis=1)
+        v, explained = np.where(has_tone[:, None], even, v), np.where(has_tone, shares, explained)
+        return np.concatenate([v, tones], axis=1), explained
 
     @cached_property
     def _tone_probe(self) -> ToneProbe:

@@ -212,26 +212,30 @@ def _rough_fit(samples: PixelSamples, blocks: NDArray[np.intp], v: Single) -> tu
 
 
 def _undo_tones(samples: PixelSamples, some: NDArray[np.intp], v: Single) -> None:
-    """Undo the curves of tones of all frames (see `tone`) in the samples, by those of some blocks, given v of rank 1.
+    """Undo the curves of tones of all frames (see `tone`) in the samples, and their brightness in v of rank 1.
 
-    What is left is sought once more: while the tones are unknown, b is in the middle of them.
+    They are those of some blocks. What is left is sought once more: while the tones are unknown, b is in the middle of
+    them.
     """
     frames, (H, W) = samples.frames(some), samples.layout.shape
     rows, columns = np.divmod(some, -(-W // 2))
     tiles = tiles_at(2 * rows, 2 * columns, (H, W))
     order = np.argsort(frames, axis=None, kind="stable")
     of_frames = np.split(order, np.cumsum(np.bincount(frames.ravel(), minlength=len(v)))[:-1])
+    usual = np.float32(np.median(v[v > 0])) if (v > 0).any() else np.float32(1)
     for _ in range(TONES):
         x, _, b = _rough_fit(samples, some, v)
         tones = np.zeros((len(v), KNOTS.size))
         for t, here in enumerate(of_frames):
             if len(here) >= ENOUGH:
                 block, sample = np.divmod(here, frames.shape[1])
-                seen, expected = x[:4, block, sample].astype(np.float64), v[t, 0] * b[0][:4, block].astype(np.float64)
+                level, seen = (one.astype(np.float64) for one in (b[0][:4, block], x[:4, block, sample]))
+                expected = v[t, 0] * level
                 slopes = expected[1:3] - expected[0], seen[1:3] - seen[0]  # of the four pixels of a block
-                tones[t] = fit_tone(expected[0], seen[0], slopes, tiles[block], FAR_LESS)
+                tones[t] = fit_tone(expected[0], usual * level[0], seen[0], slopes, tiles[block], FAR_LESS)
         if not tones.any():
             return
+        v[tones.any(axis=1)] = usual
         samples.retone(np.stack([inverse(one) for one in tones]))
 
 

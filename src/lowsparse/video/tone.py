@@ -1,6 +1,6 @@
 """The tone of a frame: a camera that sets its exposure anew changes dark, middle and bright levels differently.
 
-With p the level of a pixel that one brightness gives, and x the one that is seen,
+With p the level of a pixel in the usual light, and x the one that is seen,
 
     x = p + Σ a_k h_k(p) + noise,  unless something is in front,
 
@@ -58,12 +58,15 @@ class ToneProbe:
         shape = planes.shape[1], planes.shape[2]
         return cls(pixels, b, np.stack([slopes_at(one, pixels) for one in planes]), tiles_at(rows, columns, shape))
 
-    def fit(self, luma: Grey, v: Float, c: float) -> tuple[Float, float]:
-        """The a_k of a frame with this luma and v, and the share of the pixels that are explained, within c levels."""
-        expected, seen = (v @ self.b).clip(0, 255), luma.ravel()[self.pixels].astype(np.float64)
+    def fit(self, luma: Grey, v: Float, even: Float, c: float) -> tuple[Float, float]:
+        """The a_k of a frame with this luma and v, and the share of the pixels that are explained, within c levels.
+
+        The curve is that of the levels with the coefficients `even`.
+        """
+        expected, at, seen = v @ self.b, even @ self.b, luma.ravel()[self.pixels].astype(np.float64)
         slopes = np.tensordot(v, self.slopes, 1), slopes_at(luma, self.pixels)
-        a = fit_tone(expected, seen, slopes, self.tiles)
-        return a, float(np.mean(np.abs(seen - expected - np.interp(expected, KNOTS, a)) <= c))
+        a = fit_tone(expected, at, seen, slopes, self.tiles)
+        return a, float(np.mean(np.abs(seen - _values(a, at.clip(0, 255))) <= c))
 
 
 def slopes_at(luma: Grey | Single, pixels: NDArray[np.int32]) -> Float:
@@ -79,24 +82,29 @@ def slopes_at(luma: Grey | Single, pixels: NDArray[np.int32]) -> Float:
 
 
 def fit_tone(
-    expected: Float, seen: Float, slopes: tuple[Float, Float], tiles: NDArray[np.intp], less: float = LESS
+    expected: Float,
+    at: Float,
+    seen: Float,
+    slopes: tuple[Float, Float],
+    tiles: NDArray[np.intp],
+    less: float = LESS,
 ) -> Float:
     """The a_k of a frame; zeros if brightness suffices, or if no curve can be believed.
 
-    `expected` are the levels of some pixels by the brightness alone, `seen` those in the frame, and `slopes` (2 x n
-    each) the differences to the pixels below and to the right, in the background and in the frame. `tiles` are the
-    numbers of the parts of the picture that they are in: the light of a part has a curve that is wrong elsewhere.
+    `expected` are the levels of some pixels by the brightness alone, `at` those in the usual light, of which the curve
+    is, and `seen` those in the frame; `slopes` (2 x n each) are the differences to the pixels below and to the right,
+    expected and seen, and `tiles` the numbers of the parts of the picture: the light of a part has a curve that is
+    wrong elsewhere.
     """
-    expected = expected.clip(0, 255)
-    far = seen - expected
-    a = _begin(expected, far)
-    if np.abs(np.interp(expected, KNOTS, a)).mean() < CHANGED / 2:
+    expected, at = expected.clip(0, 255), at.clip(0, 255)
+    a = _begin(at, seen - at)
+    if np.abs(_values(a, at) - expected).mean() < CHANGED / 2:
         return NO_TONE
-    a, c = _regress(a, expected, far)
-    change = np.interp(expected, KNOTS, a)
-    if np.abs(change).mean() < CHANGED or np.diff(KNOTS + a).min() < SLOPE * KNOTS[1]:
+    a, c = _regress(a, at, seen - at)
+    toned_levels = _values(a, at)
+    if np.abs(toned_levels - expected).mean() < CHANGED or np.diff(KNOTS + a).min() < SLOPE * KNOTS[1]:
         return NO_TONE
-    before, after = (far / c) ** 2, ((far - change) / c) ** 2
+    before, after = (((seen - one) / c) ** 2 for one in (expected, toned_levels))
     old, new = (one / (1 + one) for one in (before, after))
     if new.mean() > less * old.mean() or _worse_somewhere(new - old, tiles):
         return NO_TONE
@@ -118,6 +126,11 @@ def tiles_at(rows: NDArray[Any], columns: NDArray[Any], shape: tuple[int, int]) 
     [0, 4, 8]
     """
     return np.asarray(ACROSS * (ACROSS * rows // shape[0]) + ACROSS * columns // shape[1], np.intp)
+
+
+def _values(a: Float, at: Float) -> Float:
+    """The levels that these levels become."""
+    return np.asarray((at + np.interp(at, KNOTS, a)).clip(0, 255))
 
 
 def _begin(expected: Float, far: Float) -> Float:
@@ -150,7 +163,7 @@ def curve(a: Float) -> Grey:
     >>> curve(NO_TONE).tolist() == list(range(256)), curve(NO_TONE + 9)[[0, 100, 250]].tolist()
     (True, [9, 109, 255])
     """
-    return levels(LEVELS + np.interp(LEVELS, KNOTS, a))
+    return levels(_values(a, LEVELS))
 
 
 def inverse(a: Float) -> Grey:
