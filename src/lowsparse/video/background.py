@@ -43,7 +43,7 @@ from .planes import combined, far_from, whole_levels
 from .registration import Aligned, Registration, move, shifted
 from .sampling import Single
 from .shadows import without_light
-from .signs import Signs, is_light, restless_place, roughness
+from .signs import BEHIND, Signs, is_light, outlined_place, restless_place, roughness
 from .tone import ToneProbe, curve, toned
 
 THRESHOLD = 1.5
@@ -501,12 +501,17 @@ class Background:
         """
         low, high, total = self.bounds(THRESHOLD), self.bounds(THRESHOLD, self.flicker), Signs()
         place, rough = restless_place(self.noise, self.noise_level[0]), list[Single]()
+        is_outlined = place is None
+        if place is None:
+            flickers = doubled(self.flicker > THRESHOLD, self.noise.shape)
+            place = outlined_place(self.noise, self.noise_level[0], flickers)
         for picture, v in zip(pictures, self.coefficients_of(pictures)[0] if pictures else (), strict=True):
             background, mask = self.compare(picture, v, low, high)
             total += Signs.of(mask, picture.luma, background.luma, place)
             if place is not None:
                 rough.append(roughness(picture.luma, background.luma))
-        if place is not None and rough and is_light(place, rough):
+        is_seen = is_outlined and total.in_place > BEHIND * total.place
+        if is_seen or (place is not None and rough and is_light(place, rough)):
             return replace(total, place=0.0, in_place=0.0)
         return total
 

@@ -208,11 +208,15 @@ def _mapped_zeros(values: int, blocks: int) -> Grey:
 
 
 class EvenlySpaced(Generic[Item]):
-    """Keeps items of a sequence of unknown length, at equal distances: at least half of `most` of a long one."""
+    """Keeps items of a sequence of unknown length, at almost equal distances: at least half of `most` of a long one.
+
+    Of each stretch one is kept, drawn at random: a light that flickers in every second frame is seen in both states.
+    """
 
     def __init__(self, most: int) -> None:
         self.most, self.kept = most, list[Item]()
-        self._stride, self._count = 1, 0
+        self._stride, self._count, self._next = 1, 0, 0
+        self._rng = np.random.default_rng(0x6576656E)
 
     def add(self, item: Item) -> None:
         """Take the next item."""
@@ -221,7 +225,9 @@ class EvenlySpaced(Generic[Item]):
                 del self.kept[1::2]
                 self._stride *= 2
             if self._count % self._stride == 0:
-                self.kept.append(item)
+                self._next = self._count + int(self._rng.integers(self._stride))
+        if self._count == self._next:
+            self.kept.append(item)
         self._count += 1
 
 
