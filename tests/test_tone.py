@@ -91,3 +91,9 @@ def test_the_inverse_of_a_curve_undoes_it_in_colour_too():
     back = toned(toned(picture, curve(a)), inverse(a))
     assert np.abs(back.luma.astype(int) - picture.luma).max() <= 2
     assert np.abs(back.chroma.astype(int) - picture.chroma).max() <= 4
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 2), (15, 17)])
+def test_a_small_picture_has_no_curve(shape):
+    levels = np.random.default_rng(24).integers(0, 256, (12, *shape)).astype(np.uint8)
+    assert batch(levels).shape == levels.shape

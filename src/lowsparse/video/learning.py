@@ -47,7 +47,7 @@ PER_FRAME = 400  # pixels of each frame from which v is learnt, for each rank
 TILE, COMPILED_TILE, GPU_TILE = 1024, 8192, 16_384  # blocks regressed together: larger arrays are slower to allocate
 GPU_WORKERS = 2  # tiles on a GPU at the same time, half a GB each at most
 MIN_NOISE = 0.5  # grey levels
-TONES, ENOUGH = 2, 200  # times that curves of tones are sought, in frames with so many samples
+TONES = 2  # times that curves of tones are sought
 SWITCHED, OFTEN = 0.9, 0.1  # lights may be switched if so much less is explained of such a share of the frames,
 BADLY = 0.7  # or this share of half of them
 LIGHT = 0.01  # least share of the picture in which the light changes if more than its brightness does
@@ -197,9 +197,7 @@ def _fit_rank(
     enough = max(4000, math.ceil(PER_FRAME * rank / sampler.share))
     some = np.sort(rng.permutation(samples.layout.blocks)[:enough])
     result, v = _learn_coefficients(samples, some, rank, sampler.frames, backend)
-    if rank == 1:
-        _undo_tones(samples, some, v)
-    x, vs, b = _rough_fit(samples, some, v)
+    x, vs, b = _fit_without_tones(samples, some, v) if rank == 1 else _rough_fit(samples, some, v)
     noise = estimate_noise(x, vs, b)
     return fit_pixels(samples, v, noise_level(noise[:4], noise[4:]), result, sampler.entries, on_progress)
 
@@ -211,11 +209,10 @@ def _rough_fit(samples: PixelSamples, blocks: NDArray[np.intp], v: Single) -> tu
     return x, vs, regress(x, vs, initial_estimate(x, vs, c), c, 2)
 
 
-def _undo_tones(samples: PixelSamples, some: NDArray[np.intp], v: Single) -> None:
-    """Undo the curves of tones of all frames (see `tone`) in the samples, and their brightness in v of rank 1.
+def _fit_without_tones(samples: PixelSamples, some: NDArray[np.intp], v: Single) -> tuple[Single, Single, Single]:
+    """The same, after the curves of tones of all frames (see `tone`) were undone in the samples, and in v of rank 1.
 
-    They are those of some blocks. What is left is sought once more: while the tones are unknown, b is in the middle of
-    them.
+    What is left of them is sought once more: while they are unknown, b is in the middle of them.
     """
     frames, (H, W) = samples.frames(some), samples.layout.shape
     rows, columns = np.divmod(some, -(-W // 2))
@@ -224,19 +221,19 @@ def _undo_tones(samples: PixelSamples, some: NDArray[np.intp], v: Single) -> Non
     of_frames = np.split(order, np.cumsum(np.bincount(frames.ravel(), minlength=len(v)))[:-1])
     usual = np.float32(np.median(v[v > 0])) if (v > 0).any() else np.float32(1)
     for _ in range(TONES):
-        x, _, b = _rough_fit(samples, some, v)
+        x, vs, b = _rough_fit(samples, some, v)
         tones = np.zeros((len(v), KNOTS.size))
         for t, here in enumerate(of_frames):
-            if len(here) >= ENOUGH:
-                block, sample = np.divmod(here, frames.shape[1])
-                level, seen = (one.astype(np.float64) for one in (b[0][:4, block], x[:4, block, sample]))
-                expected = v[t, 0] * level
-                slopes = expected[1:3] - expected[0], seen[1:3] - seen[0]  # of the four pixels of a block
-                tones[t] = fit_tone(expected[0], usual * level[0], seen[0], slopes, tiles[block], FAR_LESS)
+            block, sample = np.divmod(here, frames.shape[1])
+            level, seen = (one.astype(np.float64) for one in (b[0][:4, block], x[:4, block, sample]))
+            expected = v[t, 0] * level
+            slopes = expected[1:3] - expected[0], seen[1:3] - seen[0]  # of the four pixels of a block
+            tones[t] = fit_tone(expected[0], usual * level[0], seen[0], slopes, tiles[block], FAR_LESS)
         if not tones.any():
-            return
+            return x, vs, b
         v[tones.any(axis=1)] = usual
         samples.retone(np.stack([inverse(one) for one in tones]))
+    return _rough_fit(samples, some, v)
 
 
 def without_things(found: Background, plain: Background) -> Background:
