@@ -253,6 +253,29 @@ def _steps(made: Made, low: float, first: float, last: float) -> Made:
     return made.light(np.where((t >= first) & (t < last), low, 1.0))
 
 
+def _tone(made: Made, exponent: Array, gain: Array) -> Made:
+    """A camera that sets its curve of tones anew in each frame: levels to this power, times the gain."""
+    for frame, power, factor in zip(made.frames, exponent, gain, strict=True):
+        frame[:] = factor * 255 * (frame.clip(0, 255) / 255) ** power
+    return made
+
+
+def _automatic(made: Made) -> Made:
+    """An exposure that changes for a third of the time, within a few frames: mid tones more than the darkest and
+    brightest."""
+    T = len(made.frames)
+    begin, power = made.rng.uniform(0, 0.5) * T, made.rng.choice([0.65, 0.8, 1.3, 1.6])
+    changed = ndimage.gaussian_filter1d(((np.arange(T) >= begin) & (np.arange(T) < begin + T / 3)).astype(float), 2)
+    return _tone(made, power**changed, np.ones(T))
+
+
+def _breathing(made: Made) -> Made:
+    """An exposure that is never at rest."""
+    T = len(made.frames)
+    wave = np.sin(np.linspace(0, made.rng.uniform(2, 5) * 2 * np.pi, T) + made.rng.uniform(0, 6))
+    return _tone(made, 1 + 0.2 * wave, 1 - 0.05 * wave)
+
+
 def _snow(made: Made) -> Made:
     T, H, W = made.moving.shape
     for t in range(T):
@@ -347,4 +370,6 @@ SCENES: dict[str, Callable[[Sources, np.random.Generator], tuple[Array, Mask]]] 
     "water": _moving_background("water"),
     "shaking": lambda s, r: _shaking(Made.on(s, r)).walk().finish(),
     "panning": lambda s, r: _panning(Made.on(s, r)).walk().finish(),
+    "automatic exposure": lambda s, r: _automatic(Made.on(s, r).walk()).finish(),
+    "breathing exposure": lambda s, r: _breathing(Made.on(s, r).walk()).finish(),
 }

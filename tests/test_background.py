@@ -658,10 +658,13 @@ def test_items_are_kept_at_equal_distances_whatever_their_number():
         spaced = EvenlySpaced[int](8)
         for item in range(count):
             spaced.add(item)
-        assert len(set(np.diff(spaced.kept))) <= 1
-        assert min(count, 5) <= len(spaced.kept) <= 8
+        gaps = np.diff(spaced.kept)
+        assert gaps.max(initial=1) <= 2 * count / 5 + 1
+        assert gaps.min(initial=1) > 0
+        assert min(count, 4) <= len(spaced.kept) <= 8
         assert spaced.kept[0] == 0
-        assert count - spaced.kept[-1] <= count / 4 + 1
+        assert count - spaced.kept[-1] <= count / 2 + 1
+        assert count < 100 or len({item % 2 for item in spaced.kept}) == 2  # a light may flicker in every second frame
 
 
 def test_frames_are_compared_in_memory_where_a_gpu_has_solved():
@@ -678,7 +681,8 @@ def test_a_frame_that_is_something_else_keeps_the_usual_brightness():
     strange = Picture(np.random.default_rng(18).integers(0, 256, (36, 44)).astype(np.uint8))
     v, explained = found.coefficients_of([strange])
     assert explained[0] < 0.25
-    assert np.array_equal(v[0], found.usual)
+    assert np.array_equal(v[0, : found.rank], found.usual)
+    assert not v[0, found.rank :].any()
 
 
 @pytest.mark.parametrize(
@@ -1292,7 +1296,7 @@ def test_a_higher_rank_than_the_light_has_is_left():
 def with_signs(kind):
     """A block passes before a picture; in the second half the camera has turned, or a large thing is gone.
 
-    Or there is a screen, or somebody who sits and moves a little, or a door that is opened slowly.
+    Or there is a screen, or somebody who sits and moves a little, or by a pixel, or a door that is opened slowly.
     """
     rng = np.random.default_rng([41, 2])
     picture = np.full((72, 96), 120.0)
@@ -1305,6 +1309,7 @@ def with_signs(kind):
         frames[60:] = ndimage.rotate(picture, 3, reshape=False, order=1, mode="reflect")
     if kind == "gone":
         frames[:60, 30:60, 30:70] = 60 + 12 * ndimage.gaussian_filter(rng.standard_normal((30, 40)), 1)
+    y, x = np.mgrid[:72, :96]
     shown = 110 + 40 * ndimage.gaussian_filter(rng.standard_normal((120, 24, 20)), (0, 2, 2)) / 0.15
     for t in range(120):
         if kind == "screen":
@@ -1312,6 +1317,8 @@ def with_signs(kind):
         if kind == "sitter":
             left = 50 + round(2 * np.sin(t / 4))
             frames[t, 38:62, left : left + 20] = shown[0]
+        if kind == "swaying":
+            frames[t][np.hypot((y - 50) / 12, (x - 60 - round(np.sin(t / 3))) / 10) < 1] = 40
         if kind == "door":
             frames[t, 34:62, 40 : 40 + int(np.clip((t - 20) / 60, 0, 1) * 20)] = 40
         frames[t, 6:26, 3 * t % 84 : 3 * t % 84 + 12] = 235
@@ -1327,6 +1334,7 @@ def with_signs(kind):
         ("screen", False, "never calm"),
         ("screen", True, "never calm"),
         ("sitter", False, "never calm"),
+        ("swaying", False, "never calm"),
         ("door", False, "stays as it is to the end"),
         ("still", True, None),
         ("still", False, None),
@@ -1342,3 +1350,16 @@ def test_a_background_that_is_wrong_in_a_part_of_the_frames_is_not_certified(kin
         assert not against
     else:
         assert re.search(words, against)
+
+
+def test_colours_that_bleed_over_the_edge_of_a_thing_are_not_in_front():
+    grey = Picture(np.full((40, 40), 100, np.uint8), np.full((2, 20, 20), 128, np.uint8))
+    chroma = grey.chroma.copy()
+    chroma[1, 5:15, 5:15] = 128 + 18  # what compression leaves beside the thing, whose edge is two blocks farther in
+    chroma[1, 7:13, 7:13] = 128 + 60
+    bounds = Bounds(np.full((40, 40), 15, np.uint8), np.full((2, 20, 20), 8, np.uint8))
+    mask = bounds.exceeded(Picture(grey.luma, chroma), grey)
+    assert mask[14:26, 14:26].all()
+    assert np.count_nonzero(mask) == 12 * 12
+    chroma[1, 7:13, 7:13] = 128 + 18  # the same colour alone is a thing of its own
+    assert np.count_nonzero(bounds.exceeded(Picture(grey.luma, chroma), grey)) == 20 * 20

@@ -53,6 +53,9 @@ del sys.modules["sklearn"]
 check("a solve")
 result._repr_html_()
 check("a card")
+import lowsparse.series.mixing, lowsparse.video.tracks
+check("series and video")
+assert "scipy.optimize" not in sys.modules  # which takes 16 MB
 sys.modules["sklearn"] = sys.modules["pyarrow"] = None
 from lowsparse.tables import read_table
 assert read_table({str(tmp_path / "x.npy")!r}).M.nnz == 4

@@ -7,10 +7,10 @@ from scipy import ndimage
 from lowsparse.entries.pictures import Picture
 from lowsparse.sweeps.native import core
 from lowsparse.video import compiled
-from lowsparse.video.background import _rounded
 from lowsparse.video.foreground import Bounds, compiled_mask, foreground_mask
 from lowsparse.video.learning import _at_samples
 from lowsparse.video.pixel_regression import fit_samples, fit_samples_compiled
+from lowsparse.video.planes import combined
 from lowsparse.video.sampling import PixelSampler
 
 
@@ -34,7 +34,7 @@ def test_masks_have_the_same_bits(shape, kind, rank, isa):
     luma, chroma = planes(rng, rank, shape, 255), None if kind == "grey" else planes(rng, rank, chroma_shape, 40)
     for density, radius in ((0.6, 1), (0.95, 1), (0.9, 3)):
         v = rng.uniform(0.8, 1.1, rank)
-        background = Picture(_rounded(v, luma), None if chroma is None else _rounded(v, chroma, 128))
+        background = Picture(combined(v, luma), None if chroma is None else combined(v, chroma, 128))
         smooth = ndimage.gaussian_filter(rng.standard_normal(shape), shape[0] / 40)
         change = np.where(smooth > np.quantile(smooth, density), 40, rng.integers(-12, 13, shape))
 

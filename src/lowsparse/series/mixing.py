@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dtrtrs
-from scipy.optimize import lsq_linear, nnls
 
 from ..linalg.scale import CONSISTENT, median
 from ..sweeps import Float
@@ -117,6 +116,8 @@ def _fit_weights(F: Float, y: Float, prior: Float, damping: float) -> Float:
 
 def _least(A: Float, b: Float, prior: Float) -> Float:
     """The least of (w - prior)ᵀ A (w - prior) - 2 bᵀ (w - prior) over w ≥ 0 with Σ w ≤ 1."""
+    from scipy.optimize import lsq_linear, nnls  # not before it is needed: it takes 16 MB
+
     m = len(b)
     C = np.linalg.cholesky(A)
     equations, right = np.zeros((m + 1, m + 1)), np.zeros(m + 1)  # the last unknown is 1 - Σ w

@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
 
 from ..linalg.grassmann import qf
 from ..sweeps import Float
@@ -66,6 +65,8 @@ class Geodesic(NamedTuple):
 
     def best(self) -> float:
         """The angle of the least value: 0 if f does not fall from there."""
+        from scipy.optimize import brentq  # not before it is needed: it takes 16 MB
+
         if not self.slope(0.0) < 0:
             return 0.0
         angles = np.arange(GRID) * (math.pi / GRID)

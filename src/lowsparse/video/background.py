@@ -5,11 +5,12 @@ With x_it the value of pixel i in frame t (of chroma the difference to grey),
     x_it = b_i · v_t + noise,  unless something is in front,
 
 where v_t (r numbers for each frame) is the same for all pixels and colours: for rank 1 the brightness. How b is learnt
-is in `learning`. The coefficients v of a new frame come from the robust regression of some of its pixels. A pixel is in
-front if it differs from its background by more than `threshold` times √(s_i²/4 + 4 s² + f_i²) grey levels, and so do
-most of its neighbours; f_i is what nobody sees, 10 grey levels, of chroma 5, and less where it is dark. Leaves and
-water go farther by themselves, in small spots: how far is learnt from some whole frames (`Background.flicker`), and a
-small region is in front only if it goes farther somewhere.
+is in `learning`. The coefficients v of a new frame come from the robust regression of some of its pixels; a frame whose
+exposure is another has a curve of tones as well (see `tone`). A pixel is in front if it differs from its background by
+more than `threshold` times √(s_i²/4 + 4 s² + f_i²) grey levels, and so do most of its neighbours; f_i is what nobody
+sees, 10 grey levels, of chroma 5, and less where it is dark. Leaves and water go farther by themselves, in small spots:
+how far is learnt from some whole frames (`Background.flicker`), and a small region is in front only if it goes farther
+somewhere.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from scipy import ndimage
 
 from ..entries.frames import Frame
 from ..entries.observed import ObservedMatrix
-from ..entries.pictures import NEUTRAL, Grey, Picture, doubled, levels
+from ..entries.pictures import NEUTRAL, Grey, Picture, doubled
 from ..result import Result
 from ..robust.regression import EFFICIENT, WILD, SubspaceRegression
 from ..support.checks import check_count, check_positive
@@ -38,10 +39,12 @@ from .flicker import Spots, rounded
 from .foreground import FINE, Bounds, Separated, compiled_mask, foreground_mask, label_regions, majority, max_of_block
 from .ghosts import Sightings, outline_ratio
 from .light import NO_LIGHT, split_changes
+from .planes import combined, far_from, whole_levels
 from .registration import Aligned, Registration, move, shifted
 from .sampling import Single
 from .shadows import without_light
-from .signs import Signs, is_light, restless_place, roughness
+from .signs import BEHIND, Signs, is_light, outlined_place, restless_place, roughness
+from .tone import ToneProbe, curve, toned
 
 THRESHOLD = 1.5
 INVISIBLE = 10.0  # differences of luma that nobody sees,
@@ -56,7 +59,7 @@ PROBES = 4096  # pixels that determine v of a frame, for each rank
 # Times the median noise, up to which a pixel may be one of these: the quieter half may be where a stream has put its
 # background in place of something large, which has no noise, and then none of what is seen determines v.
 QUIET = 1.5
-LINES = 32  # of a picture that are computed together
+TONED = 1024  # of them determine the curve of tones
 BATCH = 4  # frames whose v is computed together
 EXPLAINED = 0.25  # of the probes: a frame with fewer gets the usual v
 # Share of the probes below which something large may be in front: then v near the usual one is likelier than another,
@@ -118,14 +121,18 @@ class Background:
         Parameters
         ----------
         v
-            r numbers, a row of those of `coefficients_of`.
+            r numbers, and, if the frame has a tone of its own, those of its curve: a row of `coefficients_of`.
 
         Returns
         -------
         Picture
             Luma, and chroma if the video is in colour.
         """
-        return Picture(_rounded(v, self.luma), None if self.chroma is None else _rounded(v, self.chroma, NEUTRAL))
+        light, tone = v[: self.rank], v[self.rank :]
+        even = Picture(
+            combined(light, self.luma), None if self.chroma is None else combined(light, self.chroma, NEUTRAL)
+        )
+        return toned(even, curve(tone)) if tone.any() else even
 
     def align(self, frame: Frame) -> Aligned:
         """A frame and its picture as the camera would have taken it had it not moved.
@@ -153,7 +160,8 @@ class Background:
         Returns
         -------
         v, explained
-            The coefficients of each picture (n x r), and the share of the probed pixels that agree with them.
+            The coefficients of each picture (n x r, and the numbers of its curve of tones, see `tone`), and the share
+            of the probed pixels that agree with them.
         """
         pixels, regression, to_v, usual = self._probe
         X = np.stack([picture.luma.ravel()[pixels] for picture in pictures], axis=1).astype(np.float32)
@@ -167,7 +175,24 @@ class Background:
         v = np.where(takes_near[:, None], near, found) @ to_v.T
         explained = np.where(takes_near, near_explained, explained)
         v[explained < EXPLAINED] = self.usual
-        return v, explained
+        return self._with_tones(pictures, v, explained)
+
+    def _with_tones(self, pictures: Sequence[Picture], v: Float, explained: Float) -> tuple[Float, Float]:
+        """The same, with the curves of tones of those pictures that have one of their own."""
+        probe, c = self._tone_probe, self._probe[1].c
+        bright = np.maximum(v @ self.brightness, NO_LIGHT)
+        even = v * (self.usual @ self.brightness / bright)[:, None]  # as it is, and as bright as usual
+        found = [probe.fit(one.luma, light, base, c) for one, light, base in zip(pictures, v, even, strict=True)]
+        tones, shares = np.stack([tone for tone, _ in found]), np.array([share for _, share in found])
+        has_tone: NDArray[np.bool_] = np.any(tones != 0, axis=1)
+        v, explained = np.where(has_tone[:, None], even, v), np.where(has_tone, shares, explained)
+        return np.concatenate([v, tones], axis=1), explained
+
+    @cached_property
+    def _tone_probe(self) -> ToneProbe:
+        """Some of the pixels that determine v, for the curve of tones."""
+        pixels = self._probe[0][:: max(1, self._probe[0].size // TONED)]
+        return ToneProbe.at(pixels, self.luma)
 
     @cached_property
     def _probe(self) -> tuple[NDArray[np.int32], SubspaceRegression, Float, Float]:
@@ -240,13 +265,13 @@ class Background:
             One for each pixel, or for each block.
         """
         luma, chroma = self.spread() if unit is None else unit
-        far = _far(picture.luma, background.luma, luma)
+        far = far_from(picture.luma, background.luma, luma)
         if of_blocks:
             far = max_of_block(far)
         if chroma is None or picture.chroma is None or background.chroma is None:
             return far
         for k in range(2):
-            coloured = _far(picture.chroma[k], background.chroma[k], chroma[k])
+            coloured = far_from(picture.chroma[k], background.chroma[k], chroma[k])
             if of_blocks != picture.halved:
                 coloured = max_of_block(coloured) if of_blocks else picture.upsample(coloured)
             np.maximum(far, coloured, out=far)
@@ -306,8 +331,12 @@ class Background:
             if clean and (darker or brighter):
                 mask = without_light(mask, one.picture.luma, background.luma, darker=darker, brighter=brighter)
             if stabilise:
-                return Separated(replace(one.frame, picture=one.picture), v, background, mask, float(explained))
-            return Separated(one.frame, v, shifted(background, one.shift), move(mask, one.shift), float(explained))
+                return Separated(
+                    replace(one.frame, picture=one.picture), v[: self.rank], background, mask, float(explained)
+                )
+            return Separated(
+                one.frame, v[: self.rank], shifted(background, one.shift), move(mask, one.shift), float(explained)
+            )
 
         return separate
 
@@ -330,10 +359,10 @@ class Background:
         background, mask
             A picture, and True where something is in front.
         """
-        if not radius or not compiled.is_available():
+        if v[self.rank :].any() or not radius or not compiled.is_available():
             background = self.picture(v)
             return background, foreground_mask(picture, background, low, high, radius)
-        return compiled_mask(picture, self.luma, self.chroma, v, low, high, radius)
+        return compiled_mask(picture, self.luma, self.chroma, v[: self.rank], low, high, radius)
 
     def bounds(
         self, threshold: float, flicker: Single | None = None, unit: tuple[Single, Single | None] | None = None
@@ -358,7 +387,7 @@ class Background:
         far = np.full(self.flicker.shape, threshold, np.float32)
         if flicker is not None:
             far = np.maximum(np.float32(BEYOND) * ndimage.maximum_filter(flicker, REACH), far)
-        return Bounds(_whole_levels(far, luma), None if chroma is None else _whole_levels(far, chroma))
+        return Bounds(whole_levels(far, luma), None if chroma is None else whole_levels(far, chroma))
 
     def without_ghosts(self, pictures: Sequence[Picture]) -> Background:
         """This background, without things that have left in enough of these pictures (see `ghosts`).
@@ -374,7 +403,7 @@ class Background:
             Itself, if there are none.
         """
         bounds, v = self.bounds(THRESHOLD), self.coefficients_of(pictures)[0]
-        brightness = np.maximum(v @ self.brightness, NO_LIGHT).astype(np.float32)
+        brightness = np.maximum(v[:, : self.rank] @ self.brightness, NO_LIGHT).astype(np.float32)
         sightings = Sightings(self.noise.shape)
         for picture, one, light in zip(pictures, v, brightness, strict=True):
             background, mask = self.compare(picture, one, bounds, bounds)
@@ -451,10 +480,11 @@ class Background:
         """
         every = np.arange(self.noise.size, dtype=np.int32)
         pixels = np.random.default_rng(0x616C6C).permutation(every)[:PROBES]
-        X = np.stack([picture.luma.ravel()[pixels] for picture in pictures], axis=1)
-        expected = self.luma.reshape(self.rank, -1)[:, pixels].T @ self.coefficients_of(pictures)[0].T
-        near = np.abs(X - expected) <= THRESHOLD * self.spread()[0].ravel()[pixels, None]
-        return np.asarray(near.mean(axis=0))
+        bound, shares = THRESHOLD * self.spread()[0].ravel()[pixels], []
+        for picture, v in zip(pictures, self.coefficients_of(pictures)[0], strict=True):
+            far = self.picture(v).luma.ravel()[pixels].astype(np.float32) - picture.luma.ravel()[pixels]
+            shares.append(np.mean(np.abs(far) <= bound))
+        return np.array(shares)
 
     def signs_in(self, pictures: Sequence[Picture]) -> Signs:
         """Signs that this background is wrong.
@@ -471,12 +501,17 @@ class Background:
         """
         low, high, total = self.bounds(THRESHOLD), self.bounds(THRESHOLD, self.flicker), Signs()
         place, rough = restless_place(self.noise, self.noise_level[0]), list[Single]()
+        is_outlined = place is None
+        if place is None:
+            flickers = doubled(self.flicker > THRESHOLD, self.noise.shape)
+            place = outlined_place(self.noise, self.noise_level[0], flickers)
         for picture, v in zip(pictures, self.coefficients_of(pictures)[0] if pictures else (), strict=True):
             background, mask = self.compare(picture, v, low, high)
             total += Signs.of(mask, picture.luma, background.luma, place)
             if place is not None:
                 rough.append(roughness(picture.luma, background.luma))
-        if place is not None and rough and is_light(place, rough):
+        is_seen = is_outlined and total.in_place > BEHIND * total.place
+        if is_seen or (place is not None and rough and is_light(place, rough)):
             return replace(total, place=0.0, in_place=0.0)
         return total
 
@@ -535,42 +570,3 @@ def _resized(mask: NDArray[np.bool_], size: tuple[int, ...]) -> NDArray[np.bool_
     if mask.shape == size:
         return mask
     return max_of_block(mask) if mask.shape > size else doubled(mask, (size[0], size[1]))
-
-
-def _far(values: Grey, expected: Grey, unit: Single) -> Single:
-    far = values.astype(np.float32)
-    far -= expected
-    np.abs(far, out=far)
-    far /= unit
-    return far
-
-
-def _whole_levels(far: Single, unit: Single) -> Grey:
-    """far · unit as integers from 0 to 255, some lines at a time; far is that of pixels, or of blocks of 2 x 2."""
-    found = np.empty(unit.shape, np.uint8)
-    for k in range(0, unit.shape[-2], LINES):
-        some = unit[..., k : k + LINES, :]
-        if far.shape == unit.shape[-2:]:
-            part = far[k : k + LINES]
-        else:
-            part = doubled(far[k // 2 : (k + LINES) // 2], (some.shape[-2], some.shape[-1]))
-        found[..., k : k + LINES, :] = levels(np.floor(part * some))
-    return found
-
-
-def _rounded(v: Float, planes: Single, zero: int = 0) -> Grey:
-    """Σ v_k planes_k + zero as integers from 0 to 255, some lines at a time, which stay in the cache."""
-    found = np.empty(planes.shape[1:], np.uint8)
-    for k in range(0, planes.shape[-2], LINES):
-        lines = np.s_[..., k : k + LINES, :]
-        some = _combine(v, planes[lines])
-        found[lines] = levels(some + np.float32(zero) if zero else some)
-    return found
-
-
-def _combine(v: Float, planes: Single) -> Single:
-    """Σ v_k planes_k; `tensordot` is many times slower."""
-    total: Single = np.float32(v[0]) * planes[0]
-    for number, plane in zip(v[1:], planes[1:], strict=True):
-        total += np.float32(number) * plane
-    return total

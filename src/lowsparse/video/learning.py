@@ -41,11 +41,13 @@ from .pixel_regression import (
 )
 from .registration import Steadiness, share_lost
 from .sampling import MIN_SAMPLES, TARGET, EvenlySpaced, PixelSampler, PixelSamples, Single, default_share
+from .tone import FAR_LESS, KNOTS, fit_tone, inverse, tiles_at
 
 PER_FRAME = 400  # pixels of each frame from which v is learnt, for each rank
 TILE, COMPILED_TILE, GPU_TILE = 1024, 8192, 16_384  # blocks regressed together: larger arrays are slower to allocate
 GPU_WORKERS = 2  # tiles on a GPU at the same time, half a GB each at most
 MIN_NOISE = 0.5  # grey levels
+TONES = 2  # times that curves of tones are sought
 SWITCHED, OFTEN = 0.9, 0.1  # lights may be switched if so much less is explained of such a share of the frames,
 BADLY = 0.7  # or this share of half of them
 LIGHT = 0.01  # least share of the picture in which the light changes if more than its brightness does
@@ -179,10 +181,10 @@ def fit_background(
             f"observing {sampler.share:g} of the pixels of {sampler.frames} frames does not show each often enough: "
             f"observe {least:g} or more"
         )
-    found = _fit_rank(sampler, samples, rank, backend, on_progress)
+    plain = plain or _fit_rank(sampler, samples, 1, backend, on_progress if rank == 1 else None)
     if rank == 1:
-        return found
-    plain = plain or _fit_rank(sampler, samples, 1, backend)
+        return plain
+    found = _fit_rank(sampler, samples, rank, backend, on_progress)
     brightness = np.linalg.lstsq(found.coefficients, plain.coefficients[:, 0], rcond=None)[0].astype(np.float64)
     return without_things(replace(found, brightness=brightness), plain)
 
@@ -195,10 +197,43 @@ def _fit_rank(
     enough = max(4000, math.ceil(PER_FRAME * rank / sampler.share))
     some = np.sort(rng.permutation(samples.layout.blocks)[:enough])
     result, v = _learn_coefficients(samples, some, rank, sampler.frames, backend)
-    x, vs = samples.values(some), _at_samples(v, samples.frames(some))
-    c = np.full((len(x), 1), 10.0, np.float32)
-    noise = estimate_noise(x, vs, regress(x, vs, initial_estimate(x, vs, c), c, 2))
+    x, vs, b = _fit_without_tones(samples, some, v) if rank == 1 else _rough_fit(samples, some, v)
+    noise = estimate_noise(x, vs, b)
     return fit_pixels(samples, v, noise_level(noise[:4], noise[4:]), result, sampler.entries, on_progress)
+
+
+def _rough_fit(samples: PixelSamples, blocks: NDArray[np.intp], v: Single) -> tuple[Single, Single, Single]:
+    """The values of some blocks, v at their samples, and b before the noise is known."""
+    x, vs = samples.values(blocks), _at_samples(v, samples.frames(blocks))
+    c = np.full((len(x), 1), 10.0, np.float32)
+    return x, vs, regress(x, vs, initial_estimate(x, vs, c), c, 2)
+
+
+def _fit_without_tones(samples: PixelSamples, some: NDArray[np.intp], v: Single) -> tuple[Single, Single, Single]:
+    """The same, after the curves of tones of all frames (see `tone`) were undone in the samples, and in v of rank 1.
+
+    What is left of them is sought once more: while they are unknown, b is in the middle of them.
+    """
+    frames, (H, W) = samples.frames(some), samples.layout.shape
+    rows, columns = np.divmod(some, -(-W // 2))
+    tiles = tiles_at(2 * rows, 2 * columns, (H, W))
+    order = np.argsort(frames, axis=None, kind="stable")
+    of_frames = np.split(order, np.cumsum(np.bincount(frames.ravel(), minlength=len(v)))[:-1])
+    usual = np.float32(np.median(v[v > 0])) if (v > 0).any() else np.float32(1)
+    for _ in range(TONES):
+        x, vs, b = _rough_fit(samples, some, v)
+        tones = np.zeros((len(v), KNOTS.size))
+        for t, here in enumerate(of_frames):
+            block, sample = np.divmod(here, frames.shape[1])
+            level, seen = (one.astype(np.float64) for one in (b[0][:4, block], x[:4, block, sample]))
+            expected = v[t, 0] * level
+            slopes = expected[1:3] - expected[0], seen[1:3] - seen[0]  # of the four pixels of a block
+            tones[t] = fit_tone(expected[0], usual * level[0], seen[0], slopes, tiles[block], FAR_LESS)
+        if not tones.any():
+            return x, vs, b
+        v[tones.any(axis=1)] = usual
+        samples.retone(np.stack([inverse(one) for one in tones]))
+    return _rough_fit(samples, some, v)
 
 
 def without_things(found: Background, plain: Background) -> Background:

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..entries.pictures import NEUTRAL, Grey, Picture
+from ..entries.pictures import NEUTRAL, Grey, Picture, levels
 
 TARGET = 80  # samples of each pixel, where there is a choice; in a long video up to twice as many
 MIN_SAMPLES = 3
@@ -153,6 +153,17 @@ class PixelSamples:
             x = one.values[:, blocks]
             one.values[:, blocks] = np.where(_far(x, old) < _far(x, new), new, x)
 
+    def retone(self, tables: Grey) -> None:
+        """Give the samples other levels, by a table (T x 256) for each frame; colours change by the same factor."""
+        for one in self.intervals:
+            t = one.offset.astype(np.int64) + one.first
+            new = tables[t, one.values[0]]
+            if len(one.values) > 4:
+                factor = (new + np.float32(1)) / (one.values[0] + np.float32(1))
+                one.values[4:] = levels((one.values[4:] - np.float32(NEUTRAL)) * factor + NEUTRAL)
+            for k in range(4):
+                one.values[k] = tables[t, one.values[k]]
+
     @property
     def oldest(self) -> int:
         """The first frame from which there is a sample."""
@@ -197,11 +208,15 @@ def _mapped_zeros(values: int, blocks: int) -> Grey:
 
 
 class EvenlySpaced(Generic[Item]):
-    """Keeps items of a sequence of unknown length, at equal distances: at least half of `most` of a long one."""
+    """Keeps items of a sequence of unknown length, at almost equal distances: at least half of `most` of a long one.
+
+    Of each stretch one is kept, drawn at random: a light that flickers in every second frame is seen in both states.
+    """
 
     def __init__(self, most: int) -> None:
         self.most, self.kept = most, list[Item]()
-        self._stride, self._count = 1, 0
+        self._stride, self._count, self._next = 1, 0, 0
+        self._rng = np.random.default_rng(0x6576656E)
 
     def add(self, item: Item) -> None:
         """Take the next item."""
@@ -210,7 +225,9 @@ class EvenlySpaced(Generic[Item]):
                 del self.kept[1::2]
                 self._stride *= 2
             if self._count % self._stride == 0:
-                self.kept.append(item)
+                self._next = self._count + int(self._rng.integers(self._stride))
+        if self._count == self._next:
+            self.kept.append(item)
         self._count += 1
 
 

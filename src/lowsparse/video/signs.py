@@ -38,6 +38,8 @@ LEAST = 0.01  # share of what is in front that is light, then
 NOISIER, LEVELS = 3.0, 3.0  # times the usual noise, and grey levels of it: a pixel with more is never calm
 GAP = 5  # side of the square of pixels within which such pixels are of one place
 PLACE, SOLID = (0.015, 0.2), 0.5  # share of the picture that a single place has, and share of such pixels in it;
+OUTLINE, ALONE = 9, 0.6  # side of the square if they are the outline of a place, and share of them that it has,
+BEHIND = 0.25  # which is in front in a smaller share of the pictures: otherwise it is somebody who is seen
 SMALL = 0.03  # one that is smaller counts only if it is in front
 ROUGH = 2.2  # times as rough as the rest is what differs there from the background: light is smoother
 OFTENER = 2.0  # times as often as the rest
@@ -151,14 +153,41 @@ def restless_place(noise: Single, level: float) -> Mask | None:
     >>> int(place.sum()), restless_place(noise[:30, 30:50], 1.0) is None
     (336, True)
     """
-    noise = _smaller(noise)
-    never_calm = restless(noise, level)
-    closed = ndimage.binary_closing(np.pad(never_calm, GAP), np.ones((GAP, GAP), bool))[GAP:-GAP, GAP:-GAP]
-    labels, areas = label_regions(closed, corners=False)
+    never_calm = restless(_smaller(noise), level)
+    place = _largest(_closed(never_calm, GAP))
+    return None if place is None or never_calm[place].mean() < SOLID else _with_border(place)
+
+
+def outlined_place(noise: Single, level: float, flickers: Mask) -> Mask | None:
+    """The place that most of the pixels surround that are never calm or flicker, and a border, if there is one.
+
+    Somebody who is there all the time and sways by a pixel has such an outline. Sizes are as of `restless_place`.
+
+    >>> flickers = np.zeros((60, 80), bool)
+    >>> flickers[10:40, 30:50] = True
+    >>> flickers[11:39, 31:49] = False
+    >>> noise = np.ones((60, 80), np.float32)
+    >>> int(outlined_place(noise, 1.0, flickers).sum()), outlined_place(noise, 1.0, ~flickers) is None
+    (816, True)
+    """
+    edges = restless(_smaller(noise), level) | _smaller(flickers)
+    place = _largest(ndimage.binary_fill_holes(_closed(edges, OUTLINE)))
+    return None if place is None or edges[place].sum() < ALONE * edges.sum() else _with_border(place)
+
+
+def _closed(mask: Mask, gap: int) -> Mask:
+    """A mask without gaps narrower than this."""
+    return np.asarray(ndimage.binary_closing(np.pad(mask, gap), np.ones((gap, gap), bool))[gap:-gap, gap:-gap])
+
+
+def _largest(mask: Mask) -> Mask | None:
+    """The largest region of a mask, if it can be a place."""
+    labels, areas = label_regions(mask, corners=False)
     areas[0] = 0
-    place = labels == areas.argmax()
-    if not PLACE[0] < areas.max() / noise.size < PLACE[1] or never_calm[place].mean() < SOLID:
-        return None
+    return labels == areas.argmax() if PLACE[0] < areas.max() / mask.size < PLACE[1] else None
+
+
+def _with_border(place: Mask) -> Mask:
     return np.asarray(ndimage.binary_dilation(place, np.ones((3, 3), bool), 2))
 
 

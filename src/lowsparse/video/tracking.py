@@ -40,6 +40,7 @@ from .registration import Aligned, Steadiness, move, share_lost
 from .sampling import MIN_SAMPLES, Layout, PixelSampler, PixelSamples, Single, check_fraction
 from .shelf import Shelf
 from .signs import Signs, restless
+from .tone import inverse, toned
 
 ABSORB = 30.0  # seconds in front after which something is sampled,
 SURE = 1.0  # and seconds after which it is not
@@ -56,7 +57,7 @@ WITHIN = 0.85  # times the flicker: what covers a pixel differs by more
 SPELL = 2.5  # witnesses in a row, in the mean, in which a block is in front if something covers it
 LONG = 0.35  # and share of all of them in which it is, at least: otherwise the regression does without
 LAG = 5  # frames that pass while it is learnt
-WITNESS_EVERY = 6  # one of so many frames shows how far pixels flicker,
+WITNESS_EVERY = 7  # one of so many frames, an odd number, shows how far pixels flicker,
 REMEMBERED = 24  # and the latest of these say it
 UNEXPLAINED = 0.5  # times the usual share of pixels that are explained: a frame with less is not explained
 NEW_SCENE = 10  # frames in a row that are not explained make a new scene, unless the background
@@ -318,7 +319,7 @@ class Follower:
         self._spots.extend(spots)
         self.scenes.append(first[0].frame.number)
         lights = [(v, explained) for one in first for _, v, explained in self._fit([one])]
-        self._v = [v for v, _ in lights]
+        self._v = [v[: self.background.rank] for v, _ in lights]
         self._usual = float(np.median([explained for _, explained in lights]))
         release_memory()
         for v, explained in lights:
@@ -353,10 +354,11 @@ class Follower:
         for one, v, explained in fitted:
             separated = self._separate_one(one, v, explained)
             if self._v:
-                self._sampler.add(self._without_standers(one, v, separated.mask))
+                picture, tone = self._without_standers(one, v, separated.mask), v[self.background.rank :]
+                self._sampler.add(toned(picture, inverse(tone)) if tone.any() else picture)
                 if len(self._v) % WITNESS_EVERY == 0:
                     self._witnesses.add(one)
-                self._v.append(v)
+                self._v.append(v[: self.background.rank])
                 self._usual += FORGETTING * (explained - self._usual)
             yield separated
 

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
-from scipy.optimize import linear_sum_assignment
 
 from ..sweeps import Float
 from .film import picture_name
@@ -168,6 +167,8 @@ class Tracker:
 
         Pieces of an object are joined.
         """
+        from scipy.optimize import linear_sum_assignment  # not before it is needed: it takes 16 MB
+
         owners = np.full(len(boxes), -1)
         known = np.array([min(one.frames, KNOWN) / KNOWN for one in self._objects]).reshape(-1, 1)
         scores = known * _scores(expected, boxes)
