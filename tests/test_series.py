@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
 import lowsparse as ls  # noqa: E402
 from lowsparse.robust.calibration import Calibration  # noqa: E402
-from lowsparse.series import anomalies, bridging, files, groups, judging, jumps, model, normal  # noqa: E402
+from lowsparse.series import anomalies, bridging, files, groups, judging, jumps, model, normal, runs  # noqa: E402
 from lowsparse.series.anomalies import find_anomalies  # noqa: E402
 from lowsparse.series.bridging import Bridge, Gaps  # noqa: E402
 from lowsparse.series.correlation import column_spreads  # noqa: E402
@@ -532,7 +532,21 @@ def test_the_compiled_core_conditions_and_bridges_as_numpy_does():
     gaps = Gaps.of(~np.isnan(R), np.isnan(R), (24,))
     systems = gaps.moments[gaps.systems], gaps.series[gaps.systems], gaps.neighbours[gaps.systems]
     weights = native.bridge(bridge.correlations, *systems, bridging.NOISE)
-    np.testing.assert_allclose(weights, bridge._weights(*systems), atol=1e-10)
+    np.testing.assert_allclose(weights, bridge._solve(*systems), atol=1e-10)
+    given = 9 * R, bridging.CLIP * bridge.spreads, gaps.series, gaps.neighbours, gaps.system, weights
+    np.testing.assert_allclose(native.weigh(*given), bridging._weighted(*given), atol=1e-10)
+    assert not np.allclose(native.weigh(*given), 9 * bridge.predict(R, gaps))  # some are beyond the bounds
+
+
+def test_the_compiled_core_has_the_medians_of_numpy():
+    rng = np.random.default_rng(12)
+    x, begin = rng.standard_normal(100), rng.integers(90, size=40)
+    end = begin + rng.integers(1, 11, size=40)
+    for about in (None, rng.standard_normal(40)):
+        np.testing.assert_array_equal(native.medians(x, begin, end, about), runs._medians(x, begin, end, about))
+    for bad in ((np.array([5]), np.array([5])), (np.array([-1]), np.array([3])), (np.array([0]), np.array([101]))):
+        with pytest.raises(ValueError, match="stretch"):
+            native.medians(x, *bad)
 
 
 def test_what_several_series_saw_is_no_error():
@@ -546,7 +560,7 @@ def test_what_several_series_saw_is_no_error():
     Z[900:905, 6:9] = -50.0
     bad = np.zeros(Z.shape, bool)
     bad[300:320, 0] = bad[700:720, 3:6] = bad[900:905, 6:9] = True
-    seen = judging.Judge((Shape.fit(Z, ()),), closer, 1.0)._seen_by_others(Z, bad, 0)
+    seen = judging.Judge((Shape.fit(Z, ()),), closer, 1.0)._seen_by_others(Z, bad, bad, 0)
     assert not seen[:, 0].any()
     assert seen[700:720, 3:6].all()
     assert not seen[:, 6:9].any()
@@ -565,7 +579,7 @@ def test_peaks_that_the_others_make_plausible_are_no_errors():
     Z[1100, 0] = 12.0  # the series has been there in another event
     bad = np.zeros(Z.shape, bool)
     bad[100:110, 0] = bad[600:610, 0] = True
-    seen = judging.Judge((Shape.fit(Z, ()),), closer, 1.0)._seen_by_others(Z, bad, 0)
+    seen = judging.Judge((Shape.fit(Z, ()),), closer, 1.0)._seen_by_others(Z, bad, bad, 0)
     assert seen[600:610, 0].all()
     assert not seen[100:110, 0].any()
 

@@ -173,7 +173,7 @@ class Parts:
         pairs = count_pairs(~np.isnan(Z), largest_lag(len(Z), periods))
         across = Bridge.fit(Z, periods, pairs)
         expectations = _expectations(Z, periods, across)
-        expected = [across.fill(part.expect(Z)) for part in expectations]
+        expected = list(across.fill_each(part.expect(Z) for part in expectations))
         along = tuple(Bridge.fit(Z - L, periods, pairs) for L in expected)
         return cls(Shape.fit(Z, periods[:1]), expectations, along, across), expected
 
@@ -194,7 +194,7 @@ class Parts:
 
     def expect(self, Z: Float, first: int = 0) -> Iterator[Float]:
         """What each part expects of Z, which begins `first` moments after the data that were fitted."""
-        return (self.across.fill(part.expect(Z, first)) for part in self.expectations)
+        return self.across.fill_each(part.expect(Z, first) for part in self.expectations)
 
     def predict(self, Z: Float, expected: Iterable[Float], wanted: Bool, first: int = 0) -> Float:
         """Predictions of the wanted entries, in the order of `numpy.nonzero`, in columns, by what is expected of Z."""
