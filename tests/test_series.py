@@ -22,6 +22,7 @@ from lowsparse.series.bridging import Bridge, Gaps  # noqa: E402
 from lowsparse.series.correlation import column_spreads  # noqa: E402
 from lowsparse.series.folding import Folding, Lines, Shape  # noqa: E402
 from lowsparse.series.keeping import keep_aside  # noqa: E402
+from lowsparse.series.lengths import gap_lengths, length_weights  # noqa: E402
 from lowsparse.series.mixing import Mixture  # noqa: E402
 from lowsparse.series.model import Filled  # noqa: E402
 from lowsparse.series.normal import Normal  # noqa: E402
@@ -774,24 +775,28 @@ def test_bands_of_few_days_that_nobody_read_hold_as_much_as_they_say(together):
 def test_bands_are_calibrated_in_gaps_as_long_as_those_that_are_missing(pattern):
     """What is kept aside beside what is missing makes a longer gap."""
     rng = np.random.default_rng(21)
-    X = np.cumsum(rng.standard_normal((4000, SERIES)), axis=0)
     if pattern == "moments":
         read = np.repeat(rng.random((4000, 1)) > 0.1, SERIES, axis=1)
     else:
-        begins = rng.random(X.shape) < 0.04
+        begins = rng.random((4000, SERIES)) < 0.04
         read = ~(begins | np.roll(begins, 1, axis=0) | np.roll(begins, 2, axis=0))
-    aside = keep_aside(read, 1, rng)
-    fold = model._Fold.of(X, read, aside, ())
+    aside, missing = keep_aside(read, 1, rng), ~read
+    made = model._classes(read & ~aside, aside), gap_lengths(read & ~aside, aside)
+    wanted = model._classes(read, missing), gap_lengths(read, missing)
+    weights = length_weights(*made, *wanted)
+    for k in np.flatnonzero(np.bincount(wanted[0]) > 1000):
+        asked = np.mean(wanted[1][wanted[0] == k])
+        lengths, weight = made[1][made[0] == k], weights[made[0] == k]
+        before, after = np.mean(lengths) / asked, np.average(lengths, weights=weight) / asked
+        assert abs(after - 1) < max(0.02, 0.5 * abs(before - 1))
+    assert np.mean(made[1]) > 1.08 * np.mean(wanted[1])
 
-    def mean_length(gaps, wanted):
-        runs = Runs.of(gaps)
-        return np.average(runs.lengths, weights=runs.sums(wanted))
 
-    alike = np.zeros(X.shape, bool)
-    alike[fold.moments[fold.alike], fold.series[fold.alike]] = True
-    missing = mean_length(~read, ~read)
-    assert mean_length(~read | aside, aside) > 1.08 * missing
-    assert 0.9 * missing < mean_length(~read | aside, alike) < 1.05 * missing
+def test_a_length_that_was_hardly_made_is_that_of_the_nearest_ones():
+    lengths = np.repeat([4, 16, 64], [100, 100, 5])
+    none = np.zeros(205, int)
+    weights = length_weights(none, lengths, none[:20], np.repeat([4, 64], 10))
+    np.testing.assert_allclose(weights[[0, 150, 204]], [205 / 200, 205 / 200, 0.0])
 
 
 def test_what_was_kept_aside_is_predicted_by_a_fit_to_the_rest_of_it():

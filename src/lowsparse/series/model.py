@@ -34,6 +34,7 @@ from .correlation import column_medians, column_scales, count_pairs, largest_lag
 from .folding import Folding, Lines, Shape
 from .judging import Expectation, GoodCells, Judge, LowRankMoments, closest
 from .keeping import keep_aside
+from .lengths import gap_lengths, length_weights
 from .mixing import Mixture
 from .normal import FURTHER, Normal
 from .runs import Bool, Runs, distances_to_readings
@@ -57,7 +58,6 @@ EVENTS = 0.003  # share of the readings that are real events, however unusual: s
 ENOUGH, FOLDS = 15_000, 3  # readings kept aside are enough for the weights; times that some are, at most
 DIVIDED = 6  # parts in which what was kept aside of small tables, or is not enough, is predicted with the others seen
 STRETCHES, SPLITS, MORE_SPLITS = 18, 3, 9  # of time; every third one (ninth, of few) has the weights of the others
-FEWEST = 0.25  # share of the runs kept aside that are between readings, from which on they calibrate the bands
 DAMPING = 10.0  # errors, by which the usual one of a series is drawn to that of all
 
 
@@ -105,7 +105,7 @@ class SeriesModel:
             while sum(len(fold.y) for fold in folds) < ENOUGH and len(folds) < FOLDS:
                 another = keep_aside(~np.isnan(Z), periods[0] if periods else 1, rng)
                 folds.append(_Fold.of(Z, good, another, periods))
-            mixture, calibration = _mix(folds, Z.shape)
+            mixture, calibration = _mix(folds, Z.shape, _classes(good, np.isnan(Z)), gap_lengths(good, np.isnan(Z)))
             parts = folds[0].parts.refit(np.where(good, Z, np.nan))
         least = np.where(np.nanmin(np.where(good, X, np.inf), axis=0) >= 0, 0.0, -np.inf)
         return cls(centre, scale, least, periods, judge, parts, mixture, calibration), good
@@ -294,7 +294,7 @@ class _Fold:
     moments: NDArray[np.intp]
     series: NDArray[np.intp]
     pieces: NDArray[np.intp]  # of errors that go together
-    alike: Bool  # in gaps that are as long as those to be filled
+    lengths: NDArray[np.intp]  # of the gaps
     runs: int  # of readings kept aside
 
     @classmethod
@@ -307,7 +307,7 @@ class _Fold:
         rest = np.where(seen, Z, np.nan)
         parts, expected = Parts.fit(rest, periods)
         moments, series = np.nonzero(aside)
-        classes = _classes(seen, aside)
+        classes, lengths = _classes(seen, aside), gap_lengths(seen, aside)
         pieces = _pieces(aside, classes)
         if len(pieces) >= ENOUGH and Z.size > SMALL:
             F = parts.predict(rest, expected, aside)
@@ -320,34 +320,22 @@ class _Fold:
                 again = parts.refit(given, quick=True)
                 F[own] = again.predict(given, again.expect(given), wanted)
                 classes[own] = _classes(good & ~wanted, wanted)
-        runs = Runs.of(aside)
-        alike = runs.take(_between_readings(runs, good)).mask((Z.shape[0], Z.shape[1]))[aside]
-        return cls(parts, F, Z[aside], classes, moments, series, pieces, alike, len(runs))
+                lengths[own] = gap_lengths(good & ~wanted, wanted)
+        return cls(parts, F, Z[aside], classes, moments, series, pieces, lengths, len(Runs.of(aside)))
 
 
-def _between_readings(runs: Runs, good: Bool) -> Bool:
-    """Which of the runs kept aside are between good readings, so that the gaps are as long as those to be filled.
-
-    The others are beside what is missing: a longer gap, in which errors are larger. All are taken if most are so.
-
-    >>> runs = Runs(np.array([0, 0]), np.array([1, 4]), np.array([2, 6]))
-    >>> _between_readings(runs, np.array([[True], [True], [False], [True], [True], [True], [True]])).tolist()
-    [False, True]
-    """
-    read = np.pad(good, ((1, 1), (0, 0)), constant_values=True)
-    between = read[runs.begin, runs.series] & read[runs.end + 1, runs.series]
-    return between if np.count_nonzero(between) >= FEWEST * len(runs) else np.ones(len(runs), bool)
-
-
-def _mix(folds: list[_Fold], shape: tuple[int, ...]) -> tuple[Mixture, Calibration]:
+def _mix(
+    folds: list[_Fold], shape: tuple[int, ...], missing_classes: NDArray[np.intp], missing_lengths: NDArray[np.intp]
+) -> tuple[Mixture, Calibration]:
     """The weights that predict best what was kept aside, each series' errors in units of its usual one.
 
     Bands are calibrated by the errors on a third of it, in stretches of time, with the weights of the other two; if it
-    is not much, on a ninth of it with the weights of the other eight, which are almost those of all.
+    is not much, on a ninth of it with the weights of the other eight, which are almost those of all. They count by how
+    many missing entries, of which the classes and the lengths of the gaps are given, are in gaps as long (`lengths`).
     """
-    F, y, classes, moments, series, alike = (
+    F, y, classes, moments, series, lengths = (
         np.concatenate([getattr(fold, name) for fold in folds])
-        for name in ("F", "y", "classes", "moments", "series", "alike")
+        for name in ("F", "y", "classes", "moments", "series", "lengths")
     )
     sizes = usual_sizes(y - F.mean(axis=1), series, shape[1])[series]
     G, u = F / sizes[:, None], y / sizes
@@ -360,12 +348,18 @@ def _mix(folds: list[_Fold], shape: tuple[int, ...]) -> tuple[Mixture, Calibrati
         mixture = Mixture.fit(G[other], u[other], classes[other], series[other], GROUP, length)
         errors[this] = y[this] - mixture.predict(F[this], classes[this], series[this])
     pieces = np.concatenate([fold.pieces + 2 * k * shape[0] * shape[1] for k, fold in enumerate(folds)])
-    calibration = _calibrate(errors[alike], series[alike], classes[alike], shape[1], pieces[alike])
+    weights = length_weights(classes, lengths, missing_classes, missing_lengths)
+    calibration = _calibrate(errors, series, classes, shape[1], pieces, weights)
     return Mixture.fit(G, u, classes, series, GROUP, length), calibration
 
 
 def _calibrate(
-    errors: Float, series: NDArray[np.intp], classes: NDArray[np.intp], n_series: int, pieces: NDArray[np.intp]
+    errors: Float,
+    series: NDArray[np.intp],
+    classes: NDArray[np.intp],
+    n_series: int,
+    pieces: NDArray[np.intp],
+    weights: Float | None = None,
 ) -> Calibration:
     """Bands by the errors of what was kept aside.
 
@@ -379,7 +373,8 @@ def _calibrate(
     # of a run, which is one of many of its series, only the error itself is left out
     apart = np.where(classes >= UNSEEN, pieces, pieces.max(initial=0) + 1 + np.arange(len(pieces)))
     relative = sizes_by_other_pieces(errors / of_class[classes], group, 2 * n_series, apart, DAMPING)
-    return Calibration.fit(errors, group, classes, 2 * n_series, pieces, Sizes(*(usual * part for part in relative)))
+    sizes = Sizes(*(usual * part for part in relative))
+    return Calibration.fit(errors, group, classes, 2 * n_series, pieces, sizes, weights)
 
 
 def _group(series: NDArray[np.intp], classes: NDArray[np.intp], n_series: int) -> NDArray[np.intp]:
