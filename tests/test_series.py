@@ -799,6 +799,18 @@ def test_a_length_that_was_hardly_made_is_that_of_the_nearest_ones():
     np.testing.assert_allclose(weights[[0, 150, 204]], [205 / 200, 205 / 200, 0.0])
 
 
+def test_known_moments_are_expected_as_if_they_were_not_known():
+    rng = np.random.default_rng(23)
+    Z = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 8)) + 0.1 * rng.standard_normal((60, 8))
+    Z[rng.random(Z.shape) < 0.1] = np.nan
+    moments = judging.LowRankMoments.fit(Z, rng)
+    other = Z.copy()
+    other[10, :3], other[20] = np.nan, 1.0
+    known = judging.KnownMoments.of(moments, Z)
+    np.testing.assert_array_equal(known.expect(other), moments.expect(other))
+    np.testing.assert_array_equal(known.expect(Z), moments.expect(Z))
+
+
 def test_what_was_kept_aside_is_predicted_by_a_fit_to_the_rest_of_it():
     """A series follows another one in the blocks kept aside only: a fit to none of them would be misled."""
     rng = np.random.default_rng(22)

@@ -64,6 +64,26 @@ class LowRankMoments:
 
 
 @dataclass(frozen=True)
+class KnownMoments(LowRankMoments):
+    """The same, with what is expected of some data: of others like these, only moments that differ are regressed."""
+
+    given: Float
+    expected: Float
+
+    @classmethod
+    def of(cls, moments: LowRankMoments, Z: Float) -> KnownMoments:
+        """What the moments say of Z is known then."""
+        return cls(moments.prediction, Z, moments.expect(Z))
+
+    def expect(self, Z: Float, first: int = 0) -> Float:
+        """As of `LowRankMoments`, of data as many as are known."""
+        differs = ((self.given != Z) & ~(np.isnan(Z) & np.isnan(self.given))).any(axis=1)
+        expected = self.expected.copy()
+        expected[differs] = super().expect(Z[differs], first)
+        return expected
+
+
+@dataclass(frozen=True)
 class GoodCells:
     """What the others say of a reading, without those of them that are far from what is expected of them in turn.
 
