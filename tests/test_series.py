@@ -660,12 +660,28 @@ def test_durations_of_polars_have_their_unit():
     [
         (lambda times: pd.MultiIndex.from_arrays([times, np.arange(len(times))]), "unstack"),
         (lambda times: pd.Index([*times.astype(str)[:-1], "total"]), "begins with a time"),
+        (lambda times: pd.Index([*times.strftime("%d/%m/%Y %H:%M")[:-1], str(times[-1])]), "one format"),
+        (lambda times: pd.Index([*times[:-1].to_numpy("M8[s]"), np.datetime64("2524-01-01", "s")]), "1678 and 2262"),
     ],
 )
 def test_an_index_that_is_partly_times_is_refused(make, advice):
     with pytest.raises(ValueError, match=advice) as error:
         ls.RobustSeriesImputer().fit(labelled(make))
     assert "\n" not in str(error.value)
+
+
+def test_times_without_a_zone_do_not_follow_those_with_one():
+    times = pd.date_range("2024-01-01", periods=60, freq="h", tz="Europe/Berlin")
+    frame = pd.DataFrame(np.sin(np.arange(60.0))[:, None], index=times)
+    imputer = ls.RobustSeriesImputer().fit(frame.iloc[:40])
+    assert np.isfinite(imputer.transform(frame.iloc[40:].tz_convert("UTC"))).all(axis=None)
+    with pytest.raises(ValueError, match="have a zone or none"):
+        imputer.transform(frame.iloc[40:].tz_localize(None))
+
+
+def test_one_period_is_given_in_brackets():
+    with pytest.raises(TypeError, match=r"as in \(24, 168\), not 24"):
+        ls.RobustSeriesImputer(periods=24).fit(np.arange(50.0)[:, None])
 
 
 @pytest.mark.parametrize(("freq", "period"), [("MS", 12), ("ME", 12), ("QS", 4), ("YS", None)])
