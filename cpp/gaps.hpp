@@ -32,7 +32,8 @@ inline void factor_by_fours(LargeSystem& system) {
             const pack p = splat(one[j] * inverse[first]), q = splat(two[j] * inverse[first + 1]);
             const pack s = splat(three[j] * inverse[first + 2]), t = splat(four[j] * inverse[first + 3]);
             for (int a = j / 4 * 4; a < length; a += 4)
-                store(below + a, load(below + a) - p * load(one + a) - q * load(two + a) - s * load(three + a) - t * load(four + a));
+                store(below + a, load(below + a) - p * load(one + a) - q * load(two + a) - s * load(three + a) -
+                                     t * load(four + a));
         }
     }
 }
