@@ -22,6 +22,7 @@
 #include "instruction_sets.hpp"
 #include "interpreter.hpp"
 #include "kernels.hpp"
+#include "medians.hpp"
 #include "nonzeros.hpp"
 #include "parallel.hpp"
 #include "scratch.hpp"
@@ -651,6 +652,38 @@ void bridge_weights(Matrix correlations, Input64 moments, Input64 series, Neighb
     in_pieces(systems, 20000, [&](int64_t begin, int64_t end) { kernels_for(isa).bridge(args, begin, end); });
 }
 
+// Entries of series predicted by their neighbours: the sum of these, up to the bounds of the series, by the weights of
+// the system of each entry.
+void weigh_neighbours(Matrix R, Values bounds, Input64 series, Neighbours neighbours, Input64 system, Matrix weights,
+                      ValuesOut out, const std::string& isa) {
+    const int64_t count = int64_t(series.shape(0)), each = int64_t(neighbours.shape(1)), n = int64_t(R.shape(1));
+    if (int64_t(bounds.shape(0)) != n || int64_t(neighbours.shape(0)) != count || int64_t(system.shape(0)) != count ||
+        int64_t(weights.shape(1)) != each || int64_t(out.shape(0)) != count)
+        throw std::invalid_argument("the arrays do not fit together");
+    const auto inside = [](int64_t index, size_t length) { return index >= 0 && index < int64_t(length); };
+    for (int64_t i = 0; i < count; ++i)
+        if (!inside(series.data()[i], R.shape(1)) || !inside(system.data()[i], weights.shape(0)))
+            throw std::invalid_argument("an entry has a series or a system that does not exist");
+    for (int64_t i = 0; i < count * each; ++i)
+        if (neighbours.data()[i] >= int64_t(R.shape(0))) throw std::invalid_argument("a neighbour is beyond the last moment");
+    const WeighArgs args{n, R.data(), bounds.data(), series.data(), system.data(), int(each), neighbours.data(),
+                         weights.data(), out.data()};
+    in_pieces(count, 20000, [&](int64_t begin, int64_t end) { kernels_for(isa).weigh(args, begin, end); });
+}
+
+// The median of each stretch x[begin..end), or of |x - about| where `about` is as long as the others.
+void medians_of_stretches(Values x, Input64 begin, Input64 end, Values about, ValuesOut medians) {
+    const int64_t count = int64_t(begin.shape(0)), length = int64_t(x.shape(0));
+    if (int64_t(end.shape(0)) != count || int64_t(medians.shape(0)) != count ||
+        (about.shape(0) && int64_t(about.shape(0)) != count))
+        throw std::invalid_argument("the arrays do not fit together");
+    for (int64_t k = 0; k < count; ++k)
+        if (begin.data()[k] < 0 || begin.data()[k] >= end.data()[k] || end.data()[k] > length)
+            throw std::invalid_argument("a stretch has no number, or is not in the array");
+    const double* centres = about.shape(0) ? about.data() : nullptr;
+    in_pieces(count, 20000, Medians{x.data(), begin.data(), end.data(), centres, medians.data()});
+}
+
 // GRASTA's tracker over the columns `order`: U, gamma and w are replaced; (coefficients, mu, level, scale).
 nb::tuple track(Input64 indptr, Input32 rows, Entries values, Input64 order, MatrixOut U, ValuesOut gamma, ValuesOut w,
                 double mu, int64_t level, double scale, double rho, int min_inner, int max_inner, double tolerance,
@@ -763,6 +796,12 @@ NB_MODULE(_core, module) {
     module.def("condition", &condition_rows, nb::arg("X").noconvert(), nb::arg("missing").noconvert(), nb::arg("K"),
                nb::arg("pull"), nb::arg("total").noconvert(), nb::arg("isa"),
                "Missing entries of rows at their conditional means; lowsparse.series.normal is its user.");
+    module.def("weigh", &weigh_neighbours, nb::arg("R"), nb::arg("bounds"), nb::arg("series"), nb::arg("neighbours"),
+               nb::arg("system"), nb::arg("weights"), nb::arg("out").noconvert(), nb::arg("isa"),
+               "Entries of series by the weights of their neighbours; lowsparse.series.bridging is its user.");
+    module.def("medians", &medians_of_stretches, nb::arg("x"), nb::arg("begin"), nb::arg("end"), nb::arg("about"),
+               nb::arg("medians").noconvert(),
+               "Medians of stretches of an array; lowsparse.series.runs is its user.");
     module.def("bridge", &bridge_weights, nb::arg("correlations"), nb::arg("moments"), nb::arg("series"),
                nb::arg("neighbours"), nb::arg("noise"), nb::arg("weights").noconvert(), nb::arg("isa"),
                "Weights of the neighbours of missing readings; lowsparse.series.bridging is its user.");

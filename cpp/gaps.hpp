@@ -10,37 +10,71 @@
 namespace lowsparse {
 namespace LOWSPARSE_ISA {
 
-// The upper triangle of A^-1, r x r: of the solution for the k-th unit vector what is before its k-th entry is not needed.
+// As LargeSystem::factor, with four pivots at a time: a row below is read and written once for them.
+inline void factor_by_fours(LargeSystem& system) {
+    const int r = system.r, length = system.length;
+    double *A = system.A, *inverse = system.inverse;
+    for (int k = 0; k < r; ++k) inverse[k] = pivot_tolerance * A[k * length + k];
+    for (int first = 0; first < r; first += 4) {
+        const int last = std::min(first + 4, r);
+        for (int k = first; k < last; ++k) {
+            const double* row = A + k * length;
+            inverse[k] = row[k] > inverse[k] ? 1.0 / row[k] : 0.0;
+            for (int j = k + 1; j < last; ++j) {
+                double* below = A + j * length;
+                const pack l = splat(row[j] * inverse[k]);
+                for (int a = first; a < length; a += 4) store(below + a, load(below + a) - l * load(row + a));
+            }
+        }
+        const double *one = A + first * length, *two = one + length, *three = two + length, *four = three + length;
+        for (int j = last; j < r; ++j) {
+            double* below = A + j * length;
+            const pack p = splat(one[j] * inverse[first]), q = splat(two[j] * inverse[first + 1]);
+            const pack s = splat(three[j] * inverse[first + 2]), t = splat(four[j] * inverse[first + 3]);
+            for (int a = j / 4 * 4; a < length; a += 4)
+                store(below + a, load(below + a) - p * load(one + a) - q * load(two + a) - s * load(three + a) -
+                                     t * load(four + a));
+        }
+    }
+}
+
+// The upper triangle of A^-1, r x r: the solutions for four unit vectors at a time, in the lanes of x; of those for the
+// k-th ones what is before the k-th entry is not needed.
 inline void invert_upper(const LargeSystem& system, double* x, double* inverse) {
     const int r = system.r, length = system.length;
-    for (int k = 0; k < r; ++k) {
-        const int aligned = k / 4 * 4;
-        for (int j = aligned; j < length; ++j) x[j] = 0.0;
-        x[k] = 1.0;
+    for (int k = 0; k < r; k += 4) {
         for (int i = k; i < r; ++i) {
-            const double* row = system.A + i * length;
-            const pack l = splat(x[i] *= system.inverse[i]);
-            int j = i + 1;
-            for (; j % 4; ++j) x[j] -= row[j] * x[i];
-            for (; j < length; j += 4) store(x + j, load(x + j) - load(row + j) * l);
+            pack s = splat(0.0), t = splat(0.0);
+            const double* column = system.A + i;
+            int j = k;
+            for (; j + 1 < i; j += 2) {
+                s += splat(column[j * length]) * load(x + 4 * j);
+                t += splat(column[(j + 1) * length]) * load(x + 4 * j + 4);
+            }
+            if (j < i) s += splat(column[j * length]) * load(x + 4 * j);
+            store(x + 4 * i, splat(-system.inverse[i]) * (s + t));
+            if (i < k + 4) x[4 * i + i - k] = system.inverse[i];
         }
         for (int i = r - 1; i >= k; --i) {
             const double* row = system.A + i * length;
-            pack s = splat(0.0);
-            double head = 0.0;
+            pack s = splat(0.0), t = splat(0.0);
             int j = i + 1;
-            for (; j % 4; ++j) head += row[j] * x[j];
-            for (; j < length; j += 4) s += load(row + j) * load(x + j);
-            x[i] -= system.inverse[i] * (head + sum(s));
+            for (; j + 1 < r; j += 2) {
+                s += splat(row[j]) * load(x + 4 * j);
+                t += splat(row[j + 1]) * load(x + 4 * j + 4);
+            }
+            if (j < r) s += splat(row[j]) * load(x + 4 * j);
+            store(x + 4 * i, load(x + 4 * i) - splat(system.inverse[i]) * (s + t));
         }
-        for (int j = k; j < r; ++j) inverse[k * r + j] = x[j];
+        for (int q = 0; q < 4 && k + q < r; ++q)
+            for (int j = k + q; j < r; ++j) inverse[(k + q) * r + j] = x[4 * j + q];
     }
 }
 
 // Rows with the same entries missing that follow each other have one factor.
 inline void condition(const ConditionArgs& args, int64_t begin, int64_t end, int32_t* missing, double* memory) {
     const int n = args.n, longest = row_length(n);
-    double *b = memory, *x = b + longest, *pivots = x + longest, *inverse = pivots + longest;
+    double *b = memory, *x = b + longest, *pivots = x + 4 * longest, *inverse = pivots + longest;
     LargeSystem system{0, 0, inverse + int64_t(n) * n, pivots};
     int32_t* before = missing + n;
     int alike = 0, count = -1;  // rows since the last factor, and how many entries they miss
@@ -70,7 +104,7 @@ inline void condition(const ConditionArgs& args, int64_t begin, int64_t end, int
                 for (int k = i; k < count; ++k) row[k] = args.K[int64_t(before[i]) * n + before[k]];
                 for (int k = count; k < system.length; ++k) row[k] = 0.0;
             }
-            if (count > 0) system.factor(1.0, 0.0);
+            if (count > 0) factor_by_fours(system);
         }
         ++alike;
         if (count == 0) continue;
@@ -105,9 +139,26 @@ inline void bridge(const BridgeArgs& args, int64_t begin, int64_t end) {
         double* weights = args.weights + s * args.neighbours_each;
         for (int k = 0; k < args.neighbours_each; ++k) weights[k] = 0.0;
         if (count == 0) continue;
-        system.factor(1.0, 0.0);
+        factor_by_fours(system);
         system.solve(b, x);
         for (int i = 0; i < count; ++i) weights[at[i]] = x[i];
+    }
+}
+
+// The weighted sum of the neighbours of each entry, which count up to the bound of their series.
+inline void weigh(const WeighArgs& args, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+        const int32_t* found = args.neighbours + i * args.neighbours_each;
+        const double* weights = args.weights + args.system[i] * args.neighbours_each;
+        const int64_t j = args.series[i];
+        const double bound = args.bounds[j];
+        double sum = 0.0;
+        for (int k = 0; k < args.neighbours_each; ++k) {
+            if (found[k] < 0) continue;
+            const double number = args.R[found[k] * args.n + j];
+            if (number == number) sum += weights[k] * std::min(std::max(number, -bound), bound);
+        }
+        args.out[i] = sum;
     }
 }
 

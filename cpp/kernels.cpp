@@ -107,6 +107,7 @@ extern const Kernels kernels = {LS_TEXT(LOWSPARSE_ISA),
                                 track,
                                 condition,
                                 bridge,
+                                weigh,
                                 nonzero_bits,
                                 finish_gradient};
 

@@ -188,7 +188,7 @@ struct ConditionArgs {
 };
 
 // doubles of scratch memory
-constexpr int64_t condition_memory(int64_t n) { return 2 * n * (n + 3) + 3 * (n + 3); }
+constexpr int64_t condition_memory(int64_t n) { return 2 * n * (n + 3) + 6 * (n + 3); }
 
 // Missing readings to be predicted from their neighbours in the series (lowsparse/series/bridging.py).
 struct BridgeArgs {
@@ -202,6 +202,17 @@ struct BridgeArgs {
 };
 
 constexpr int most_neighbours = 32;  // a multiple of four
+
+// Entries of series to be predicted by their neighbours, with the weights of the system of each (bridge).
+struct WeighArgs {
+    int64_t n;              // series
+    const double *R, *bounds;  // moments x series; of each series
+    const int64_t *series, *system;  // of each entry
+    int neighbours_each;
+    const int32_t* neighbours;  // moments; -1: none
+    const double* weights;      // systems x neighbours
+    double* out;
+};
 
 struct Kernels {
     const char* isa;
@@ -235,6 +246,8 @@ struct Kernels {
     void (*condition)(const ConditionArgs&, int64_t begin, int64_t end, int32_t* missing, double* memory);
     // Systems begin..end-1 of the weights.
     void (*bridge)(const BridgeArgs&, int64_t begin, int64_t end);
+    // Entries begin..end-1 of out.
+    void (*weigh)(const WeighArgs&, int64_t begin, int64_t end);
     // A bit for each of n numbers, set if it is not zero; a zero with a sign counts as none.
     void (*nonzero_bits)(const void* x, bool single, int64_t n, uint64_t* bits);
     // Rows begin..end-1 of G = sum + U W, and gram = G^T G over them; W and gram are r x r.

@@ -16,12 +16,13 @@ from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
 import lowsparse as ls  # noqa: E402
 from lowsparse.robust.calibration import Calibration  # noqa: E402
-from lowsparse.series import anomalies, bridging, files, groups, judging, jumps, model, normal  # noqa: E402
+from lowsparse.series import anomalies, bridging, files, groups, judging, jumps, model, normal, runs  # noqa: E402
 from lowsparse.series.anomalies import find_anomalies  # noqa: E402
 from lowsparse.series.bridging import Bridge, Gaps  # noqa: E402
 from lowsparse.series.correlation import column_spreads  # noqa: E402
 from lowsparse.series.folding import Folding, Lines, Shape  # noqa: E402
 from lowsparse.series.keeping import keep_aside  # noqa: E402
+from lowsparse.series.lengths import gap_lengths, length_weights  # noqa: E402
 from lowsparse.series.mixing import Mixture  # noqa: E402
 from lowsparse.series.model import Filled  # noqa: E402
 from lowsparse.series.normal import Normal  # noqa: E402
@@ -532,7 +533,21 @@ def test_the_compiled_core_conditions_and_bridges_as_numpy_does():
     gaps = Gaps.of(~np.isnan(R), np.isnan(R), (24,))
     systems = gaps.moments[gaps.systems], gaps.series[gaps.systems], gaps.neighbours[gaps.systems]
     weights = native.bridge(bridge.correlations, *systems, bridging.NOISE)
-    np.testing.assert_allclose(weights, bridge._weights(*systems), atol=1e-10)
+    np.testing.assert_allclose(weights, bridge._solve(*systems), atol=1e-10)
+    given = 9 * R, bridging.CLIP * bridge.spreads, gaps.series, gaps.neighbours, gaps.system, weights
+    np.testing.assert_allclose(native.weigh(*given), bridging._weighted(*given), atol=1e-10)
+    assert not np.allclose(native.weigh(*given), 9 * bridge.predict(R, gaps))  # some are beyond the bounds
+
+
+def test_the_compiled_core_has_the_medians_of_numpy():
+    rng = np.random.default_rng(12)
+    x, begin = rng.standard_normal(100), rng.integers(90, size=40)
+    end = begin + rng.integers(1, 11, size=40)
+    for about in (None, rng.standard_normal(40)):
+        np.testing.assert_array_equal(native.medians(x, begin, end, about), runs._medians(x, begin, end, about))
+    for bad in ((np.array([5]), np.array([5])), (np.array([-1]), np.array([3])), (np.array([0]), np.array([101]))):
+        with pytest.raises(ValueError, match="stretch"):
+            native.medians(x, *bad)
 
 
 def test_what_several_series_saw_is_no_error():
@@ -546,7 +561,7 @@ def test_what_several_series_saw_is_no_error():
     Z[900:905, 6:9] = -50.0
     bad = np.zeros(Z.shape, bool)
     bad[300:320, 0] = bad[700:720, 3:6] = bad[900:905, 6:9] = True
-    seen = judging.Judge((Shape.fit(Z, ()),), closer, 1.0)._seen_by_others(Z, bad, 0)
+    seen = judging.Judge((Shape.fit(Z, ()),), closer, 1.0)._seen_by_others(Z, bad, bad, 0)
     assert not seen[:, 0].any()
     assert seen[700:720, 3:6].all()
     assert not seen[:, 6:9].any()
@@ -565,7 +580,7 @@ def test_peaks_that_the_others_make_plausible_are_no_errors():
     Z[1100, 0] = 12.0  # the series has been there in another event
     bad = np.zeros(Z.shape, bool)
     bad[100:110, 0] = bad[600:610, 0] = True
-    seen = judging.Judge((Shape.fit(Z, ()),), closer, 1.0)._seen_by_others(Z, bad, 0)
+    seen = judging.Judge((Shape.fit(Z, ()),), closer, 1.0)._seen_by_others(Z, bad, bad, 0)
     assert seen[600:610, 0].all()
     assert not seen[100:110, 0].any()
 
@@ -645,12 +660,28 @@ def test_durations_of_polars_have_their_unit():
     [
         (lambda times: pd.MultiIndex.from_arrays([times, np.arange(len(times))]), "unstack"),
         (lambda times: pd.Index([*times.astype(str)[:-1], "total"]), "begins with a time"),
+        (lambda times: pd.Index([*times.strftime("%d/%m/%Y %H:%M")[:-1], str(times[-1])]), "one format"),
+        (lambda times: pd.Index([*times[:-1].to_numpy("M8[s]"), np.datetime64("2524-01-01", "s")]), "1678 and 2262"),
     ],
 )
 def test_an_index_that_is_partly_times_is_refused(make, advice):
     with pytest.raises(ValueError, match=advice) as error:
         ls.RobustSeriesImputer().fit(labelled(make))
     assert "\n" not in str(error.value)
+
+
+def test_times_without_a_zone_do_not_follow_those_with_one():
+    times = pd.date_range("2024-01-01", periods=60, freq="h", tz="Europe/Berlin")
+    frame = pd.DataFrame(np.sin(np.arange(60.0))[:, None], index=times)
+    imputer = ls.RobustSeriesImputer().fit(frame.iloc[:40])
+    assert np.isfinite(imputer.transform(frame.iloc[40:].tz_convert("UTC"))).all(axis=None)
+    with pytest.raises(ValueError, match="have a zone or none"):
+        imputer.transform(frame.iloc[40:].tz_localize(None))
+
+
+def test_one_period_is_given_in_brackets():
+    with pytest.raises(TypeError, match=r"as in \(24, 168\), not 24"):
+        ls.RobustSeriesImputer(periods=24).fit(np.arange(50.0)[:, None])
 
 
 @pytest.mark.parametrize(("freq", "period"), [("MS", 12), ("ME", 12), ("QS", 4), ("YS", None)])
@@ -760,24 +791,40 @@ def test_bands_of_few_days_that_nobody_read_hold_as_much_as_they_say(together):
 def test_bands_are_calibrated_in_gaps_as_long_as_those_that_are_missing(pattern):
     """What is kept aside beside what is missing makes a longer gap."""
     rng = np.random.default_rng(21)
-    X = np.cumsum(rng.standard_normal((4000, SERIES)), axis=0)
     if pattern == "moments":
         read = np.repeat(rng.random((4000, 1)) > 0.1, SERIES, axis=1)
     else:
-        begins = rng.random(X.shape) < 0.04
+        begins = rng.random((4000, SERIES)) < 0.04
         read = ~(begins | np.roll(begins, 1, axis=0) | np.roll(begins, 2, axis=0))
-    aside = keep_aside(read, 1, rng)
-    fold = model._Fold.of(X, read, aside, ())
+    aside, missing = keep_aside(read, 1, rng), ~read
+    made = model._classes(read & ~aside, aside), gap_lengths(read & ~aside, aside)
+    wanted = model._classes(read, missing), gap_lengths(read, missing)
+    weights = length_weights(*made, *wanted)
+    for k in np.flatnonzero(np.bincount(wanted[0]) > 1000):
+        asked = np.mean(wanted[1][wanted[0] == k])
+        lengths, weight = made[1][made[0] == k], weights[made[0] == k]
+        before, after = np.mean(lengths) / asked, np.average(lengths, weights=weight) / asked
+        assert abs(after - 1) < max(0.02, 0.5 * abs(before - 1))
+    assert np.mean(made[1]) > 1.08 * np.mean(wanted[1])
 
-    def mean_length(gaps, wanted):
-        runs = Runs.of(gaps)
-        return np.average(runs.lengths, weights=runs.sums(wanted))
 
-    alike = np.zeros(X.shape, bool)
-    alike[fold.moments[fold.alike], fold.series[fold.alike]] = True
-    missing = mean_length(~read, ~read)
-    assert mean_length(~read | aside, aside) > 1.08 * missing
-    assert 0.9 * missing < mean_length(~read | aside, alike) < 1.05 * missing
+def test_a_length_that_was_hardly_made_is_that_of_the_nearest_ones():
+    lengths = np.repeat([4, 16, 64], [100, 100, 5])
+    none = np.zeros(205, int)
+    weights = length_weights(none, lengths, none[:20], np.repeat([4, 64], 10))
+    np.testing.assert_allclose(weights[[0, 150, 204]], [205 / 200, 205 / 200, 0.0])
+
+
+def test_known_moments_are_expected_as_if_they_were_not_known():
+    rng = np.random.default_rng(23)
+    Z = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 8)) + 0.1 * rng.standard_normal((60, 8))
+    Z[rng.random(Z.shape) < 0.1] = np.nan
+    moments = judging.LowRankMoments.fit(Z, rng)
+    other = Z.copy()
+    other[10, :3], other[20] = np.nan, 1.0
+    known = judging.KnownMoments.of(moments, Z)
+    np.testing.assert_array_equal(known.expect(other), moments.expect(other))
+    np.testing.assert_array_equal(known.expect(Z), moments.expect(Z))
 
 
 def test_what_was_kept_aside_is_predicted_by_a_fit_to_the_rest_of_it():

@@ -18,6 +18,17 @@ def bridge(
     weights: Float,
     isa: str,
 ) -> None: ...
+def weigh(
+    R: Float,
+    bounds: Float,
+    series: NDArray[np.int64],
+    neighbours: NDArray[np.int32],
+    system: NDArray[np.int64],
+    weights: Float,
+    out: Float,
+    isa: str,
+) -> None: ...
+def medians(x: Float, begin: NDArray[np.int64], end: NDArray[np.int64], about: Float, medians: Float) -> None: ...
 def track(
     indptr: NDArray[np.int64],
     rows: NDArray[np.int32],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,7 +13,7 @@ from scipy import sparse
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from ..robust.calibration import Interval
-from ..series.clock import Clock, split_time
+from ..series.clock import Clock, Times, split_time
 from ..series.files import fill_npy
 from ..series.groups import SeriesModels
 from ..series.model import Filled
@@ -86,6 +87,7 @@ class RobustSeriesImputer(SampleTransformer):
     backend = "auto"
     absent = "missing"
     _clock: Clock | None
+    _zoned: bool  # whether the times have a zone
     _seen: Float  # the moments seen so far
 
     def __sklearn_tags__(self) -> Any:
@@ -354,27 +356,34 @@ class RobustSeriesImputer(SampleTransformer):
 
     def _samples(self, X: Any, *, reset: bool) -> tuple[Float, NDArray[np.int64]]:
         """The readings, and the position of each row on the grid of moments."""
-        stamps, _, frame = split_time(X)
+        times, _, frame = split_time(X)
         if sparse.issparse(X):
             raise TypeError("sparse input is not supported: give the series as an array, NaN where nothing was read")
         samples = to_dense(self._read(frame, reset=reset))
         if len(samples) < LEAST and reset:
             raise ValueError(f"n_samples = {len(samples)}: series need {LEAST} moments or more to learn from")
-        if reset and stamps is not None:
-            self._clock = Clock.of(stamps)
-        if (stamps is None) != (self._clock is None):
+        if reset and times is not None:
+            self._clock, self._zoned = Clock.of(times.stamps), times.zoned
+        if (times is None) != (self._clock is None):
             raise ValueError("either all data have times, in the index or in the first column, or none")
-        if self._clock is None or stamps is None:
-            return samples, np.arange(len(samples))
-        positions = self._clock.positions(stamps)
+        return samples, np.arange(len(samples)) if times is None else self._positions(times)
+
+    def _positions(self, times: Times) -> NDArray[np.int64]:
+        """On the grid of the moments that were fitted."""
+        assert self._clock is not None
+        if times.zoned != self._zoned:
+            raise ValueError("either all times have a zone or none: see tz_localize and tz_convert of pandas")
+        positions = self._clock.positions(times.stamps)
         if positions[0] < 0:
-            raise ValueError(f"{stamps[0]} is before the first moment that was fitted, {self._clock.start}")
-        return samples, positions
+            raise ValueError(f"{times.stamps[0]} is before the first moment that was fitted, {self._clock.start}")
+        return positions
 
     def _periods(self) -> tuple[int, ...] | None:
         if isinstance(self.periods, str):
             check_choice("periods", self.periods, ("auto",))
             return None
+        if not isinstance(self.periods, Iterable):
+            raise TypeError(f"periods must be 'auto' or some whole numbers, as in (24, 168), not {self.periods!r}")
         return tuple(sorted(check_count("a period", period, 2) for period in self.periods))
 
     def _names(self) -> NDArray[Any]:

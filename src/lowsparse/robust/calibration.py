@@ -10,6 +10,8 @@ Errors of one piece, such as a gap, go together. They count as N ≤ n, the numb
 share beyond the quantile would vary as it does from piece to piece, and the ⌈p n (N + 1) / N⌉-th smallest is taken. And
 the error of a piece is divided by the usual size of the other pieces, as that of an entry which is missing is: its own
 size would make it usual.
+
+Where entries kept aside are not as those to be predicted, errors have weights: for how many of these each one stands.
 """
 
 import math
@@ -59,6 +61,7 @@ class Calibration:
     sizes: Float  # of each group
     ratios: dict[int, Float]  # sorted, by class; -1: of all classes
     pieces: dict[int, Index]  # to which they belong, by class
+    weights: dict[int, Float]  # of them, by class
 
     @classmethod
     def fit(
@@ -69,21 +72,25 @@ class Calibration:
         n_groups: int,
         pieces: Index | None = None,
         sizes: Sizes | None = None,
+        weights: Float | None = None,
     ) -> Self:
         """From the errors of entries kept aside, the group of each (0 to n_groups - 1) and its class (0 or more).
 
         Errors of the same piece go together; each is by itself if pieces are not given. Their usual sizes are found by
-        `usual_sizes` if they are not given.
+        `usual_sizes` if they are not given. Weights say for how many of the entries to be predicted each error stands,
+        relative to the others of its class; all weigh the same without.
         """
         if sizes is None:
             of_groups = usual_sizes(errors, groups, n_groups)
             sizes = Sizes(of_groups, of_groups[groups])
         ratios = np.abs(errors) / sizes.of_errors
         pieces = np.arange(len(errors)) if pieces is None else pieces
+        weights = np.ones(len(errors)) if weights is None else weights
         order = np.argsort(ratios, kind="stable")
         own = {int(k): order[classes[order] == k] for k in np.unique(classes) if np.sum(classes == k) >= LEAST}
         own[-1] = order
-        return cls(sizes.of_groups, {k: ratios[at] for k, at in own.items()}, {k: pieces[at] for k, at in own.items()})
+        of_class = ({k: x[at] for k, at in own.items()} for x in (ratios, pieces, weights))
+        return cls(sizes.of_groups, *of_class)
 
     def half_width(self, level: float, groups: Index, classes: Index) -> Float:
         """Half widths of bands of this level for entries of these groups and classes."""
@@ -91,8 +98,11 @@ class Calibration:
         for k in np.unique(classes):
             own = int(k) if k in self.ratios else -1
             inside = classes == k
-            widths[inside] = self.sizes[groups[inside]] * _quantile(self.ratios[own], level, self.pieces[own])
+            widths[inside] = self.sizes[groups[inside]] * self._quantile(own, level)
         return widths
+
+    def _quantile(self, k: int, level: float) -> float:
+        return _quantile(self.ratios[k], level, self.pieces[k], self.weights[k])
 
     def share_smaller(self, errors: Float, groups: Index, classes: Index) -> Float:
         """The share of the errors kept aside, of the same class, that are smaller in units of their group."""
@@ -153,34 +163,42 @@ def _drawn_means(magnitudes: Float, groups: Index, n_groups: int, damping: float
     return np.where(means > 0, means, 1.0)
 
 
-def _quantile(ratios: Float, level: float, pieces: Index) -> float:
+def _quantile(ratios: Float, level: float, pieces: Index, weights: Float) -> float:
     """The ⌈level n (N + 1) / N⌉-th smallest, or the largest; infinite if n is too small. Ratios are sorted.
 
-    >>> _quantile(np.arange(1.0, 10.0), 0.9, np.arange(9)), _quantile(np.arange(1.0, 4.0), 0.9, np.arange(3))
-    (9.0, inf)
-    >>> _quantile(np.arange(1.0, 101.0), 0.9, np.arange(100) // 10)  # the largest are of one piece
+    With weights, the smallest one up to which their share is level (N + 1) / N.
+
+    >>> _quantile(np.arange(1.0, 10.0), 0.9, np.arange(9), np.ones(9))
+    9.0
+    >>> _quantile(np.arange(1.0, 4.0), 0.9, np.arange(3), np.ones(3))
+    inf
+    >>> _quantile(np.arange(1.0, 101.0), 0.9, np.arange(100) // 10, np.ones(100))  # the largest are of one piece
     99.0
+    >>> _quantile(np.arange(1.0, 101.0), 0.9, np.arange(100), np.repeat([4.0, 1.0], 50))  # N is 73.5
+    79.0
     """
     n = len(ratios)
     if math.ceil(level * (n + 1) - 1e-9) > n:
         return math.inf
-    N = _independent(np.arange(n) >= math.ceil(level * n - 1e-9), pieces)
-    return float(ratios[min(n, math.ceil(level * n * (1 + 1 / N) - 1e-9)) - 1])
+    share = np.cumsum(weights) / weights.sum()
+    N = _independent(share > level + 1e-9, pieces, weights)
+    return float(ratios[min(n - 1, int(np.searchsorted(share, level * (1 + 1 / N) - 1e-9)))])
 
 
-def _independent(beyond: NDArray[np.bool_], pieces: Index) -> float:
-    """N, at which p (1 - p) / N is the variance of the share p of n errors beyond, by its sums over pieces.
+def _independent(beyond: NDArray[np.bool_], pieces: Index, weights: Float) -> float:
+    """N, at which p (1 - p) / N is the variance of the share p of errors beyond, by its sums over pieces.
 
-    It is n if every error is a piece, and 1 if there is one piece, of which nothing is known.
+    It is n if every error is a piece and weighs the same, and 1 if there is one piece, of which nothing is known.
 
-    >>> last = np.arange(100) >= 90
-    >>> [round(_independent(last, pieces), 6) for pieces in (np.arange(100), np.arange(100) // 10, np.zeros(100))]
+    >>> last, one = np.arange(100) >= 90, np.ones(100)
+    >>> [round(_independent(last, pieces, one), 6) for pieces in (np.arange(100), np.arange(100) // 10, np.zeros(100))]
     [100.0, 10.0, 1.0]
     """
-    n, share = len(beyond), float(np.mean(beyond))
+    total, most = float(weights.sum()), float(weights.sum()) ** 2 / float(weights @ weights)
+    share = float(weights @ beyond) / total
     found, piece = np.unique(pieces, return_inverse=True)
-    sums = np.bincount(piece, beyond - share)
-    expected, varies = n * share * (1.0 - share), float(sums @ sums)
+    sums = np.bincount(piece, weights * (beyond - share))
     if len(found) == 1:
         return 1.0
-    return float(n) if varies <= expected or len(found) == n else n * expected / varies
+    varies = float(sums @ sums)
+    return most if varies * most <= share * (1.0 - share) * total**2 else share * (1.0 - share) * total**2 / varies

@@ -11,6 +11,7 @@ in the number of moments to be predicted.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,24 +53,42 @@ class Bridge:
 
     def predict(self, R: Float, gaps: Gaps) -> Float:
         """Predict R at the entries of gaps from their neighbours."""
-        bound = CLIP * self.spreads
-        values = np.where(np.isnan(R), 0.0, np.clip(R, -bound, bound))
-        systems = gaps.moments[gaps.systems], gaps.series[gaps.systems], gaps.neighbours[gaps.systems]
-        compiled = native.reason_unavailable() is None and gaps.neighbours.shape[1] <= native.MOST_NEIGHBOURS
-        weights = native.bridge(self.correlations, *systems, NOISE) if compiled else self._weights(*systems)
-        near = values[np.maximum(gaps.neighbours, 0), gaps.series[:, None]]
-        return np.asarray(np.einsum("ij,ij->i", weights[gaps.system], near))
+        return self._weigh(R, gaps, self._weights(gaps))
 
     def fill(self, R: Float) -> Float:
         """R with predictions where it is missing."""
-        missing = np.isnan(R)
-        if not missing.any():
-            return R
-        filled = R.copy()
-        filled[missing] = self.predict(R, Gaps.of(~missing, missing, self.periods))
-        return filled
+        return next(self.fill_each([R]))
 
-    def _weights(self, moments: Index, series: Index, neighbours: NDArray[np.int32]) -> Float:
+    def fill_each(self, tables: Iterable[Float]) -> Iterator[Float]:
+        """Each of the tables with predictions where it is missing; those that miss the same have the same weights."""
+        known: list[tuple[Bool, Gaps, Float]] = []
+        for R in tables:
+            missing = np.isnan(R)
+            if not missing.any():
+                yield R
+                continue
+            found = next((own for own in known if np.array_equal(own[0], missing)), None)
+            if found is None:
+                gaps = Gaps.of(~missing, missing, self.periods)
+                found = missing, gaps, self._weights(gaps)
+                known.append(found)
+            filled = R.copy()
+            filled[missing] = self._weigh(R, *found[1:])
+            yield filled
+
+    def _weigh(self, R: Float, gaps: Gaps, weights: Float) -> Float:
+        """The weighted sum of the neighbours of each entry, with these weights of each system."""
+        bounds = CLIP * self.spreads
+        given = R, bounds, gaps.series, gaps.neighbours, gaps.system, weights
+        return _weighted(*given) if native.reason_unavailable() else native.weigh(*given)
+
+    def _weights(self, gaps: Gaps) -> Float:
+        """Of the neighbours in each system of gaps."""
+        systems = gaps.moments[gaps.systems], gaps.series[gaps.systems], gaps.neighbours[gaps.systems]
+        compiled = native.reason_unavailable() is None and gaps.neighbours.shape[1] <= native.MOST_NEIGHBOURS
+        return native.bridge(self.correlations, *systems, NOISE) if compiled else self._solve(*systems)
+
+    def _solve(self, moments: Index, series: Index, neighbours: NDArray[np.int32]) -> Float:
         """C⁻¹ b for each moment, as the compiled core; the weight of a neighbour that is not there (-1) is 0."""
         r, last = self.correlations, len(self.correlations) - 1
         weights = np.zeros(neighbours.shape)
@@ -86,6 +105,15 @@ class Bridge:
             b = np.where(there & (lag <= last), r[np.minimum(lag, last), j[:, None]], 0.0)
             weights[some] = np.linalg.solve(C, b[:, :, None])[:, :, 0]
         return weights
+
+
+def _weighted(
+    R: Float, bounds: Float, series: Index, neighbours: NDArray[np.int32], system: Index, weights: Float
+) -> Float:
+    """What the compiled core does."""
+    values = np.where(np.isnan(R), 0.0, np.clip(R, -bounds, bounds))
+    near = values[np.maximum(neighbours, 0), series[:, None]]
+    return np.asarray(np.einsum("ij,ij->i", weights[system], near))
 
 
 @dataclass(frozen=True)

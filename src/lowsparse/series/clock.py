@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,20 +15,28 @@ from ..support.optional import import_optional
 TEXT = re.compile(r"\d{4}-\d\d?(-\d\d?)?([T ]|$)")  # the begin of a time
 OFF = 0.01  # of a step: largest distance of a stamp from the grid
 LONGEST = 50  # moments of the grid for each row
+FARTHEST = 2**63 // 10**9 - 1  # seconds from 1970, that can be counted in ns
 
 Stamps = NDArray[np.datetime64]
 
 
-def split_time(X: Any) -> tuple[Stamps | None, str | None, Any]:
+class Times(NamedTuple):
+    """Time stamps, in UTC if they have a zone."""
+
+    stamps: Stamps
+    zoned: bool
+
+
+def split_time(X: Any) -> tuple[Times | None, str | None, Any]:
     """The time stamps of a data frame in UTC, the name of the column they stand in, and the frame without it.
 
     They are the index of a pandas frame (no column then), or the first column if it holds times. Durations are counted
     from 1970 on. Other containers have no stamps.
     """
     index = getattr(X, "index", None)
-    stamps = None if index is None or callable(index) else _of_labels(index)
-    if stamps is not None:
-        return stamps, None, X
+    times = None if index is None or callable(index) else _of_labels(index)
+    if times is not None:
+        return times, None, X
     names = list(getattr(X, "columns", ()))
     if not names or not hasattr(X, "drop"):
         return None, None, X
@@ -40,10 +48,11 @@ def split_time(X: Any) -> tuple[Stamps | None, str | None, Any]:
     first = X.get_columns()[0]  # polars
     if first.dtype.base_type().__name__ not in ("Date", "Datetime", "Duration"):
         return None, None, X
-    return _nanoseconds(first.to_numpy()), names[0], X.drop(names[0])
+    zoned = getattr(first.dtype, "time_zone", None) is not None
+    return Times(_nanoseconds(first.to_numpy()), zoned), names[0], X.drop(names[0])
 
 
-def _of_labels(index: Any) -> Stamps | None:
+def _of_labels(index: Any) -> Times | None:
     """The times of a pandas index: times, periods, durations, dates as objects, or text such as 2024-01-31; or None."""
     if getattr(index, "nlevels", 1) > 1:
         if any(getattr(level.dtype, "kind", "") == "M" for level in index.levels):
@@ -58,6 +67,7 @@ def _of_labels(index: Any) -> Stamps | None:
     first = index[0] if len(index) else None
     text = isinstance(first, str) and TEXT.match(first) is not None
     if not text and not isinstance(first, date):
+        _refuse_later_times(index, first)
         return None
     pandas = import_optional("pandas", "tables", "times of rows")
     try:
@@ -68,16 +78,33 @@ def _of_labels(index: Any) -> Stamps | None:
         ) from error
 
 
-def _of_index(index: Any) -> Stamps:
+def _refuse_later_times(index: Any, first: Any) -> None:
+    """Raise a ValueError if the first label is text that is not read as a time, and another one is."""
+    if not isinstance(first, str):
+        return
+    time = next((label for label in index if isinstance(label, str) and TEXT.match(label)), None)
+    if time is not None:
+        raise ValueError(
+            f"the index has times such as {time}, but {first} is not read as one: write all in one format, as by "
+            "pandas.to_datetime, or give X.to_numpy() to take the rows as equally spaced"
+        )
+
+
+def _of_index(index: Any) -> Times:
     """In UTC if there is a time zone, else as they are."""
-    local = index.tz_convert("UTC").tz_localize(None) if getattr(index, "tz", None) is not None else index
-    return _nanoseconds(np.asarray(local))
+    zoned = getattr(index, "tz", None) is not None
+    local = index.tz_convert("UTC").tz_localize(None) if zoned else index
+    return Times(_nanoseconds(np.asarray(local)), zoned)
 
 
 def _nanoseconds(times: NDArray[Any]) -> Stamps:
     """Times, or durations from 1970 on, of any unit."""
     if times.dtype.kind == "m":
         return np.asarray(np.datetime64(0, "ns") + times.astype("timedelta64[ns]"))
+    seconds = times[~np.isnat(times)].astype("datetime64[s]")
+    beyond = seconds[np.abs(seconds.astype(np.int64)) > FARTHEST]
+    if beyond.size:
+        raise ValueError(f"the time {beyond[0]} is not between the years 1678 and 2262, which can be counted in ns")
     return times.astype("datetime64[ns]")
 
 

@@ -31,6 +31,9 @@ ROUNDS, CUT = 3, 3.0  # of cells that are left out, and from which distance on, 
 ROUGH = 120_000  # entries of the moments to which what is expected robustly is fitted
 
 
+Repeats = tuple[Runs, Index]  # runs of one number, and how many of their moments were read
+
+
 class Expectation(Protocol):
     """What is expected of each entry of Z, which begins `first` moments after the data that were fitted."""
 
@@ -57,6 +60,26 @@ class LowRankMoments:
         expected = np.full(Z.shape, np.nan)
         if read.any():
             expected[read] = self.prediction.rows(ObservedMatrix.from_dense(Z[read]).T, int(read.sum()))
+        return expected
+
+
+@dataclass(frozen=True)
+class KnownMoments(LowRankMoments):
+    """The same, with what is expected of some data: of others like these, only moments that differ are regressed."""
+
+    given: Float
+    expected: Float
+
+    @classmethod
+    def of(cls, moments: LowRankMoments, Z: Float) -> KnownMoments:
+        """What the moments say of Z is known then."""
+        return cls(moments.prediction, Z, moments.expect(Z))
+
+    def expect(self, Z: Float, first: int = 0) -> Float:
+        """As of `LowRankMoments`, of data as many as are known."""
+        differs = ((self.given != Z) & ~(np.isnan(Z) & np.isnan(self.given))).any(axis=1)
+        expected = self.expected.copy()
+        expected[differs] = super().expect(Z[differs], first)
         return expected
 
 
@@ -116,33 +139,35 @@ class Judge:
         start: Normal | None,
     ) -> tuple[Judge, Bool]:
         """Learn from the readings of Z that were not kept aside, given what is expected robustly; the good readings."""
-        good = ~bad_runs(Z, expected, caution) & ~np.isnan(Z)
+        repeats = find_repeats(Z)
+        good = ~bad_runs(Z, expected, caution, repeats) & ~np.isnan(Z)
         closer = Normal.fit(np.where(good & ~aside, Z, np.nan), RIDGE, start=start)
         judge = cls(robust, closer, caution)
-        return judge, judge._closer(Z, good)
+        return judge, judge._closer(Z, good, repeats)
 
     def good(self, Z: Float, first: int = 0) -> Bool:
         """The good readings of Z, which begins `first` moments after the data that were fitted."""
-        good = ~bad_runs(Z, closest(self.robust, Z, first), self.caution) & ~np.isnan(Z)
-        return self._closer(Z, good, first)
+        repeats = find_repeats(Z)
+        good = ~bad_runs(Z, closest(self.robust, Z, first), self.caution, repeats) & ~np.isnan(Z)
+        return self._closer(Z, good, repeats, first)
 
-    def _closer(self, Z: Float, good: Bool, first: int = 0) -> Bool:
+    def _closer(self, Z: Float, good: Bool, repeats: Repeats, first: int = 0) -> Bool:
         read = ~np.isnan(Z)
         expected = self.closer.expect(np.where(good, Z, np.nan), first)
-        bad = bad_runs(Z, expected, self.caution) & read
+        bad = bad_runs(Z, expected, self.caution, repeats) & read
         rest = np.where(bad, np.nan, Z)
         bad |= shifted_runs(rest, rest - expected, self.caution)
-        return np.asarray(read & (~bad | self._seen_by_others(Z, bad, first)))
+        return np.asarray(read & (~bad | self._seen_by_others(Z, bad & ~stuck_runs(Z, repeats), bad, first)))
 
-    def _seen_by_others(self, Z: Float, bad: Bool, first: int) -> Bool:
-        """Bad readings in runs that the other series saw too: events, as an error is of one series.
+    def _seen_by_others(self, Z: Float, asked: Bool, bad: Bool, first: int) -> Bool:
+        """Of the bad readings those asked for in runs that the other series saw too: events, as an error is of one.
 
         Others explain an event if their bad readings are taken as good, or the good ones are unusual in the same
         direction. It stays within what the good readings of the series have shown.
         """
         given = np.where(bad, np.nan, Z)
         expected = self.closer.expect(given, first)
-        runs = Runs.of(bad & ~stuck_runs(Z))
+        runs = Runs.of(asked)
         E, departs = Z - expected, expected - self.robust[-1].expect(Z, first)
         rest = runs.medians(np.abs(Z - self.closer.expect_at(np.flatnonzero(bad.any(axis=1)), Z, first)))
         far = UNUSUAL * usual_spreads(departs)[runs.series]
@@ -164,16 +189,17 @@ def closest(expectations: tuple[Expectation, ...], Z: Float, first: int = 0) -> 
     return found
 
 
-def bad_runs(Z: Float, expected: Float, caution: float = 1.0) -> Bool:
+def bad_runs(Z: Float, expected: Float, caution: float = 1.0, repeats: Repeats | None = None) -> Bool:
     """Which readings of Z are in bad runs, given the expected values; FAR and JUMP are multiplied by the caution.
 
-    Z are series about their medians.
+    Z are series about their medians; the runs of `find_repeats` are given if they are known.
 
     A series that is constant, 0 in units of its scale, has no bad reading.
     """
     E = Z - expected
     varies = (np.abs(Z) > 0).any(axis=0)
-    spreads, repeats = np.maximum(usual_spreads(E), _spreads_apart(Z)), _repeats(Z)
+    spreads = np.maximum(usual_spreads(E), _spreads_apart(Z))
+    repeats = repeats or find_repeats(Z)
     stuck = stuck_runs(Z, repeats) | _stuck_and_far(repeats, np.abs(E) / spreads, caution)
     return np.asarray((jumping_runs(E, caution, spreads, Z) | stuck) & varies)
 
@@ -192,17 +218,17 @@ def _spreads_apart(Z: Float) -> Float:
     return spreads
 
 
-def stuck_runs(Z: Float, repeats: tuple[Runs, Index] | None = None) -> Bool:
+def stuck_runs(Z: Float, repeats: Repeats | None = None) -> Bool:
     """Readings in runs of one number that are too long to be by chance, given how often the series repeats a number.
 
-    If they are known, the runs of `_repeats` are given.
+    If they are known, the runs of `find_repeats` are given.
 
     >>> x = np.arange(40.0)
     >>> x[10:16] = 10.0
     >>> np.flatnonzero(stuck_runs(x[:, None])).tolist()
     [10, 11, 12, 13, 14, 15]
     """
-    runs, lengths = repeats or _repeats(Z)
+    runs, lengths = repeats or find_repeats(Z)
     if not len(runs):
         return np.zeros(Z.shape, bool)
     readings = np.sum(~np.isnan(Z), axis=0)
@@ -219,7 +245,7 @@ def stuck_runs(Z: Float, repeats: tuple[Runs, Index] | None = None) -> Bool:
     return Runs(stuck.series, stuck.begin - 1, stuck.end).mask((Z.shape[0], Z.shape[1]))
 
 
-def _stuck_and_far(repeats: tuple[Runs, Index], apart: Float, caution: float) -> Bool:
+def _stuck_and_far(repeats: Repeats, apart: Float, caution: float) -> Bool:
     """Readings in runs of one number that are far from what is expected on average, in spreads of the residual."""
     runs, lengths = repeats
     runs = runs.take(lengths + 1 >= STUCK)
@@ -229,10 +255,10 @@ def _stuck_and_far(repeats: tuple[Runs, Index], apart: Float, caution: float) ->
     return runs.take(far).mask((apart.shape[0], apart.shape[1]))
 
 
-def _repeats(Z: Float) -> tuple[Runs, Index]:
+def find_repeats(Z: Float) -> Repeats:
     """Runs of moments at which a series has the number of the reading before, and how many of them were read.
 
-    >>> runs, readings = _repeats(np.array([[1.0], [1.0], [np.nan], [1.0], [2.0]]))
+    >>> runs, readings = find_repeats(np.array([[1.0], [1.0], [np.nan], [1.0], [2.0]]))
     >>> runs.begin.tolist(), runs.end.tolist(), readings.tolist()
     ([1], [4], [2])
     """

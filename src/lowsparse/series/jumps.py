@@ -16,6 +16,7 @@ that is not far off by e is found as one that is as steady as the readings besid
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,7 +25,7 @@ import numpy as np
 from ..linalg.scale import CONSISTENT, median
 from ..sweeps import Float
 from .correlation import column_spreads, spread
-from .runs import Bool, Index
+from .runs import Bool, Index, medians
 
 FAR = 5.0  # spreads of the residual
 JUMP = 6.0  # spreads of its steps from reading to reading
@@ -54,25 +55,53 @@ def usual_spreads(E: Float) -> Float:
 
 @dataclass(frozen=True)
 class _Readings:
-    """The readings z of a series, and their residuals e."""
+    """The readings z of all series and their residuals e, one series after the other."""
 
     z: Float
     e: Float
+    series: Index  # of each
+    moments: Index
+    first: Index  # of each series, and the number of all
 
-    @cached_property
-    def step(self) -> float:
-        """The spread of the steps of z."""
-        return spread(np.diff(self.z), TAIL)
-
-    @cached_property
-    def residual_step(self) -> float:
-        """The spread of the steps of e."""
-        return spread(np.diff(self.e), TAIL)
+    @classmethod
+    def of(cls, E: Float, Z: Float) -> _Readings:
+        """The entries of which the residual is known."""
+        series, moments = np.nonzero(~np.isnan(E.T))
+        first = np.searchsorted(series, np.arange(E.shape[1] + 1))
+        return cls(Z[moments, series], E[moments, series], series, moments, first)
 
     @property
-    def follows(self) -> bool:
-        """Whether the steps of the series are small, relative to those of its residual."""
-        return self.step < FOLLOWS * self.residual_step
+    def counts(self) -> Index:
+        """Of each series."""
+        return np.diff(self.first)
+
+    @cached_property
+    def step(self) -> Float:
+        """The spread of the steps of z, of each series."""
+        return self._spreads_of_steps(self.z)
+
+    @cached_property
+    def residual_step(self) -> Float:
+        """The spread of the steps of e, of each series."""
+        return self._spreads_of_steps(self.e)
+
+    @property
+    def follows(self) -> Bool:
+        """Whether the steps of a series are small, relative to those of its residual."""
+        return np.asarray(self.step < FOLLOWS * self.residual_step)
+
+    def of_series(self, x: Float) -> list[Float]:
+        """The numbers x of the readings of each series."""
+        return np.split(x, self.first[1:-1])
+
+    def mask(self, marked: Bool, shape: tuple[int, ...]) -> Bool:
+        """The moments x series mask of marked readings."""
+        found = np.zeros(shape, bool)
+        found[self.moments[marked], self.series[marked]] = True
+        return found
+
+    def _spreads_of_steps(self, x: Float) -> Float:
+        return np.array([spread(np.diff(own), TAIL) for own in self.of_series(x)])
 
 
 def jumping_runs(E: Float, caution: float = 1.0, spreads: Float | None = None, Z: Float | None = None) -> Bool:
@@ -85,26 +114,31 @@ def jumping_runs(E: Float, caution: float = 1.0, spreads: Float | None = None, Z
     >>> np.flatnonzero(jumping_runs(E[:, None])).tolist()
     [30, 31, 32]
     """
-    bad = np.zeros(E.T.shape, bool)
-    lines, numbers = np.ascontiguousarray(E.T), np.ascontiguousarray((E if Z is None else Z).T)
-    for j, scale in enumerate(usual_spreads(E) if spreads is None else spreads):
-        readings = np.flatnonzero(~np.isnan(lines[j]))
-        if len(readings) < FEWEST:
-            continue
-        own = _Readings(numbers[j, readings], lines[j, readings])
-        usual = caution * JUMP * max(own.residual_step, 0.1 * scale)
-        jumps = np.concatenate([[True], np.abs(np.diff(own.e)) > usual, [True]])
-        far, least = caution * NEARER * FAR * scale, LONG
-        outside = np.flatnonzero(np.abs(own.e) > far)
-        while outside.size:
-            begin, end = _between_jumps(outside, own.e, jumps, least)
-            if len(begin) and Z is not None and own.follows:
-                whole = _whole_jumps(own, begin, end)
-                begin, end = begin[whole], end[whole]
-            bad[j, readings[_between(begin, end)]] = True
-            far, least = 2 * far, 1
-            outside = outside[np.abs(own.e[outside]) > far]
-    return np.ascontiguousarray(bad.T)
+    own = _Readings.of(E, E if Z is None else Z)
+    scales = usual_spreads(E) if spreads is None else spreads
+    usual = caution * JUMP * np.maximum(own.residual_step, 0.1 * scales)
+    steps = _steps(own)
+    jumps = steps > np.append(usual[own.series], 0.0)
+    follows = own.follows if Z is not None else np.zeros(len(scales), bool)
+    sizes, bad = np.abs(own.e), np.zeros(len(own.e), bool)
+    far, least = (caution * NEARER * FAR * scales)[own.series], LONG
+    outside = np.flatnonzero((sizes > far) & (own.counts >= FEWEST)[own.series])
+    while outside.size:
+        begin, end = _between_jumps(outside, own, jumps, least)
+        asked = follows[own.series[begin]]
+        asked[asked] = ~_whole_jumps(own, steps, begin[asked], end[asked])
+        bad[_between(begin[~asked], end[~asked])] = True
+        far, least = 2 * far, 1
+        outside = outside[sizes[outside] > far[outside]]
+    return own.mask(bad, E.shape)
+
+
+def _steps(own: _Readings) -> Float:
+    """The size of the step of e to each reading, and after the last one; infinite where a series begins or ends."""
+    steps = np.full(len(own.e) + 1, np.inf)
+    steps[1:-1] = np.abs(np.diff(own.e))
+    steps[own.first] = np.inf
+    return steps
 
 
 def _between(begin: Index, end: Index) -> Index:
@@ -113,28 +147,31 @@ def _between(begin: Index, end: Index) -> Index:
     return np.repeat(end - np.cumsum(lengths), lengths) + np.arange(lengths.sum())
 
 
-def _between_jumps(outside: Index, e: Float, jumps: Bool, least: int) -> tuple[Index, Index]:
+def _between_jumps(outside: Index, own: _Readings, jumps: Bool, least: int) -> tuple[Index, Index]:
     """The begins and ends of runs of one sign among the residuals outside, between jumps, that do not stay.
 
     They are not shorter than `least`; `jumps` says whether there is one before each residual, and after the last.
     """
-    edges = np.flatnonzero((np.diff(outside) > 1) | np.diff(e[outside] > 0)) + 1
+    series = own.series[outside]
+    edges = np.flatnonzero((np.diff(outside) > 1) | np.diff(own.e[outside] > 0) | np.diff(series).astype(bool)) + 1
     begin, end = outside[np.concatenate([[0], edges])], outside[np.concatenate([edges, [0]]) - 1] + 1
     length = end - begin
-    wrong = jumps[begin] & jumps[end] & (length < STAYS * len(e)) & (length >= least)
+    stays = STAYS * own.counts[own.series[begin]]
+    wrong = jumps[begin] & jumps[end] & (length < stays) & (length >= least)
     return begin[wrong], end[wrong]
 
 
-def _whole_jumps(own: _Readings, begin: Index, end: Index) -> Bool:
+def _whole_jumps(own: _Readings, steps: Float, begin: Index, end: Index) -> Bool:
     """Which runs begin and end with most of the way to their first and last residuals, or are at no usual level."""
-    low, high = np.quantile(own.z, [RANGE, 1 - RANGE])
-    margin = MARGIN * (high - low)
-    steps = np.concatenate([[np.inf], np.abs(np.diff(own.e)), [np.inf]])
-    found = np.zeros(len(begin), bool)
-    for k, (a, b) in enumerate(zip(begin.tolist(), end.tolist(), strict=True)):
-        first, last = median(own.e[a : min(b, a + EDGE)]), median(own.e[max(a, b - EDGE) : b])
-        whole = steps[a] >= WHOLE * abs(first) and steps[b] >= WHOLE * abs(last)
-        found[k] = whole or not low - margin <= median(own.z[a:b]) <= high + margin
+    first = medians(own.e, begin, np.minimum(end, begin + EDGE))
+    last = medians(own.e, np.maximum(begin, end - EDGE), end)
+    found = (steps[begin] >= WHOLE * np.abs(first)) & (steps[end] >= WHOLE * np.abs(last))
+    rest = np.flatnonzero(~found)
+    levels, series = medians(own.z, begin[rest], end[rest]), own.series[begin[rest]]
+    for j in np.unique(series):
+        low, high = np.quantile(own.z[own.first[j] : own.first[j + 1]], [RANGE, 1 - RANGE])
+        margin, here = MARGIN * (high - low), series == j
+        found[rest[here]] = ~((low - margin <= levels[here]) & (levels[here] <= high + margin))
     return found
 
 
@@ -148,60 +185,79 @@ def shifted_runs(Z: Float, E: Float, caution: float = 1.0) -> Bool:
     >>> np.flatnonzero(shifted_runs(z[:, None], E[:, None])).tolist() == list(range(100, 120))
     True
     """
-    bad = np.zeros(Z.shape, bool)
-    for j in range(Z.shape[1]):
-        readings = np.flatnonzero(~np.isnan(E[:, j]))
-        own = _Readings(Z[readings, j], E[readings, j])
-        if len(readings) < 4 * BESIDE or not own.follows:
-            continue
-        stretch = _Stretches.of(own, caution)
-        jumps = stretch.jumps().tolist()
-        for k, a in enumerate(jumps):
-            end = next((b for b in jumps[k + 1 : k + 1 + TRIED] if stretch.is_shifted(a, b)), a)
-            bad[readings[a + 1 : end + 1], j] = True
-    return bad
+    own = _Readings.of(E, Z)
+    bad = np.zeros(len(own.e), bool)
+    for j in np.flatnonzero(own.follows & (own.counts >= 4 * BESIDE)):
+        inside = slice(own.first[j], own.first[j + 1])
+        stretch = _Stretches.of(own.z[inside], own.e[inside], float(own.step[j]), caution)
+        for a, b in stretch.shifted():
+            bad[inside][a + 1 : b + 1] = True
+    return own.mask(bad, Z.shape)
 
 
 @dataclass(frozen=True)
 class _Stretches:
-    """The steps of the readings of a series, and what a stretch between two of them is compared with."""
+    """The readings z and residuals e of a series, and what a stretch between two of its steps is compared with."""
 
-    own: _Readings
-    caution: float
+    z: Float
+    e: Float
     d: Float  # steps of z
+    step: float  # their spread
+    caution: float
     spread: float  # of the residual
     low: float  # a stretch below or above is at no usual level
     high: float
 
     @classmethod
-    def of(cls, own: _Readings, caution: float) -> _Stretches:
-        low, middle, high = np.quantile(own.z, [RANGE, 0.5, 1 - RANGE])
+    def of(cls, z: Float, e: Float, step: float, caution: float) -> _Stretches:
+        low, middle, high = np.quantile(z, [RANGE, 0.5, 1 - RANGE])
         low, high = low - BEYOND * (middle - low), high + BEYOND * (high - middle)
-        return cls(own, caution, np.diff(own.z), max(spread(own.e, TAIL), LEAST), low, high)
+        return cls(z, e, np.diff(z), step, caution, max(spread(e, TAIL), LEAST), low, high)
 
     def jumps(self) -> Index:
         """Steps that are large, also relative to those on one of their sides."""
         sizes = np.abs(self.d)
-        found = np.flatnonzero(sizes > self.caution * STEP * max(self.own.step, LEAST))
+        found = np.flatnonzero(sizes > self.caution * STEP * max(self.step, LEAST))
         mirrored, side = np.pad(sizes, BESIDE, mode="reflect"), np.arange(BESIDE)
         around = [mirrored[found[:, None] + first + side] for first in (0, BESIDE + 1)]
         beside = CONSISTENT * np.minimum(*(np.median(steps, axis=1) for steps in around))
         return np.asarray(found[sizes[found] > self.caution * STEP_BESIDE * beside])
 
-    def is_shifted(self, a: int, b: int) -> bool:
-        """Whether the readings after step a, up to step b, are a steady stretch that stands apart."""
-        d, z, e = self.d, self.own.z, self.own.e
-        smaller, larger = sorted((abs(d[a]), abs(d[b])))
-        if d[a] * d[b] >= 0 or smaller < ALIKE * larger or not STEADY <= b - a < STAYS * len(z):
-            return False
-        height = (d[a] - d[b]) / 2
-        inside = slice(a + 1, b + 1)
-        level, middle = median(e[inside]), median(z[inside])
-        beside = (median(e[max(0, a + 1 - BESIDE) : a + 1]) + median(e[b + 1 : b + 1 + BESIDE])) / 2
-        if abs(height) < self.caution * APART * self.spread or not HEIGHT[0] < (level - beside) / height < HEIGHT[1]:
-            return False
-        rough = ROUGH if self.low <= middle <= self.high else ROUGH_BEYOND
-        steady = CONSISTENT * median(np.abs(d[a + 1 : b])) <= rough * smaller and CONSISTENT * median(
-            np.abs(e[inside] - level)
-        ) <= rough * abs(height)
-        return bool(steady and np.mean(np.abs(z - middle) < abs(height) / 2) <= USUAL)
+    def shifted(self) -> Iterator[tuple[int, int]]:
+        """The steps between which the readings are a steady stretch that stands apart; the first end of each begin."""
+        jumps = self.jumps()
+        k, after = np.nonzero(self._opposite(jumps))
+        begin, end = self._standing_apart(jumps[k], jumps[k + 1 + after])
+        last = -1
+        for a, b in zip(begin.tolist(), end.tolist(), strict=True):
+            height = abs(self.d[a] - self.d[b]) / 2
+            if a != last and np.mean(np.abs(self.z - median(self.z[a + 1 : b + 1])) < height / 2) <= USUAL:
+                last = a
+                yield a, b
+
+    def _opposite(self, jumps: Index) -> Bool:
+        """Of each jump, and the next ones in columns, whether they are alike, opposite, high, and as far apart."""
+        after = np.arange(len(jumps))[:, None] + 1 + np.arange(TRIED)
+        there = after < len(jumps)
+        first, second = self.d[jumps][:, None], self.d[jumps[np.where(there, after, 0)]]
+        length = jumps[np.where(there, after, 0)] - jumps[:, None]
+        smaller = np.minimum(np.abs(first), np.abs(second))
+        alike = smaller >= ALIKE * np.maximum(np.abs(first), np.abs(second))
+        high = np.abs(first - second) / 2 >= self.caution * APART * self.spread
+        between = (length >= STEADY) & (length < STAYS * len(self.z))
+        return np.asarray(there & (first * second < 0) & alike & high & between)
+
+    def _standing_apart(self, begin: Index, end: Index) -> tuple[Index, Index]:
+        """Of pairs of steps, those between which the readings are steady and stand apart from those beside them."""
+        d, e = self.d, self.e
+        level, height = medians(e, begin + 1, end + 1), (d[begin] - d[end]) / 2
+        before = medians(e, np.maximum(0, begin + 1 - BESIDE), begin + 1)
+        beside = (before + medians(e, end + 1, np.minimum(end + 1 + BESIDE, len(e)))) / 2
+        apart = (HEIGHT[0] < (level - beside) / height) & ((level - beside) / height < HEIGHT[1])
+        begin, end, level, height = begin[apart], end[apart], level[apart], height[apart]
+        middle = medians(self.z, begin + 1, end + 1)
+        rough = np.where((self.low <= middle) & (middle <= self.high), ROUGH, ROUGH_BEYOND)
+        smaller = np.minimum(np.abs(d[begin]), np.abs(d[end]))
+        steady = CONSISTENT * medians(np.abs(d), begin + 1, end) <= rough * smaller
+        steady &= CONSISTENT * medians(e, begin + 1, end + 1, level) <= rough * np.abs(height)
+        return begin[steady], end[steady]

@@ -32,8 +32,9 @@ from ..sweeps import Float
 from .bridging import Bridge, Gaps
 from .correlation import column_medians, column_scales, count_pairs, largest_lag
 from .folding import Folding, Lines, Shape
-from .judging import Expectation, GoodCells, Judge, LowRankMoments, closest
+from .judging import Expectation, GoodCells, Judge, KnownMoments, LowRankMoments, closest
 from .keeping import keep_aside
+from .lengths import gap_lengths, length_weights
 from .mixing import Mixture
 from .normal import FURTHER, Normal
 from .runs import Bool, Runs, distances_to_readings
@@ -54,10 +55,10 @@ CAUTIONS = (1.0, 2.0, 4.0)  # in judging readings: the one is taken with which w
 STRETCH, SHORTEST = 150_000, 1000
 LARGEST = 30.0  # error, in usual ones of the series, that counts in this choice: a reading kept aside may be bad
 EVENTS = 0.003  # share of the readings that are real events, however unusual: so many doubtful readings may be good
+ALMOST_NONE = 0.005  # share of bad readings that do not matter to a robust fit
 ENOUGH, FOLDS = 15_000, 3  # readings kept aside are enough for the weights; times that some are, at most
 DIVIDED = 6  # parts in which what was kept aside of small tables, or is not enough, is predicted with the others seen
 STRETCHES, SPLITS, MORE_SPLITS = 18, 3, 9  # of time; every third one (ninth, of few) has the weights of the others
-FEWEST = 0.25  # share of the runs kept aside that are between readings, from which on they calibrate the bands
 DAMPING = 10.0  # errors, by which the usual one of a series is drawn to that of all
 
 
@@ -101,11 +102,11 @@ class SeriesModel:
         with one_blas_thread:
             aside = keep_aside(~np.isnan(Z), periods[0] if periods else 1, rng)
             judge, good = _choose_judge(Z, periods, aside, rng)
-            folds = [_Fold.of(Z, good, aside, periods)]
+            folds = [_Fold.of(Z, good, aside, periods, _low_rank_of_almost_all(judge, Z, good))]
             while sum(len(fold.y) for fold in folds) < ENOUGH and len(folds) < FOLDS:
                 another = keep_aside(~np.isnan(Z), periods[0] if periods else 1, rng)
                 folds.append(_Fold.of(Z, good, another, periods))
-            mixture, calibration = _mix(folds, Z.shape)
+            mixture, calibration = _mix(folds, Z.shape, _classes(good, np.isnan(Z)), gap_lengths(good, np.isnan(Z)))
             parts = folds[0].parts.refit(np.where(good, Z, np.nan))
         least = np.where(np.nanmin(np.where(good, X, np.inf), axis=0) >= 0, 0.0, -np.inf)
         return cls(centre, scale, least, periods, judge, parts, mixture, calibration), good
@@ -168,12 +169,17 @@ class Parts:
     across: Bridge  # of z: fills L where it is not determined
 
     @classmethod
-    def fit(cls, Z: Float, periods: tuple[int, ...]) -> tuple[Parts, list[Float]]:
-        """Fit series Z, NaN where missing; the parts, and what each expects of Z."""
+    def fit(
+        cls, Z: Float, periods: tuple[int, ...], low_rank: LowRankMoments | None = None
+    ) -> tuple[Parts, list[Float]]:
+        """Fit series Z, NaN where missing; the parts, and what each expects of Z.
+
+        If it was fitted before, the low-rank part of moments is given.
+        """
         pairs = count_pairs(~np.isnan(Z), largest_lag(len(Z), periods))
         across = Bridge.fit(Z, periods, pairs)
-        expectations = _expectations(Z, periods, across)
-        expected = [across.fill(part.expect(Z)) for part in expectations]
+        expectations = _expectations(Z, periods, across, low_rank=low_rank)
+        expected = list(across.fill_each(part.expect(Z) for part in expectations))
         along = tuple(Bridge.fit(Z - L, periods, pairs) for L in expected)
         return cls(Shape.fit(Z, periods[:1]), expectations, along, across), expected
 
@@ -188,13 +194,18 @@ class Parts:
         A quick fit keeps the low-rank part of moments too: it takes longer than all the others.
         """
         periods = self.across.periods
-        before = tuple(part for part in self.expectations if quick or not isinstance(part, LowRankMoments))
-        expectations = _expectations(Z, periods, self.across, before)
+        kept = next((part for part in self.expectations if quick and isinstance(part, LowRankMoments)), None)
+        expectations = _expectations(Z, periods, self.across, self.expectations, kept)
         return replace(self, shape=Shape.fit(Z, periods[:1]), expectations=expectations)
+
+    def knowing(self, Z: Float) -> Parts:
+        """With what the low-rank part of moments expects of Z, for data that differ from it at some moments."""
+        known = (KnownMoments.of(part, Z) if isinstance(part, LowRankMoments) else part for part in self.expectations)
+        return replace(self, expectations=tuple(known))
 
     def expect(self, Z: Float, first: int = 0) -> Iterator[Float]:
         """What each part expects of Z, which begins `first` moments after the data that were fitted."""
-        return (self.across.fill(part.expect(Z, first)) for part in self.expectations)
+        return self.across.fill_each(part.expect(Z, first) for part in self.expectations)
 
     def predict(self, Z: Float, expected: Iterable[Float], wanted: Bool, first: int = 0) -> Float:
         """Predictions of the wanted entries, in the order of `numpy.nonzero`, in columns, by what is expected of Z."""
@@ -210,9 +221,13 @@ class Parts:
 
 
 def _expectations(
-    Z: Float, periods: tuple[int, ...], across: Bridge, before: tuple[Expectation, ...] = ()
+    Z: Float,
+    periods: tuple[int, ...],
+    across: Bridge,
+    before: tuple[Expectation, ...] = (),
+    low_rank: LowRankMoments | None = None,
 ) -> tuple[Expectation, ...]:
-    """What is fitted to Z; by steps from those before, if they are given."""
+    """What is fitted to Z; by steps from those before, if they are given; the low-rank part of moments may be kept."""
     start = {part.lags: part for part in before if isinstance(part, Normal)}
     further = FURTHER if Z.size <= SMALL else 1  # steps from the start: much data have been fitted well enough
     sharp = Normal.fit(Z, SHARP, start=start.get((0,)), further=further)
@@ -222,8 +237,7 @@ def _expectations(
         lagged = Normal.fit(Z, LAGGED, LAGS, start=first, further=further)
         found = (*found[:2], lagged, found[2], replace(lagged, ridge=LAGGED_SMOOTH))
     if Z.size <= SMALL:
-        kept = tuple(part for part in before if isinstance(part, LowRankMoments))
-        found += kept or (LowRankMoments.fit(Z, np.random.default_rng(0)),)
+        found += (low_rank or LowRankMoments.fit(Z, np.random.default_rng(0)),)
     if periods and len(Z) >= LINES * periods[0]:
         guess = across.fill(sharp.expect(Z))
         shifts = (0, periods[0] // 2)
@@ -268,6 +282,13 @@ def _choose_judge(Z: Float, periods: tuple[int, ...], aside: Bool, rng: np.rando
     return (judge, good) if length == len(Z) else Judge.fit(Z, expected, robust, aside, judge.caution, judge.closer)
 
 
+def _low_rank_of_almost_all(judge: Judge, Z: Float, good: Bool) -> LowRankMoments | None:
+    """The low-rank part by which readings were judged, if almost all of those that it was fitted to are good."""
+    read, first = ~np.isnan(Z), judge.robust[0]
+    almost_all = np.count_nonzero(read & ~good) <= ALMOST_NONE * np.count_nonzero(read)
+    return first if isinstance(first, LowRankMoments) and almost_all else None
+
+
 def _doubt_weights(doubtful: Bool) -> Float:
     """1 of sure readings, and of doubtful ones the share that are events at most."""
     share = np.count_nonzero(doubtful) / max(1, doubtful.size)
@@ -294,60 +315,50 @@ class _Fold:
     moments: NDArray[np.intp]
     series: NDArray[np.intp]
     pieces: NDArray[np.intp]  # of errors that go together
-    alike: Bool  # in gaps that are as long as those to be filled
+    lengths: NDArray[np.intp]  # of the gaps
     runs: int  # of readings kept aside
 
     @classmethod
-    def of(cls, Z: Float, good: Bool, aside: Bool, periods: tuple[int, ...]) -> Self:
+    def of(
+        cls, Z: Float, good: Bool, aside: Bool, periods: tuple[int, ...], low_rank: LowRankMoments | None = None
+    ) -> Self:
         """Of a small table, or where little is kept aside, it is predicted in parts, by a fit to the other parts too.
 
         Then about as much is fitted and seen as for what is missing, and the errors are as large.
         """
         seen, aside = good & ~aside, aside & good
         rest = np.where(seen, Z, np.nan)
-        parts, expected = Parts.fit(rest, periods)
+        parts, expected = Parts.fit(rest, periods, low_rank)
         moments, series = np.nonzero(aside)
-        classes = _classes(seen, aside)
+        classes, lengths = _classes(seen, aside), gap_lengths(seen, aside)
         pieces = _pieces(aside, classes)
         if len(pieces) >= ENOUGH and Z.size > SMALL:
             F = parts.predict(rest, expected, aside)
         else:
-            F = np.zeros((len(pieces), parts.count))
+            F, known = np.zeros((len(pieces), parts.count)), parts.knowing(np.where(good, Z, np.nan))
             for own in _divided(pieces):
                 wanted = np.zeros(Z.shape, bool)
                 wanted[moments[own], series[own]] = True
                 given = np.where(good & ~wanted, Z, np.nan)
-                again = parts.refit(given, quick=True)
+                again = known.refit(given, quick=True)
                 F[own] = again.predict(given, again.expect(given), wanted)
                 classes[own] = _classes(good & ~wanted, wanted)
-        runs = Runs.of(aside)
-        alike = runs.take(_between_readings(runs, good)).mask((Z.shape[0], Z.shape[1]))[aside]
-        return cls(parts, F, Z[aside], classes, moments, series, pieces, alike, len(runs))
+                lengths[own] = gap_lengths(good & ~wanted, wanted)
+        return cls(parts, F, Z[aside], classes, moments, series, pieces, lengths, len(Runs.of(aside)))
 
 
-def _between_readings(runs: Runs, good: Bool) -> Bool:
-    """Which of the runs kept aside are between good readings, so that the gaps are as long as those to be filled.
-
-    The others are beside what is missing: a longer gap, in which errors are larger. All are taken if most are so.
-
-    >>> runs = Runs(np.array([0, 0]), np.array([1, 4]), np.array([2, 6]))
-    >>> _between_readings(runs, np.array([[True], [True], [False], [True], [True], [True], [True]])).tolist()
-    [False, True]
-    """
-    read = np.pad(good, ((1, 1), (0, 0)), constant_values=True)
-    between = read[runs.begin, runs.series] & read[runs.end + 1, runs.series]
-    return between if np.count_nonzero(between) >= FEWEST * len(runs) else np.ones(len(runs), bool)
-
-
-def _mix(folds: list[_Fold], shape: tuple[int, ...]) -> tuple[Mixture, Calibration]:
+def _mix(
+    folds: list[_Fold], shape: tuple[int, ...], missing_classes: NDArray[np.intp], missing_lengths: NDArray[np.intp]
+) -> tuple[Mixture, Calibration]:
     """The weights that predict best what was kept aside, each series' errors in units of its usual one.
 
     Bands are calibrated by the errors on a third of it, in stretches of time, with the weights of the other two; if it
-    is not much, on a ninth of it with the weights of the other eight, which are almost those of all.
+    is not much, on a ninth of it with the weights of the other eight, which are almost those of all. They count by how
+    many missing entries, of which the classes and the lengths of the gaps are given, are in gaps as long (`lengths`).
     """
-    F, y, classes, moments, series, alike = (
+    F, y, classes, moments, series, lengths = (
         np.concatenate([getattr(fold, name) for fold in folds])
-        for name in ("F", "y", "classes", "moments", "series", "alike")
+        for name in ("F", "y", "classes", "moments", "series", "lengths")
     )
     sizes = usual_sizes(y - F.mean(axis=1), series, shape[1])[series]
     G, u = F / sizes[:, None], y / sizes
@@ -360,12 +371,18 @@ def _mix(folds: list[_Fold], shape: tuple[int, ...]) -> tuple[Mixture, Calibrati
         mixture = Mixture.fit(G[other], u[other], classes[other], series[other], GROUP, length)
         errors[this] = y[this] - mixture.predict(F[this], classes[this], series[this])
     pieces = np.concatenate([fold.pieces + 2 * k * shape[0] * shape[1] for k, fold in enumerate(folds)])
-    calibration = _calibrate(errors[alike], series[alike], classes[alike], shape[1], pieces[alike])
+    weights = length_weights(classes, lengths, missing_classes, missing_lengths)
+    calibration = _calibrate(errors, series, classes, shape[1], pieces, weights)
     return Mixture.fit(G, u, classes, series, GROUP, length), calibration
 
 
 def _calibrate(
-    errors: Float, series: NDArray[np.intp], classes: NDArray[np.intp], n_series: int, pieces: NDArray[np.intp]
+    errors: Float,
+    series: NDArray[np.intp],
+    classes: NDArray[np.intp],
+    n_series: int,
+    pieces: NDArray[np.intp],
+    weights: Float | None = None,
 ) -> Calibration:
     """Bands by the errors of what was kept aside.
 
@@ -379,7 +396,8 @@ def _calibrate(
     # of a run, which is one of many of its series, only the error itself is left out
     apart = np.where(classes >= UNSEEN, pieces, pieces.max(initial=0) + 1 + np.arange(len(pieces)))
     relative = sizes_by_other_pieces(errors / of_class[classes], group, 2 * n_series, apart, DAMPING)
-    return Calibration.fit(errors, group, classes, 2 * n_series, pieces, Sizes(*(usual * part for part in relative)))
+    sizes = Sizes(*(usual * part for part in relative))
+    return Calibration.fit(errors, group, classes, 2 * n_series, pieces, sizes, weights)
 
 
 def _group(series: NDArray[np.intp], classes: NDArray[np.intp], n_series: int) -> NDArray[np.intp]:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..sweeps import Float
+from ..linalg.scale import median
+from ..sweeps import Float, native
 
 Bool = NDArray[np.bool_]
 Index = NDArray[np.intp]
@@ -116,3 +117,20 @@ def distinct(rows: NDArray[Any]) -> tuple[Index, Index]:
     whole = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).ravel()
     _, first, kind = np.unique(whole, return_index=True, return_inverse=True)
     return first, kind
+
+
+def medians(x: Float, begin: Index, end: Index, about: Float | None = None) -> Float:
+    """The median of each stretch x[begin:end], or of its distances from the number `about` has for it; without NaN.
+
+    >>> medians(np.array([3.0, 1.0, 2.0, 9.0]), np.array([0, 1]), np.array([3, 4]))
+    array([2., 2.])
+    """
+    return (_medians if native.reason_unavailable() else native.medians)(x, begin, end, about)
+
+
+def _medians(x: Float, begin: Index, end: Index, about: Float | None) -> Float:
+    """What the compiled core does."""
+    stretches = [x[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
+    if about is not None:
+        stretches = [np.abs(own - centre) for own, centre in zip(stretches, about, strict=True)]
+    return np.array([median(own) for own in stretches])

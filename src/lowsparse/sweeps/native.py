@@ -101,6 +101,27 @@ def bridge(
     return weights
 
 
+def weigh(
+    R: Float,
+    bounds: Float,
+    series: NDArray[np.int64],
+    neighbours: NDArray[np.int32],
+    system: NDArray[np.int64],
+    weights: Float,
+) -> Float:
+    """Entries of series R, moments x series, by the weights that their systems have for their neighbours."""
+    out = np.empty(len(series))
+    _core.weigh(_contiguous(R), bounds, series, neighbours, system, weights, out, instruction_set())
+    return out
+
+
+def medians(x: Float, begin: NDArray[np.int64], end: NDArray[np.int64], about: Float | None = None) -> Float:
+    """The median of each stretch x[begin:end], or of its distances from the number `about` has for it."""
+    found = np.empty(len(begin))
+    _core.medians(_contiguous(x), begin, end, np.empty(0) if about is None else about, found)
+    return found
+
+
 class ColumnSweep:
     """One pass over the columns of M, compiled (see `lowsparse.sweeps.Sweep`)."""
 
