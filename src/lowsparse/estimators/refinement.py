@@ -112,6 +112,11 @@ def regress_samples(
     return lines.refit(axes, guess, c, 2, like=fit.scores[usual]).V
 
 
+def settle_roughly(M: PartialMatrix, fit: AffineFit, kept: Flags, *, centred: bool, backend: str) -> AffineFit:
+    """A fit to M after a few passes of almost least squares: what it lacks, it follows, and leaves out gross errors."""
+    return _Data.of(M, kept, centred, host_backend(backend)).settle(fit, Kind.TUKEY, NEARLY_SQUARED)
+
+
 def refine_further(
     M: PartialMatrix,
     samples: PartialMatrix,

@@ -25,13 +25,13 @@ from ..linalg.scale import OUTLIER, outlying
 from ..result import Result
 from ..robust.cases import FEWEST, ScoreDistribution, on_all_sides, usual_cutoff
 from ..robust.coarse import CoarseColumns
-from ..robust.majority import far_apart, majority_plane
+from ..robust.majority import Plane, far_apart, majority_plane
 from ..robust.rows import RowModel, RowOutliers
 from ..solvers.start import generator, left_singular_vectors
 from ..sweeps import Float, Robust, host_backend
 from ..sweeps.losses import Kind
 from .affine import AffineFit
-from .refinement import refine, regress_samples
+from .refinement import refine, settle_roughly
 from .subspace import principal_axes
 
 ROUNDS = 6  # fits without suspects
@@ -48,7 +48,7 @@ LISTED = 8  # samples named in a note
 BEYOND = 2  # directions off a subspace among which another is looked for
 # Quantile of the squares of residuals along them; in variances by chance it is 1.6, and no more if they are noise.
 OFTEN, BARE_NOISE = 0.8, 2.0
-CLOSER = 0.5  # mean square of the distances of most samples from another subspace, relative to those from this one
+CLOSER = 0.7  # median distance of most samples from another subspace, relative to that from this one
 MOST = 0.58  # share of the samples that are most: of two halves nobody can say which is right
 
 Flags: TypeAlias = NDArray[np.bool_]
@@ -193,15 +193,16 @@ def fit_good_rows(first: CentredFit, backend: str, *, move: bool, choose: bool) 
     if start.fit.is_exact and not start.cases.off.any():  # what explains all samples exactly cannot be theirs alone
         return start
     most = _fit_of_most(start, refine)
-    start = most or start
-    found, kept, held = None, ~start.suspects & start.kept, True
+    start, found = most or start, most
+    kept, held = start.kept & ~start.suspects, True
     if most is None and (start.cases.off.mean() > SO_MANY or kept.mean() < 1 - MANY or start.unevenness > UNEVEN):
         other = _without_tight_group(start, refine)
         start, kept = (start, kept) if other is None else (other, ~other.cases.off)
     for _ in range(ROUNDS):
         if kept.all() or kept.mean() < 1 - MANY:
             break
-        found = refine((found or start).fit, kept)
+        if found is None or not np.array_equal(found.kept, kept):
+            found = refine((found or start).fit, kept)
         new = found.suspects & kept
         if found.cases.off[~kept].mean() < 0.5:  # a few of them that were left may hold the others in the subspace
             new, held = (found.far_out | new) & kept & held, False
@@ -229,8 +230,7 @@ def _fit_of_most(start: JudgedFit, refine: Callable[[CentredFit, Flags], JudgedF
         return None
     found = refine(*other)
     off, kept = found.cases.off, other[1]
-    confirmed = off[~kept].mean() > 0.5 and off.mean() <= 1 - MOST and found.model.noise < start.model.noise
-    return found if confirmed else None
+    return found if off[~kept].mean() > 0.5 and off.mean() <= 1 - MOST else None
 
 
 def _without_tight_group(start: JudgedFit, refine: Callable[[CentredFit, Flags], JudgedFit]) -> JudgedFit | None:
@@ -344,17 +344,17 @@ class JudgedFit:
         if size < BARE_NOISE * power * (1 + math.sqrt(d / n)) ** 2:
             return None
         axes = np.linalg.qr(axes - components.T @ (components @ axes))[0]
-        both = np.vstack([components, axes.T])
-        fit = AffineFit(np.zeros(d), np.pad(scores, ((0, 0), (0, axes.shape[1]))), both, self.model.noise)
-        Z = regress_samples(M.T, fit, self.kept, self.model.unit, host_backend(self.fit.result.backend))
+        beyond = np.zeros((n, axes.shape[1]))
+        wider = AffineFit(np.zeros(d), np.hstack([scores, beyond]), np.vstack([components, axes.T]), self.model.noise)
+        wider = settle_roughly(M, wider, self.kept, centred=self.fit.mean is not None, backend=self.fit.result.backend)
+        Z, own = wider.scores, Plane(-wider.components @ wider.mean, basis(wider.components @ components.T)[0])
         plane = majority_plane(Z, k)
-        distance = plane.distances(Z)
-        kept = ~far_apart(distance)
-        closer = np.mean(distance[kept] ** 2) <= CLOSER * np.mean(np.sum(Z[kept, k:] ** 2, axis=1))
+        kept = ~far_apart(plane.distances(Z))
+        closer = np.median(plane.distances(Z[kept])) <= CLOSER * np.median(own.distances(Z[kept]))
         if not closer or kept.all() or kept.mean() < MOST:
             return None
         Q, R = basis((Z - plane.centre) @ plane.axes)
-        L = LowRank(Q, R @ plane.axes.T @ both)
+        L = LowRank(Q, R @ plane.axes.T @ wider.components)
         return replace(self.fit, result=replace(self.fit.result, L=L)), kept
 
     @property
