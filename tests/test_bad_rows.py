@@ -480,6 +480,16 @@ def test_coarse_columns_are_fitted_alike_from_disk_and_by_a_part_of_the_rows(mon
     assert subspace_angles(part.components_.T, inside.components_.T).max() < 0.1
 
 
+def test_bad_rows_are_found_beside_categories():
+    """They differ from the others in the numbers, not in the indicators of categories."""
+    rng = np.random.default_rng([59, 1])
+    axes, away = rng.standard_normal((3, 15)), rng.standard_normal(15)
+    X = rng.standard_normal((200, 3)) @ axes + 0.2 * rng.standard_normal((200, 15))
+    X[:40] += 6 * away / np.linalg.norm(away)
+    off = RobustPCA(3).fit(np.hstack([X, np.eye(4)[rng.integers(4, size=200)]])).row_outliers_.off
+    assert np.array_equal(off, np.arange(200) < 40)
+
+
 def test_small_numbers_of_an_exact_rank_are_recovered_exactly():
     rng = np.random.default_rng(48)
     truth = rng.integers(0, 3, (200, 2)) @ rng.integers(0, 2, (2, 30)) + 1.0

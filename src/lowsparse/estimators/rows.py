@@ -302,12 +302,9 @@ class JudgedFit:
         Where many samples have the same wrong entries, these are as usual as others, and no sample is off the subspace.
         """
         group = np.zeros_like(self.kept)
-        if (
-            self._has_categories
-            or self.fit.is_exact
-            or not self.kept.any()
-            or np.mean(self.cases.cell_share[self.kept]) <= FEW
-        ):
+        if self.fit.is_exact or not self.kept.any() or np.mean(self.cases.cell_share[self.kept]) <= FEW:
+            return group
+        if self._is_categorical(self._off_subspace.axes[:, 0]):
             return group
         along = self._off_subspace.along[self.kept, :1]
         group[self.kept] = ScoreDistribution.fit(along, self.model.noise).group(along)
@@ -324,11 +321,6 @@ class JudgedFit:
         axes, _ = left_singular_vectors(samples, M.shape[1], count, generator(0))
         return _Directions(axes, samples.regress(axes, None, Robust(c=1.0, kind=Kind.SQUARED)).V, float(np.mean(e * e)))
 
-    @property
-    def _has_categories(self) -> bool:
-        """Whether groups of samples may be categories."""
-        return self.fit.coarse is not None and bool(self.fit.coarse.categories.any())
-
     def subspace_of_most(self) -> tuple[CentredFit, Flags] | None:
         """A fit that most samples are closer to, of all within the subspace and a few directions off it; and which.
 
@@ -336,11 +328,11 @@ class JudgedFit:
         """
         M, (scores, _, components) = self.fit.result.M, axes_of(self.fit.result.L, self.kept)
         (k, d), n = components.shape, len(scores)
-        if self.fit.is_exact or self._has_categories or d <= k or n < 4 * (k + BEYOND + 1):
+        if self.fit.is_exact or d <= k or n < 4 * (k + BEYOND + 1):
             return None
         axes, along, power = self._off_subspace
         # by chance the largest singular value of noise is σ (√n + √d)
-        size = np.quantile(np.sum(along**2, axis=1), OFTEN) / axes.shape[1]
+        size = np.quantile(np.sum((along - np.median(along, axis=0)) ** 2, axis=1), OFTEN) / axes.shape[1]
         if size < BARE_NOISE * power * (1 + math.sqrt(d / n)) ** 2:
             return None
         axes = np.linalg.qr(axes - components.T @ (components @ axes))[0]
@@ -352,6 +344,8 @@ class JudgedFit:
         kept = ~far_apart(plane.distances(Z))
         closer = np.median(plane.distances(Z[kept])) <= CLOSER * np.median(own.distances(Z[kept]))
         if not closer or kept.all() or kept.mean() < MOST:
+            return None
+        if self._is_categorical((Z[~kept].mean(axis=0) - Z[kept].mean(axis=0)) @ wider.components):
             return None
         Q, R = basis((Z - plane.centre) @ plane.axes)
         L = LowRank(Q, R @ plane.axes.T @ wider.components)
@@ -366,12 +360,16 @@ class JudgedFit:
         return np.zeros_like(far) if far.any() and on_all_sides(away) else far
 
     def _is_category(self, group: Flags) -> bool:
-        """Whether a group differs from the others mainly in columns of few numbers: categories have groups."""
+        """Whether a group within the subspace is one of categories."""
         if self.fit.coarse is None or not group.any():
             return False
         scores, _, components = axes_of(self.fit.result.L, self.kept)
-        away = (scores[group].mean(axis=0) - scores[self.kept & ~group].mean(axis=0)) @ components
-        return bool(np.sum(away[self.fit.coarse.categories] ** 2) > 0.5 * np.sum(away**2))
+        return self._is_categorical((scores[group].mean(axis=0) - scores[self.kept & ~group].mean(axis=0)) @ components)
+
+    def _is_categorical(self, away: Float) -> bool:
+        """Whether a difference of groups is mainly one in columns of few numbers: categories have groups."""
+        coarse = self.fit.coarse
+        return coarse is not None and bool(np.sum(away[coarse.categories] ** 2) > 0.5 * np.sum(away**2))
 
     def without_noise(self) -> CentredFit | None:
         """The fit without components no longer than the longest of noise alone, σ (√n + √d); None if there are none."""
