@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TypeAlias
 
 import numpy as np
@@ -109,7 +109,12 @@ def regress_samples(
     axes, c = np.ascontiguousarray(fit.components.T), max(EFFICIENT * fit.noise, SMALLEST * unit)
     lines = LineRegression(samples, samples.open_sweep(backend), unit, learning=False)
     guess = lines.fit_from_zero(axes, c, lines.steps_from_zero(c) + FURTHER) if guess is None else guess
-    return lines.refit(axes, guess, c, 5, like=fit.scores[usual]).V
+    return lines.refit(axes, guess, c, 2, like=fit.scores[usual]).V
+
+
+def settle_roughly(M: PartialMatrix, fit: AffineFit, kept: Flags, *, centred: bool, backend: str) -> AffineFit:
+    """A fit to M after a few passes of almost least squares: what it lacks, it follows, and leaves out gross errors."""
+    return _Data.of(M, kept, centred, host_backend(backend)).settle(fit, Kind.TUKEY, NEARLY_SQUARED)
 
 
 def refine_further(
@@ -128,7 +133,7 @@ def refine_further(
     """
     some = M.with_values((M.values * M.spread_over_rows(1.0 * kept)).astype(M.dtype, copy=False))
     unit, backend = M.median_magnitude() or 1.0, host_backend(backend)
-    data = _Data(M, samples, some.open_sweep(backend), kept, centred, unit, backend)
+    data = _Data(M, samples, some, kept, centred, unit, backend)
     if coarse is None:
         found = data.refit_doubtful(data.settle(fit, Kind.TUKEY, WIDE, last=True, passes=FEW_PASSES))
     else:
@@ -143,7 +148,7 @@ class _Data:
 
     M: PartialMatrix
     samples: PartialMatrix  # its transpose
-    features: Sweep  # over its columns, with zeros for the samples that have no say
+    heard: PartialMatrix  # M with zeros for the samples that have no say
     kept: Flags
     centred: bool
     unit: float
@@ -154,7 +159,16 @@ class _Data:
     def of(cls, M: PartialMatrix, kept: Flags, centred: bool, backend: str) -> _Data:
         """The samples M, some of which are kept."""
         some = M if kept.all() else M.with_stored_values(M.values * M.spread_over_rows(1.0 * kept))
-        return cls(M, M.T, some.open_sweep(backend), kept, centred, M.median_magnitude() or 1.0, backend)
+        return cls(M, M.T, some, kept, centred, M.median_magnitude() or 1.0, backend)
+
+    @cached_property
+    def _features(self) -> Sweep:
+        return self.heard.open_sweep(self.backend)
+
+    @cached_property
+    def _sampled(self) -> Sweep:
+        """Over about `SAMPLE` entries."""
+        return self.heard.sample(SAMPLE).to_host().open_sweep(self.backend)
 
     def estimate(self, start: AffineFit) -> AffineFit:
         """The MM-estimate from a start."""
@@ -179,7 +193,8 @@ class _Data:
         """The MM-estimate from its first passes; c stays at 4.7 σ where the wider loss would follow errors."""
         if _errors_are_near(self.residuals(rough), rough.noise):
             return self.settle(rough, Kind.TUKEY, STRICT, last=True)
-        return self._least_squares(self.settle(rough, Kind.TUKEY, WIDE, last=True))
+        wide = self.settle(rough, Kind.TUKEY, WIDE, fixed=True)
+        return self._least_squares(wide) or self.settle(wide, Kind.TUKEY, WIDE, last=True)
 
     def better(self, one: AffineFit, other: AffineFit) -> AffineFit:
         """The fit with the smaller loss, with the passes of both."""
@@ -192,15 +207,15 @@ class _Data:
         d, n = self.M.shape[1], int(np.count_nonzero(self.kept))
         return max(1 - (k * (n + d - k) + d) / (self._active * self.M.nnz - self.n_far), LEAST_FREEDOM)
 
-    def _least_squares(self, fit: AffineFit) -> AffineFit:
-        """The least squares fit to what is no gross error; the fit itself if many are almost: there may be errors too.
+    def _least_squares(self, fit: AffineFit) -> AffineFit | None:
+        """The least squares fit to what is no gross error; None if many are almost: there may be errors too.
 
         What is left out is put on the fit, and the fit moves: the more slowly, the more is left out. Where hardly any
         residual is between 4 and 6 standard deviations, those are the largest of the noise, and stay.
         """
         sizes = np.abs(self.residuals(fit)) / (fit.noise or 1.0)
         if np.mean((sizes > CUT) & (sizes <= OUTLIER)) > ALMOST:
-            return fit
+            return None
         most = WIDE if np.mean((sizes > OUTLIER) & (sizes <= WIDE)) <= HARDLY_ANY else OUTLIER
         relative = np.full(self.M.shape[1], most / OUTLIER)
         return self.least_squares(fit, relative, rounds=ROUNDS if (sizes > most).any() else 1)
@@ -223,7 +238,7 @@ class _Data:
     def residuals(self, fit: AffineFit) -> Float:
         """About `SAMPLE` residuals of samples that are kept."""
         B, C = self._factors(fit)
-        e: Float = np.asarray(self.features.residual(B, C)[:: max(1, self.M.nnz // SAMPLE)], dtype=np.float64)
+        e: Float = np.asarray(self._sampled.residual(B, C), dtype=np.float64)
         e = e[np.abs(e) < 0.5 * FAR * self.unit] if self.n_far else e
         return e if self.kept.all() or not e.any() else e[e != 0]
 
@@ -270,7 +285,7 @@ class _Data:
         c = max(width * fit.noise, SMALLEST * self.unit)
         options = Robust(c=c, kind=kind, shrink=SHRINK, unit=self.unit)
         B, C = self._factors(fit)
-        fitted = self.features.regress(B, C, options)
+        fitted = self._features.regress(B, C, options)
         own = int(self.centred)
         mean = fitted.V[:, 0] * B[int(np.argmax(self.kept)), 0] if own else fit.mean
         axes, R = basis(fitted.V[:, own:])
@@ -392,7 +407,8 @@ def _long_tailed(v: Float) -> Float:
 
 def _bounded_squares(c: float, columns: Resident, e: Float) -> tuple[Float, ...]:
     """The sums of squares of the columns, each taken as at most c²."""
-    return column_sums(columns, np.minimum(e * e, c * c))
+    squares = e * e
+    return column_sums(columns, np.minimum(squares, c * c, out=squares))
 
 
 @dataclass(frozen=True, eq=False)

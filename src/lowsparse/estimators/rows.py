@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +25,13 @@ from ..linalg.scale import OUTLIER, outlying
 from ..result import Result
 from ..robust.cases import FEWEST, ScoreDistribution, on_all_sides, usual_cutoff
 from ..robust.coarse import CoarseColumns
-from ..robust.rows import RowModel, RowOutliers, sums_along
+from ..robust.majority import Plane, far_apart, majority_plane
+from ..robust.rows import RowModel, RowOutliers
 from ..solvers.start import generator, left_singular_vectors
 from ..sweeps import Float, Robust, host_backend
 from ..sweeps.losses import Kind
 from .affine import AffineFit
-from .refinement import refine
+from .refinement import refine, settle_roughly
 from .subspace import principal_axes
 
 ROUNDS = 6  # fits without suspects
@@ -44,6 +45,11 @@ LARGE = 0.05  # share of samples in a group whose wrong entries are usual by the
 NOISELESS = 1e-5  # noise relative to the size of the entries, below which any loss gives the same
 BY_CHANCE = 2.0  # standard errors, within which a mean is that of no difference
 LISTED = 8  # samples named in a note
+BEYOND = 2  # directions off a subspace among which another is looked for
+# Quantile of the squares of residuals along them; in variances by chance it is 1.6, and no more if they are noise.
+OFTEN, BARE_NOISE = 0.8, 2.0
+CLOSER = 0.7  # median distance of most samples from another subspace, relative to that from this one
+MOST = 0.58  # share of the samples that are most: of two halves nobody can say which is right
 
 Flags: TypeAlias = NDArray[np.bool_]
 
@@ -186,14 +192,17 @@ def fit_good_rows(first: CentredFit, backend: str, *, move: bool, choose: bool) 
     start = refine(first, np.ones(first.result.M.shape[0], bool))
     if start.fit.is_exact and not start.cases.off.any():  # what explains all samples exactly cannot be theirs alone
         return start
-    found, kept, held = None, ~start.suspects, True
-    if start.cases.off.mean() > SO_MANY or kept.mean() < 1 - MANY or start.unevenness > UNEVEN:
+    most = _fit_of_most(start, refine)
+    start, found = most or start, most
+    kept, held = start.kept & ~start.suspects, True
+    if most is None and (start.cases.off.mean() > SO_MANY or kept.mean() < 1 - MANY or start.unevenness > UNEVEN):
         other = _without_tight_group(start, refine)
         start, kept = (start, kept) if other is None else (other, ~other.cases.off)
     for _ in range(ROUNDS):
         if kept.all() or kept.mean() < 1 - MANY:
             break
-        found = refine((found or start).fit, kept)
+        if found is None or not np.array_equal(found.kept, kept):
+            found = refine((found or start).fit, kept)
         new = found.suspects & kept
         if found.cases.off[~kept].mean() < 0.5:  # a few of them that were left may hold the others in the subspace
             new, held = (found.far_out | new) & kept & held, False
@@ -214,6 +223,16 @@ def fit_good_rows(first: CentredFit, backend: str, *, move: bool, choose: bool) 
     return found
 
 
+def _fit_of_most(start: JudgedFit, refine: Callable[[CentredFit, Flags], JudgedFit]) -> JudgedFit | None:
+    """The fit to the samples that another subspace is close to, if most are; None if there is none, or no gain."""
+    other = start.subspace_of_most()
+    if other is None:
+        return None
+    found = refine(*other)
+    off, kept = found.cases.off, other[1]
+    return found if off[~kept].mean() > 0.5 and off.mean() <= 1 - MOST else None
+
+
 def _without_tight_group(start: JudgedFit, refine: Callable[[CentredFit, Flags], JudgedFit]) -> JudgedFit | None:
     """A fit that most samples fit, if a first one is that of a group so tight that others are off it, or fit poorly.
 
@@ -231,6 +250,14 @@ def _without_tight_group(start: JudgedFit, refine: Callable[[CentredFit, Flags],
 
 def _refine_and_judge(fit: CentredFit, kept: Flags, backend: str, *, move: bool) -> JudgedFit:
     return (fit if fit.is_exact and kept.all() else fit.refine(kept, backend, move=move)).judge(kept)
+
+
+class _Directions(NamedTuple):
+    """What residuals of samples that are kept, gross errors clipped, have most in common."""
+
+    axes: Float  # d x q, orthonormal
+    along: Float  # n x q: the residuals of each sample along them
+    power: float  # the mean square of the residuals
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,18 +302,54 @@ class JudgedFit:
         Where many samples have the same wrong entries, these are as usual as others, and no sample is off the subspace.
         """
         group = np.zeros_like(self.kept)
-        coarse = self.fit.coarse
-        told = self.fit.is_exact or (coarse is not None and coarse.categories.any())  # groups may be categories
-        if told or not self.kept.any() or np.mean(self.cases.cell_share[self.kept]) <= FEW:
+        if self.fit.is_exact or not self.kept.any() or np.mean(self.cases.cell_share[self.kept]) <= FEW:
             return group
-        M, (scores, _, _) = self.fit.result.M, axes_of(self.fit.result.L, self.kept)
-        e, bound = self.model.errors(M, scores), OUTLIER * self.model.noise + 1e-7 * self.model.unit
-        e = np.minimum(np.maximum(e, -bound), bound) * M.spread_over_rows(1.0 * self.kept)
-        axis, _ = left_singular_vectors(M.with_stored_values(e).T.open_sweep(), M.shape[1], 1, generator(0))
-        along, _ = M.reduce("++", sums_along, e, M.spread_over_columns(axis[:, 0]))
-        along = along[self.kept, None]
+        if self._is_categorical(self._off_subspace.axes[:, 0]):
+            return group
+        along = self._off_subspace.along[self.kept, :1]
         group[self.kept] = ScoreDistribution.fit(along, self.model.noise).group(along)
         return group if group.mean() > LARGE else np.zeros_like(group)
+
+    @cached_property
+    def _off_subspace(self) -> _Directions:
+        """What residuals have most in common."""
+        M, (scores, _, components) = self.fit.result.M, axes_of(self.fit.result.L, self.kept)
+        e, bound = self.model.errors(M, scores), OUTLIER * self.model.noise + 1e-7 * self.model.unit
+        e = np.minimum(np.maximum(e, -bound), bound) * M.spread_over_rows(1.0 * self.kept)
+        samples = M.with_stored_values(e).T.open_sweep()
+        count = max(1, min(BEYOND, components.shape[1] - len(components)))
+        axes, _ = left_singular_vectors(samples, M.shape[1], count, generator(0))
+        return _Directions(axes, samples.regress(axes, None, Robust(c=1.0, kind=Kind.SQUARED)).V, float(np.mean(e * e)))
+
+    def subspace_of_most(self) -> tuple[CentredFit, Flags] | None:
+        """A fit that most samples are closer to, of all within the subspace and a few directions off it; and which.
+
+        None if this one is as close, or if others are not apart from those.
+        """
+        M, (scores, _, components) = self.fit.result.M, axes_of(self.fit.result.L, self.kept)
+        (k, d), n = components.shape, len(scores)
+        if self.fit.is_exact or d <= k or n < 4 * (k + BEYOND + 1):
+            return None
+        axes, along, power = self._off_subspace
+        # by chance the largest singular value of noise is σ (√n + √d)
+        size = np.quantile(np.sum((along - np.median(along, axis=0)) ** 2, axis=1), OFTEN) / axes.shape[1]
+        if size < BARE_NOISE * power * (1 + math.sqrt(d / n)) ** 2:
+            return None
+        axes = np.linalg.qr(axes - components.T @ (components @ axes))[0]
+        beyond = np.zeros((n, axes.shape[1]))
+        wider = AffineFit(np.zeros(d), np.hstack([scores, beyond]), np.vstack([components, axes.T]), self.model.noise)
+        wider = settle_roughly(M, wider, self.kept, centred=self.fit.mean is not None, backend=self.fit.result.backend)
+        Z, own = wider.scores, Plane(-wider.components @ wider.mean, basis(wider.components @ components.T)[0])
+        plane = majority_plane(Z, k)
+        kept = ~far_apart(plane.distances(Z))
+        closer = np.median(plane.distances(Z[kept])) <= CLOSER * np.median(own.distances(Z[kept]))
+        if not closer or kept.all() or kept.mean() < MOST:
+            return None
+        if self._is_categorical((Z[~kept].mean(axis=0) - Z[kept].mean(axis=0)) @ wider.components):
+            return None
+        Q, R = basis((Z - plane.centre) @ plane.axes)
+        L = LowRank(Q, R @ plane.axes.T @ wider.components)
+        return replace(self.fit, result=replace(self.fit.result, L=L)), kept
 
     @property
     def far_out(self) -> Flags:
@@ -297,12 +360,16 @@ class JudgedFit:
         return np.zeros_like(far) if far.any() and on_all_sides(away) else far
 
     def _is_category(self, group: Flags) -> bool:
-        """Whether a group differs from the others mainly in columns of few numbers: categories have groups."""
+        """Whether a group within the subspace is one of categories."""
         if self.fit.coarse is None or not group.any():
             return False
         scores, _, components = axes_of(self.fit.result.L, self.kept)
-        away = (scores[group].mean(axis=0) - scores[self.kept & ~group].mean(axis=0)) @ components
-        return bool(np.sum(away[self.fit.coarse.categories] ** 2) > 0.5 * np.sum(away**2))
+        return self._is_categorical((scores[group].mean(axis=0) - scores[self.kept & ~group].mean(axis=0)) @ components)
+
+    def _is_categorical(self, away: Float) -> bool:
+        """Whether a difference of groups is mainly one in columns of few numbers: categories have groups."""
+        coarse = self.fit.coarse
+        return coarse is not None and bool(np.sum(away[coarse.categories] ** 2) > 0.5 * np.sum(away**2))
 
     def without_noise(self) -> CentredFit | None:
         """The fit without components no longer than the longest of noise alone, σ (√n + √d); None if there are none."""

@@ -239,9 +239,11 @@ class RowModel:
 
 def _fair_sums(growth: Float, bound: float, columns: Resident, e: Float, sizes: Float) -> tuple[Float, ...]:
     """Of each row: the sum of squares of what is no gross error, relative to its growth; the number of gross errors."""
-    fair = np.abs(e) <= (bound * growth)[columns.rows]
-    squares, count = row_sums(columns, np.where(fair, sizes, 0.0) ** 2, fair)
-    return squares / growth**2, columns.row_counts - count
+    gross = np.abs(e) > (bound * growth)[columns.rows]
+    squares = sizes * sizes
+    squares[gross] = 0.0
+    (total,) = row_sums(columns, squares)
+    return total / growth**2, np.bincount(columns.rows[gross], minlength=columns.shape[0]).astype(np.float64)
 
 
 def sums_along(columns: Resident, e: Float, direction: Float) -> tuple[Float, ...]:
