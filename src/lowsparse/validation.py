@@ -180,7 +180,7 @@ def cross_validate(
     --------
     >>> import lowsparse as ls
     >>> problem = ls.datasets.synthetic(60, 50, rank=2, density=0.8, outliers=0.1, noise=0.1, random_state=1)
-    >>> ls.cross_validate(problem.M, [1, 2, 3], folds=3).simplest.rank
+    >>> ls.cross_validate(problem.M, [1, 2], folds=2).simplest.rank
     2
     """
     M = ObservedMatrix.from_any(M)

@@ -109,7 +109,7 @@ def regress_samples(
     axes, c = np.ascontiguousarray(fit.components.T), max(EFFICIENT * fit.noise, SMALLEST * unit)
     lines = LineRegression(samples, samples.open_sweep(backend), unit, learning=False)
     guess = lines.fit_from_zero(axes, c, lines.steps_from_zero(c) + FURTHER) if guess is None else guess
-    return lines.refit(axes, guess, c, 2, like=fit.scores[usual]).V
+    return lines.refit(axes, guess, c, 5, like=fit.scores[usual]).V
 
 
 def settle_roughly(M: PartialMatrix, fit: AffineFit, kept: Flags, *, centred: bool, backend: str) -> AffineFit:
@@ -193,8 +193,8 @@ class _Data:
         """The MM-estimate from its first passes; c stays at 4.7 σ where the wider loss would follow errors."""
         if _errors_are_near(self.residuals(rough), rough.noise):
             return self.settle(rough, Kind.TUKEY, STRICT, last=True)
-        wide = self.settle(rough, Kind.TUKEY, WIDE, fixed=True)
-        return self._least_squares(wide) or self.settle(wide, Kind.TUKEY, WIDE, last=True)
+        wide = self.settle(rough, Kind.TUKEY, WIDE, last=True)
+        return self._least_squares(wide) or wide
 
     def better(self, one: AffineFit, other: AffineFit) -> AffineFit:
         """The fit with the smaller loss, with the passes of both."""

@@ -25,7 +25,7 @@ from ..linalg.scale import CONSISTENT
 from ..sweeps import Float
 from .mixture import two_groups
 
-DIRECTIONS = 250
+DIRECTIONS = 500
 SAMPLE = 2000  # samples by which centre and covariance are found
 MAX_STEPS = 50  # of concentration
 HALF_WIDTH = 0.6745  # of the central half of a standard normal distribution
