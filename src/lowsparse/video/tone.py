@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..entries.pictures import NEUTRAL, Grey, Picture, levels
+from ..linalg.scale import robust_scale
 from ..robust.regression import EFFICIENT
 from ..sweeps import Float
 from .sampling import Single
@@ -148,7 +149,7 @@ def _regress(a: Float, expected: Float, far: Float) -> tuple[Float, float]:
     hats = _hats(expected)
     for width in WIDTHS:
         left = far - hats @ a
-        c = width * EFFICIENT * max(1.4826 * float(np.median(np.abs(left))), LEAST)
+        c = width * EFFICIENT * max(robust_scale(left), LEAST)
         weighted = hats / ((1 + (left / c) ** 2) ** 2)[:, None]
         a = np.asarray(np.linalg.solve(weighted.T @ hats + expected.size * ROUGH, weighted.T @ far), np.float64)
     return a, c
