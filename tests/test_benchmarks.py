@@ -134,7 +134,7 @@ def test_race(tmp_path):
 
 @pytest.mark.slow
 def test_phase(tmp_path):
-    done = run("phase", "--quick", "--methods", "ladder", "amanpgc", "irls", "rmc", "--out", tmp_path)
+    done = run("phase", "--quick", "--trials", "2", "--methods", "ladder", "amanpgc", "irls", "rmc", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     rows = rows_of(tmp_path / "phase.csv")
     methods = {row["method"] for row in rows}

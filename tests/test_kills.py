@@ -11,6 +11,7 @@ import pytest
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 PROGRAM = Path(__file__).with_name("kills.py")
 WRITERS = ["checkpoint", "store", "L.to_zarr", "records", "S.to_parquet", "S.to_zarr", "complete", "video", "reproduce"]
+COMMANDS = WRITERS[-3:]  # a run of which takes longer
 
 
 def check_kills(writer, moments, folder):
@@ -36,5 +37,6 @@ def test_every_writer_survives_kills(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("writer", WRITERS)
-def test_a_writer_survives_a_hundred_kills(tmp_path, writer):
-    assert check_kills(writer, 100, tmp_path)[writer]["killed"] > 50  # some are done before their time
+def test_a_writer_survives_many_kills(tmp_path, writer):
+    moments = 50 if writer in COMMANDS else 100
+    assert check_kills(writer, moments, tmp_path)[writer]["killed"] > moments / 2  # some are done before their time
