@@ -97,6 +97,21 @@ def test_left_during_the_second_search_the_answer_is_that_of_the_first(misleadin
     np.testing.assert_array_equal(resumed.L.to_dense(), whole.L.to_dense())
 
 
+@pytest.mark.slow
+def test_what_the_second_search_has_missed_a_third_confirms_and_it_can_be_resumed(structure, tmp_path):
+    problem = structure.draw_problem([40404, 76], "rounds", "rows", factors="grouped", largest=110)
+    twice, thrice = (ls.solve(problem.M, problem.rank, method=Ladder(searches=n)) for n in (2, 3))
+    assert twice.converged
+    assert "found the same" not in twice.message
+    assert thrice.message.endswith("found the same")
+    at = tmp_path / "at.npz"
+    ls.solve(problem.M, problem.rank, max_iter=twice.n_iter, checkpoint=at)
+    resumed = ls.solve(problem.M, problem.rank, resume=at)
+    assert resumed.n_iter == thrice.n_iter > twice.n_iter
+    np.testing.assert_array_equal(resumed.L.to_dense(), thrice.L.to_dense())
+    assert structure.judge(problem, resumed)[0] == "found"
+
+
 @pytest.fixture
 def other_units():
     """Exact data of rank 2, of which half of three columns is in other units."""
@@ -146,11 +161,11 @@ def test_lines_that_are_wrong_as_a_whole_do_not_keep_it_from_a_promise(structure
 def test_an_answer_in_another_order_is_put_back():
     rng = np.random.default_rng(6)
     L = rng.standard_normal((7, 2)) @ rng.standard_normal((2, 5))
-    rows, columns = second.orders(L.shape)
+    rows, columns = second.orders(L.shape, 1)
     other = L[np.ix_(rows, columns)].T
     U, s, Vt = np.linalg.svd(other, full_matrices=False)
     ambiguous = (1,), (0, 4)  # rows and columns of the other
-    back = second.in_order(Answer(U=U[:, :2], V=(s[:2, None] * Vt[:2]).T, ambiguous=ambiguous))
+    back = second.in_order(Answer(U=U[:, :2], V=(s[:2, None] * Vt[:2]).T, ambiguous=ambiguous), 1)
     np.testing.assert_allclose(back.U @ back.V.T, L, atol=1e-12)
     assert back.ambiguous == ((rows[0], rows[4]), (columns[1],))
 
@@ -164,11 +179,11 @@ def test_the_other_order_has_the_same_entries(dtype):
 
     class Watched(Ladder):
         def init(self, problem):
-            seen.append(second.shuffled(problem))
+            seen.append(second.shuffled(problem, 1))
             return super().init(problem)
 
     ls.solve(M, 1, method=Watched())
-    rows, columns = second.orders(M.shape)
+    rows, columns = second.orders(M.shape, 1)
     np.testing.assert_array_equal(seen[0].M.to_dense(), X[np.ix_(rows, columns)].T)
     assert seen[0].M.dtype == dtype
 
@@ -215,13 +230,13 @@ def table_with_patch(m=60, n=50):
     return X, truth
 
 
-def settled(X, *answers):
-    """What is made of an answer, and of one that the second search has found."""
+def settled(X, *answers, search=1):
+    """What is made of an answer, and of one that the second search, or the third, has found."""
     problem = as_problem(ObservedMatrix.from_dense(X), 2, given=False)
     ladder = Ladder()
-    state = ladder.init(second.shuffled(problem))
-    state.is_second, state.first = True, answers[0]
-    rows, columns = second.orders(problem.M.shape)
+    state = ladder.init(second.shuffled(problem, search))
+    state.search, state.first = search, answers[0]
+    rows, columns = second.orders(problem.M.shape, search)
     vars(state).update(vars(answers[1]))
     state.U, state.V = answers[1].V[columns], answers[1].U[rows]
     return second.settle(state, ladder._views(problem))
@@ -238,8 +253,8 @@ def test_two_that_differ_where_neither_explains_the_entries_are_not_the_same():
     other[:15, :10] += 2.0  # of rank 3
     U, s, Vt = np.linalg.svd(other, full_matrices=False)
     other = ls.LowRank(U[:, :3], s[:3, None] * Vt[:3])
-    assert settled(X, answer(truth), answer(truth)).finished
-    state = settled(X, answer(truth), answer(other))
+    assert settled(X, answer(truth), answer(truth))[0].finished
+    state, _ = settled(X, answer(truth), answer(other))
     assert state.failure == "stalled"
     assert "has found another L" in state.advice
 
@@ -247,17 +262,22 @@ def test_two_that_differ_where_neither_explains_the_entries_are_not_the_same():
 @pytest.mark.parametrize(
     ("shape", "promised", "taken"), [((60, 50), True, True), ((16, 18), True, False), ((16, 18), False, True)]
 )
-def test_what_explains_far_more_is_taken_unless_the_other_is_a_promise_and_entries_are_few(shape, promised, taken):
+def test_what_explains_far_more_is_searched_for_once_more_unless_the_other_is_a_promise_and_entries_are_few(
+    shape, promised, taken
+):
     X, truth = table_with_patch(*shape)
     U, s, Vt = np.linalg.svd(truth.to_dense(), full_matrices=False)
     given = {} if promised else {"finished": "", "advice": "no"}
-    state = settled(X, answer(truth), answer(ls.LowRank(U[:, :1], s[:1, None] * Vt[:1]), **given))
-    assert bool(state.finished) == taken
+    less = answer(ls.LowRank(U[:, :1], s[:1, None] * Vt[:1]), **given)
+    state, due = settled(X, answer(truth), less)
+    assert bool(state.finished) == due == taken
     np.testing.assert_allclose(state.U @ state.V.T, truth.to_dense(), atol=1e-9)
+    assert settled(X, answer(truth), less, search=2)[0].failure == "stalled"
+    assert settled(X, answer(truth), answer(truth), search=2)[0].finished.endswith("found the same")
 
 
 @pytest.mark.parametrize(("noise", "agreed"), [(0.01, True), (0.5, False)])
 def test_two_searches_in_doubt_confirm_each_other_only_in_a_close_fit(noise, agreed):
     X, truth = table_with_patch()
     doubtful = answer(truth, noise=noise, finished="", advice=second.NO_AGREEMENT, supported=True)
-    assert bool(settled(X, doubtful, doubtful).finished) == agreed
+    assert bool(settled(X, doubtful, doubtful)[0].finished) == agreed

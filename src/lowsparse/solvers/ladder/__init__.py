@@ -45,7 +45,8 @@ of a higher rank explains more than its parameters account for, and one rank mor
 attempts agree on a block but L is hidden there by the noise, the block is enlarged. In the end the lines of a table get
 the coefficients that explain the most of their entries (`robust.consensus`). All attempts have some things in common,
 and may agree on what is wrong: a small table is searched a second time, with rows and columns exchanged and in another
-order, unless what is unexplained is scattered, or much noise is left (`second`).
+order, unless what is unexplained is scattered, or much noise is left, and a third time if one of the two explains far
+more (`second`).
 """
 
 import math
@@ -89,7 +90,7 @@ NEARLY_EXACT = 1e-4  # noise, in units, after a component was added, from which 
 REFITS = 3  # of poorly explained lines in an attempt, 2 in the first
 FAR_BETTER = 0.5  # decrease of log |e| on the path, above which the climb has missed something
 CHEAP = 50_000  # entries in the passes of one iteration, at least;
-SECOND = 10  # so many times as many in the second search
+SECOND = 10  # so many times as many in further searches
 AGREE = 0.1  # largest difference of the scores of two attempts that found the same
 
 RANK_TOO_LOW = (
@@ -125,7 +126,10 @@ class Ladder(Solver):
     )
     choose_rank: bool = parameter(False, "climb to the rank at most, while held-out entries are predicted better")
     searches: int = parameter(
-        2, "2: small tables whose outliers are not scattered are searched twice, in different orders", at_least=1
+        3,
+        "2: small tables whose outliers are not scattered are searched again, in another order; 3: and once more if "
+        "only one of the two explains far more",
+        at_least=1,
     )
     shrink: bool = parameter(True, "with choose_rank: try a path of shrinkage too, and take what predicts better")
 
@@ -187,8 +191,8 @@ class Ladder(Solver):
     def advance(self, problem: Problem, state: LadderState) -> LadderState:
         """Run passes over columns and rows, or joint steps; and draw the consequences."""
         state = copy(state)  # an interruption leaves the last state intact
-        if state.is_second and state.problem is problem:  # it was resumed
-            state.views = self._views(second.shuffled(problem))
+        if state.search and state.problem is problem:  # it was resumed
+            state.views = self._views(second.shuffled(problem, state.search))
         state.update_views()
         if state.path.running:
             self._follow_path(state)
@@ -207,7 +211,7 @@ class Ladder(Solver):
         while True:
             entries += state.matrix.nnz
             self._step(state)
-            if state.is_second:
+            if state.search:
                 enough, changed = SECOND * CHEAP, False
             else:
                 changed = state.attempt != attempt or (state.view == "whole" and not state.problem.tol)
@@ -217,13 +221,18 @@ class Ladder(Solver):
                 return
 
     def _search_again(self, problem: Problem, state: LadderState) -> LadderState:
-        """Begin the second search where one is due, or compare what both have found."""
-        if state.is_second:
-            return second.settle(state, self._views(problem)) if second.has_ended(state) else state
-        if self.searches < 2 or not second.is_due(state):
+        """Begin another search where one is due, or compare what was found with the answer before."""
+        search = state.search
+        if search and not second.has_ended(state):
             return state
-        again = self.init(second.shuffled(problem))
-        again.is_second, again.first = True, second.answer_of(state)
+        if search:
+            state, due = second.settle(state, self._views(problem))
+        else:
+            due = second.is_due(state)
+        if not due or search + 1 >= self.searches:
+            return state
+        again = self.init(second.shuffled(problem, search + 1))
+        again.search, again.first = search + 1, second.answer_of(state)
         again.iteration, again.row = state.iteration, state.row
         return again
 
@@ -522,5 +531,5 @@ class Ladder(Solver):
         return whole.outcome(state, rank=None if self.choose_rank else problem.rank)
 
     def _answered(self, problem: Problem, state: LadderState) -> LadderState:
-        """The state; during the second search, that with the answer of the first."""
-        return second.restored(state, self._views(problem), state.first) if state.is_second else state
+        """The state; during a further search, that with the answer of those before."""
+        return second.restored(state, self._views(problem), state.first) if state.search else state

@@ -3,8 +3,9 @@
 All attempts of a search hold out the same entries, begin in neighbouring rows and columns, and regress columns first.
 So they may agree on an L that is wrong. In another order other entries are held out, other blocks are grown, and rows
 come first; where errors have structure, an L that is wrong is seldom found again. Of two that differ, the one that
-explains more entries is taken, and nothing is promised of it, unless it explains far more. Rows and columns that
-neither of them explains, or that can be fitted in two ways, are ambiguous and do not count.
+explains more entries is taken, and nothing is promised of it. If it explains far more, the other has just missed it,
+and a third search, in another order again, may confirm it. Rows and columns that neither of them explains, or that can
+be fitted in two ways, are ambiguous and do not count.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ NOISY = 0.12  # noise, in units, above which it suffices too: a wrong L is seldo
 # explains, those are ambiguous of which it is more than AMBIGUOUS. With more than the share IN_DOUBT of the entries in
 # the other ambiguous lines nothing is promised.
 SAME, WELL, AMBIGUOUS, IN_DOUBT = 0.02, 0.5, 0.1, 0.2
-# Share of the entries that an answer explains beyond the other, which has just missed it then; not if that is a promise
-# too, and explained entries are not ABUNDANT.
+# Share of the entries that an answer explains beyond the other, which may have just missed it then; not if that is a
+# promise too, and explained entries are not ABUNDANT.
 FAR_MORE = 0.05
 DIFFER = (
     "a second search, with rows and columns in another order, has found another L: {ours:.1%} of the entries are "
@@ -93,19 +94,19 @@ def _bound(state: LadderState, noise: float) -> float:
     return OUTLIER * noise + EXPLAINED * state.unit
 
 
-def shuffled(problem: Problem) -> Problem:
-    """The problem with rows and columns exchanged, both in another order."""
+def shuffled(problem: Problem, search: int) -> Problem:
+    """The problem of a further search: rows and columns exchanged, both in another order."""
     M = problem.M.to_host()
-    rows, columns = orders(M.shape)
+    rows, columns = orders(M.shape, search)
     where = np.argsort(rows), np.argsort(columns)
     entries = where[1][M.columns_of_entries()], where[0][M.rows], M.values
     other = ObservedMatrix.from_coo(*entries, shape=M.shape[::-1])
     return replace(problem, M=other, sweep=other.open_sweep(problem.sweep.host))
 
 
-def orders(shape: tuple[int, int]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The order of the rows, and of the columns, in the second search."""
-    rng = np.random.default_rng(0x6F7264)
+def orders(shape: tuple[int, int], search: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The order of the rows, and of the columns, in a further search: 1 is the second, 2 the third."""
+    rng = np.random.default_rng([0x6F7264, search] if search > 1 else 0x6F7264)
     return rng.permutation(shape[0]), rng.permutation(shape[1])
 
 
@@ -114,9 +115,9 @@ def answer_of(state: LadderState) -> Answer:
     return Answer(**{field.name: getattr(state, field.name) for field in fields(Answer)})
 
 
-def in_order(answer: Answer) -> Answer:
-    """An answer of the second search in the order of the data."""
-    rows, columns = orders((len(answer.V), len(answer.U)))
+def in_order(answer: Answer, search: int) -> Answer:
+    """An answer of a further search in the order of the data."""
+    rows, columns = orders((len(answer.V), len(answer.U)), search)
     U, V = np.empty_like(host(answer.V)), np.empty_like(host(answer.U))
     U[rows], V[columns] = host(answer.V), host(answer.U)
     U, V = orthonormalise(U, V)
@@ -129,50 +130,58 @@ def restored(state: LadderState, views: Views, answer: Answer) -> LadderState:
     """The state at the end of a search that has found this answer, in the order of the data."""
     state = copy(state)
     vars(state).update(vars(answer))
-    state.is_second, state.views, state.block_factor, state.view = False, views, views.block_factor, "whole"
+    state.search, state.views, state.block_factor, state.view = 0, views, views.block_factor, "whole"
     state.untied, state.path = False, PathState()
     state.failure, state.accuracy = "" if answer.finished else "stalled", math.inf
     return state
 
 
-def settle(state: LadderState, views: Views) -> LadderState:
-    """End the second search: take the answer that explains more entries, and say whether both are the same.
+def settle(state: LadderState, views: Views) -> tuple[LadderState, bool]:
+    """End a further search: take the answer that explains more entries, and say whether both are the same.
 
     A search whose attempts did not agree, but with enough entries that speak for the best, is confirmed by another.
+    Returns the state, and whether a third search should confirm what the second seems to have just missed.
     """
+    search = state.search
     if state.failure == "diverged" or state.path.view == "whole" or not state.rank:
-        return restored(state, views, state.first)
-    answers = (state.first, in_order(answer_of(state)))
+        return restored(state, views, state.first), False
+    answers = (state.first, in_order(answer_of(state), search))
     M = views.problem.M.to_host()
     bound = _bound(state, min(answer.noise for answer in answers))
     by = [explains(M, host(answer.U), host(answer.V), bound) for answer in answers]
-    differ = (by[0] != by[1]) | _have_other_values(M, *answers, bound)
     more = int(np.count_nonzero(by[1])) - int(np.count_nonzero(by[0]))
-    second = more > max(free_parameters(M, answers[1]) - free_parameters(M, answers[0]), 0)
-    best, other = answers[second], answers[1 - second]
-    shares = {name: float(by[k].mean()) for name, k in (("ours", second), ("other", 1 - second))}
+    later = more > max(free_parameters(M, answers[1]) - free_parameters(M, answers[0]), 0)
+    best, other = answers[later], answers[1 - later]
+    shares = {name: float(by[k].mean()) for name, k in (("ours", later), ("other", 1 - later))}
     doubts = [answer.advice for answer in (best, other) if answer.advice not in ("", NO_AGREEMENT)]
     close = best.noise <= FEW_BY_CHANCE * state.unit  # in a fit that is not, most entries are explained by any L
     confirmed = best.finished or other.finished or (close and best.supported and other.supported)
-    known: tuple[set[int], set[int]] = set(best.ambiguous[0]), set(best.ambiguous[1])
-    for answer, explained in zip(answers, by, strict=True):
-        two_fits = lines_with_two_fits(M, host(answer.U), host(answer.V), bound, np.flatnonzero(~explained))
-        for lines, more_lines in zip(known, two_fits, strict=True):
-            lines.update(more_lines)
-    ambiguous = ambiguous_lines(M, by, differ, best.U.shape[1], known)
-    same = ambiguous is not None
+    ambiguous = _ambiguous_in_either(M, answers, by, best, bound)
     state = restored(state, views, best)
-    if best.finished and shares["ours"] > shares["other"] + FAR_MORE:
+    if search == 1 and best.finished and shares["ours"] > shares["other"] + FAR_MORE:
         abundant = shares["ours"] * M.nnz >= ABUNDANT * parameter_count(M, best.U.shape[1])
         if abundant or not other.finished:
-            return state  # the other search has just missed it
+            return state, True
     if ambiguous is not None and confirmed and not doubts:
         state.ambiguous = ambiguous
         state.finished = (best.finished or other.finished or f"the noise of the inliers is {best.noise:.2g}") + AGREE
         state.failure = state.advice = ""
     elif best.finished:
-        state.stall(doubts[0] if same else DIFFER.format(**shares))
-    return state
+        state.stall(DIFFER.format(**shares) if ambiguous is None else doubts[0])
+    return state, False
+
+
+def _ambiguous_in_either(
+    M: ObservedMatrix, answers: tuple[Answer, Answer], by: list[NDArray[np.bool_]], best: Answer, bound: float
+) -> Lines | None:
+    """The rows and columns that two answers, which explain the entries `by`, leave open; None if they are not alike."""
+    known: tuple[set[int], set[int]] = set(best.ambiguous[0]), set(best.ambiguous[1])
+    for answer, explained in zip(answers, by, strict=True):
+        two_fits = lines_with_two_fits(M, host(answer.U), host(answer.V), bound, np.flatnonzero(~explained))
+        for lines, more_lines in zip(known, two_fits, strict=True):
+            lines.update(more_lines)
+    differ = (by[0] != by[1]) | _have_other_values(M, *answers, bound)
+    return ambiguous_lines(M, by, differ, best.U.shape[1], known)
 
 
 def _have_other_values(M: ObservedMatrix, one: Answer, other: Answer, bound: float) -> NDArray[np.bool_]:

@@ -111,10 +111,10 @@ class LadderState(State):
     held_logs: Float = field(default_factory=nothing)  # log |e| of held-out entries, a row for each rank so far
     clear_cut: bool = False  # one component less predicts far worse
     path: PathState = field(default_factory=PathState)  # of decreasing shrinkage
-    # a second search (see `second`)
+    # further searches (see `second`)
     supported: bool = False  # what no other attempt agrees with has enough entries that speak for it
-    is_second: bool = False  # this is the second,
-    first: Answer = field(default_factory=Answer)  # and this the answer of the first
+    search: int = 0  # 1 is the second, 2 the third;
+    first: Answer = field(default_factory=Answer)  # the answer of the searches before
     ambiguous: Lines = ((), ())  # rows and columns that can be fitted in two ways
 
     @property
