@@ -8,7 +8,7 @@ import pytest
 import lowsparse as ls
 from conftest import as_problem, relative
 from lowsparse.entries.observed import ObservedMatrix
-from lowsparse.solvers.ladder import Ladder, second
+from lowsparse.solvers.ladder import Ladder, second, whole
 from lowsparse.solvers.ladder.state import Answer
 
 
@@ -281,3 +281,10 @@ def test_two_searches_in_doubt_confirm_each_other_only_in_a_close_fit(noise, agr
     X, truth = table_with_patch()
     doubtful = answer(truth, noise=noise, finished="", advice=second.NO_AGREEMENT, supported=True)
     assert bool(settled(X, doubtful, doubtful)[0].finished) == agreed
+
+
+def test_passes_over_a_small_table_that_do_not_come_to_rest_end(monkeypatch):
+    monkeypatch.setattr(whole, "MOST_PASSES", 2)
+    r = ls.solve(noisy_with_a_patch(0.02), 2, method=Ladder(searches=1))
+    assert r.status is ls.Status.STALLED
+    assert "2 passes over all entries have not brought L to rest" in r.message

@@ -23,6 +23,7 @@ REST = 0.1  # passes end when all that follow would change L by less than this s
 # than MANY entries, so that a pass takes time), and HARDLY of L, which may be small
 UNSEEN, HARDLY, MIN_PASSES, MANY = (0.03, 0.05), 0.01, 6, 100_000
 MAX_PASSES = 20  # of an exact fit
+MOST_PASSES = 5000  # over a small table, many of which are one iteration
 # Share of the entries that other coefficients of single lines explain beyond L, and of the rows or columns that these
 # are, if L is not settled.
 UNSETTLED, MANY_OPEN = 2e-3, 0.05
@@ -34,6 +35,10 @@ LOWER_RANK = (
 OTHER_FITS = (
     "rows or columns have other fits that explain more of their entries, and passes lead away from them: errors with "
     "structure may bend L; leave out the rows or columns they are in, or give a start"
+)
+NO_REST = (
+    "{passes} passes over all entries have not brought L to rest: parts of the data hardly determine each other; "
+    "observe more of what they have in common, or try a lower rank"
 )
 EMPTY = "nothing stands out from the noise, so L is almost zero: the data show no matrix of this rank; try a lower one"
 
@@ -93,6 +98,8 @@ def end_if_converged(state: LadderState) -> None:
         return
     if state.advice and state.passes >= 20:
         state.failure = "stalled"
+    elif state.passes >= MOST_PASSES:
+        state.stall(NO_REST.format(passes=state.passes))
     elif _is_converged(state):
         state.advice = state.advice or (EMPTY if _is_nothing(state) else "")
         if not state.refits and judging.refit_poor_lines(state)[1] + sum(some.sum() for some in _explain_more(state)):
