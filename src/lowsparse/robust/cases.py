@@ -23,6 +23,7 @@ from scipy.special import gammaincinv, ndtr
 from ..entries.statistics import usual_numbers
 from ..linalg.scale import CONSISTENT
 from ..sweeps import Float
+from .majority import far_apart
 from .mixture import two_groups
 
 DIRECTIONS = 500
@@ -127,7 +128,10 @@ class ScoreDistribution:
         The two may overlap in their distances, so they are looked at along the direction that tells them apart, if two
         groups are far more likely than one.
         """
-        found = apart(self.distances(scores), score_cutoff(scores.shape[1]))
+        distance, cutoff = self.distances(scores), score_cutoff(scores.shape[1])
+        found = apart(distance, cutoff)
+        if not found.any():  # the gap may be further out, as the others have long tails
+            found = far_apart(distance) & (distance > cutoff)
         if found.any() and on_all_sides(self.whitened(scores[found])):
             found = np.zeros_like(found)
         n, k = scores.shape
