@@ -416,6 +416,27 @@ def test_counts_ratings_and_categories_are_no_errors(kind, missing):
     assert share(pca.components_) > (0.75 if kind == "zeros" else 0.9) * share(plain.components_)
 
 
+def test_a_group_beyond_long_tails_is_one():
+    rng = np.random.default_rng(2)
+    tails = rng.standard_t(2, (240, 2))
+    group = np.exp(rng.normal(4, 0.5, (60, 1))) * [1, 0.3] + rng.standard_normal((60, 2))
+    Z = np.vstack([group, tails])
+    found = ScoreDistribution.fit(Z, 0.1).group(Z)
+    assert found[:60].all()
+    assert found[60:].mean() < 0.05
+    assert not ScoreDistribution.fit(tails, 0.1).group(tails).any()
+
+
+def test_bad_rows_of_a_table_of_ratings_are_found():
+    rng = np.random.default_rng(48)
+    bad = np.arange(200) < 40
+    L = rng.standard_normal((200, 3)) @ rng.standard_normal((3, 20)) / np.sqrt(3)
+    L[bad] += 2 * rng.choice([-1.0, 1.0], 20)
+    off = RobustPCA(3).fit(np.clip(np.round(5.5 + 2 * L + rng.standard_normal(L.shape)), 1, 10)).row_outliers_.off
+    assert off[bad].mean() > 0.95
+    assert off[~bad].mean() < 0.02
+
+
 def with_zeros(kind, share, seed, n=500):
     """Measurements with this share of zeros beside numbers that all differ, with two components and some errors."""
     rng = np.random.default_rng([52, seed])

@@ -76,8 +76,10 @@ def usual_numbers(x: NDArray[np.float64]) -> tuple[float, float]:
     """The mean and the standard deviation of sorted numbers, as `usual_columns` has those of a column."""
     usual = _shortest_half(x)
     half, origin, scale = usual.size, float(usual.mean()), CONSISTENT * float(usual[-1] - usual[0]) / 2
-    x = np.clip(x - origin, -LONGEST * scale, LONGEST * scale)  # entries further out are never usual
-    sums = np.concatenate([[0.0], np.cumsum(x)]), np.concatenate([[0.0], np.cumsum(x * x)])
+    x = np.minimum(np.maximum(x - origin, -LONGEST * scale), LONGEST * scale)  # entries further out are never usual
+    sums = np.zeros((2, x.size + 1))
+    x.cumsum(out=sums[0, 1:])
+    (x * x).cumsum(out=sums[1, 1:])
     middle, part = 0.0, (0, 0)
     for _ in range(ROUNDS):
         first, last = x.searchsorted((middle - NEAR * scale, middle + NEAR * scale)).tolist()

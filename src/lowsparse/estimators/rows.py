@@ -88,7 +88,7 @@ class CentredFit:
         return JudgedFit(self, fitted, cases, kept)
 
     def _noise_of_columns(self) -> tuple[Float | None, Float | None]:
-        """`RowModel.relative` and `typical`: beside a number that many entries share, residuals have their own noise.
+        """`RowModel.relative` and `typical`: counts, and what is beside a number that many share, have their own noise.
 
         By how far usual numbers reach, as errors are told there, no sample would be far from the subspace.
         """
@@ -96,10 +96,11 @@ class CentredFit:
         if coarse is None:
             return None, None
         relative = coarse.relative_noise(noise)
-        if not coarse.atoms.any() or not noise > 0:
+        measured = coarse.atoms | coarse.graded
+        if not measured.any() or not noise > 0:
             return relative, None
         own = np.maximum(np.sqrt(inlier_variances(self.result)) / noise, NOISELESS)
-        return relative, np.where(coarse.atoms, np.minimum(own / relative, 1.0), 1.0)
+        return relative, np.where(measured, np.minimum(own / relative, 1.0), 1.0)
 
     def _is_determined(self, scores: Float, components: Float, away: Float, kept: Flags) -> bool:
         """Whether samples that are kept differ more along an axis of the subspace than along any that is not fitted.

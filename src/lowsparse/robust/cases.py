@@ -23,9 +23,11 @@ from scipy.special import gammaincinv, ndtr
 from ..entries.statistics import usual_numbers
 from ..linalg.scale import CONSISTENT
 from ..sweeps import Float
+from .majority import far_apart
 from .mixture import two_groups
 
 DIRECTIONS = 500
+TOGETHER = 2**17  # numbers at once, which stay in a cache
 SAMPLE = 2000  # samples by which centre and covariance are found
 MAX_STEPS = 50  # of concentration
 HALF_WIDTH = 0.6745  # of the central half of a standard normal distribution
@@ -126,7 +128,10 @@ class ScoreDistribution:
         The two may overlap in their distances, so they are looked at along the direction that tells them apart, if two
         groups are far more likely than one.
         """
-        found = apart(self.distances(scores), score_cutoff(scores.shape[1]))
+        distance, cutoff = self.distances(scores), score_cutoff(scores.shape[1])
+        found = apart(distance, cutoff)
+        if not found.any():  # the gap may be further out, as the others have long tails
+            found = far_apart(distance) & (distance > cutoff)
         if found.any() and on_all_sides(self.whitened(scores[found])):
             found = np.zeros_like(found)
         n, k = scores.shape
@@ -177,21 +182,21 @@ def _are_alike(distance: Float) -> bool:
 def _outlyingness(Z: Float) -> Float:
     """The largest distance of each sample from the shortest half, in units of its scale, over many directions."""
     rng = np.random.default_rng(0x646972)
-    i, j = rng.integers(len(Z), size=(2, DIRECTIONS))
+    i, j = rng.integers(len(Z), size=(2, DIRECTIONS if Z.shape[1] > 1 else 0))
     directions = np.vstack([Z[i] - Z[j], np.eye(Z.shape[1])])
     lengths = np.linalg.norm(directions, axis=1)
     directions = directions[lengths > 0] / lengths[lengths > 0, None]
     found = np.zeros(len(Z))
     half = len(Z) // 2 + 1
-    for part in np.array_split(directions, max(1, len(Z) * len(directions) // 2**20)):
-        x = Z @ part.T
-        ordered = np.sort(x, axis=0)
-        widths = ordered[half - 1 :] - ordered[: len(Z) - half + 1]
-        first = np.argmin(widths, axis=0)
-        width = np.take_along_axis(widths, first[None], axis=0)[0]
-        middle = np.take_along_axis(ordered, first[None], axis=0)[0] + width / 2
-        scale = np.where(width > 0, width / (2 * HALF_WIDTH), np.inf)
-        np.maximum(found, np.max(np.abs(x - middle) / scale, axis=1), out=found)
+    for part in np.array_split(directions, max(1, len(Z) * len(directions) // TOGETHER)):
+        x = part @ Z.T
+        ordered = np.sort(x, axis=1)
+        widths = ordered[:, half - 1 :] - ordered[:, : len(Z) - half + 1]
+        first = np.argmin(widths, axis=1)[:, None]
+        width = np.take_along_axis(widths, first, axis=1)
+        x -= np.take_along_axis(ordered, first, axis=1) + width / 2
+        x /= np.where(width > 0, width / (2 * HALF_WIDTH), np.inf)
+        np.maximum(found, np.max(np.abs(x, out=x), axis=0), out=found)
     return found
 
 

@@ -13,7 +13,7 @@ that a wide gap separates from the others; all other numbers are usual.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +25,15 @@ from ..sweeps import Float
 REPEATED = 3  # least number of times that a number other than the median occurs, where such numbers are few
 RARE = 0.2  # share of entries off the median below which they count only if they are repeated: else they are errors
 COMMON = 1 / 3  # share of the columns whose few numbers off the median are as far from it, if these are no errors
+SEVERAL = 4  # repeated numbers, from which on a column is one of counts or ratings and not of categories
 MOSTLY = 0.75  # share of entries with repeated numbers in a column that is coarse
 WIDE = 3.0  # robust standard deviation, in steps from one number to the next, from which on a column is not coarse
 ATOM = 0.2  # least share of a number that is repeated among others that all differ: zero, or an end of the column
 FEWEST = 0.05  # share of entries that say nothing of where the others of a column are
 SAMPLE, FEW = 64, 0.9  # entries by which a column is tested first; share of different ones in a coarse column, at most
 GAP = 3.0  # least gap in front of errors, in steps or standard deviations, and no less than what is on this side of it
+
+Flags: TypeAlias = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,22 +54,23 @@ class CoarseColumns:
 
     width: Float  # n: the step from one number to the next; 0 for the others
     reach: Float  # n: the largest distance between usual numbers; 0 for the others
-    atoms: NDArray[np.bool_]  # n: which have one number that is repeated, beside others that all differ
+    atoms: Flags  # n: which have one number that is repeated, beside others that all differ
+    graded: Flags  # n: which have several numbers that are repeated, as counts and ratings do
 
     @classmethod
     def of(cls, M: PartialMatrix) -> Self | None:
         """Those of M; None if it has none."""
-        width, reach, sure, atoms = M.reduce("||||", _steps_and_reaches)
+        width, reach, sure, atoms, graded = M.reduce("|||||", _steps_and_reaches)
         # one or two ones among zeros are no errors if other columns have such ones, too
         steps, counts = np.unique(width[width > 0], return_counts=True)
         usual = np.isin(steps, width[sure]) | (counts >= max(REPEATED, COMMON * width.size))
         coarse = sure | np.isin(width, steps[usual])
-        return cls(width * coarse, reach * coarse, atoms) if coarse.any() else None
+        return cls(width * coarse, reach * coarse, atoms, graded & coarse) if coarse.any() else None
 
     @property
     def categories(self) -> NDArray[np.bool_]:
-        """Which columns have few numbers, or hardly any but one, so that samples are alike by them."""
-        return (self.width > 0) & ~self.atoms
+        """Which columns have two or three numbers, or hardly any but one, so that samples are alike by them."""
+        return (self.width > 0) & ~self.atoms & ~self.graded
 
     def spread(self, M: PartialMatrix) -> PartialMatrix:
         """M, or M minus any number for each column, with uniform noise in the coarse columns."""
@@ -88,12 +92,13 @@ class CoarseColumns:
         return noise
 
 
-def _steps_and_reaches(M: Resident) -> tuple[Float, Float, NDArray[np.bool_], NDArray[np.bool_]]:
+def _steps_and_reaches(M: Resident) -> tuple[Float, Float, Flags, Flags, Flags]:
     """Of each column: the step from one number to the next, the reach of usual ones, whether it is surely coarse.
 
-    The step is 0 if it is not. And whether it is so by one number that is repeated among others.
+    The step is 0 if it is not. And whether it is so by one number that is repeated among others; and whether several
+    are.
     """
-    (width, reach), (sure, atoms) = np.zeros((2, M.shape[1])), np.zeros((2, M.shape[1]), bool)
+    (width, reach), (sure, atoms, graded) = np.zeros((2, M.shape[1])), np.zeros((3, M.shape[1]), bool)
     for j in np.flatnonzero(M.column_counts >= REPEATED):
         x = M.values[M.indptr[j] : M.indptr[j + 1]]
         some = x[:: max(1, x.size // SAMPLE)]
@@ -107,9 +112,10 @@ def _steps_and_reaches(M: Resident) -> tuple[Float, Float, NDArray[np.bool_], ND
             middle, away, sure[j], atoms[j] = atom, np.abs(numbers - atom), True, True
             width[j] = _weighted_median(away[away > 0], counts[away > 0])
         if width[j]:
+            graded[j] = np.count_nonzero(counts >= REPEATED) >= SEVERAL
             scale = max(width[j], CONSISTENT * _weighted_median(away, counts))
             reach[j] = _last_usual(away[numbers >= middle], scale) + _last_usual(away[numbers <= middle][::-1], scale)
-    return width, reach, sure, atoms
+    return width, reach, sure, atoms, graded
 
 
 def _step(numbers: Float, counts: NDArray[np.int64], away: Float) -> tuple[float, bool]:

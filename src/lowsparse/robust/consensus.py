@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from ..entries.observed import ObservedMatrix
 from ..entries.statistics import column_sums
-from ..linalg.lowrank import LowRank
 from ..sweeps import Float, min_support
 from .regression import WILD
 
@@ -28,7 +27,7 @@ Lines = tuple[tuple[int, ...], tuple[int, ...]]  # rows, and columns
 
 def explains(M: ObservedMatrix, B: Float, C: Float, bound: float) -> NDArray[np.bool_]:
     """Of each entry of M, whether its residual is at most `bound`, given coefficients C (n x r) on B."""
-    return np.asarray(np.abs(LowRank(B, C.T).at(M.rows, M.columns_of_entries()) - M.values) <= bound)
+    return np.asarray(np.abs(M.open_sweep().residual(B, C)) <= bound)
 
 
 def explain_more(M: ObservedMatrix, B: Float, C: Float, bound: float) -> tuple[Float, NDArray[np.intp]]:

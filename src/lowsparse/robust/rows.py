@@ -20,6 +20,7 @@ from .regression import EXPLAINED
 # Share of gross errors in a sample that is wrong as a whole: the last always is. The second is if it has the
 # probability `CHANCE` where errors are as frequent as in usual samples; so is the first if the others fit poorly, too.
 SOME, MANY, MOSTLY, CHANCE = 0.1, 1 / 3, 0.5, 1e-6
+OTHERS = 5000  # samples that are no suspects, by which these are judged
 TURNED = 1.5  # bound of the length of the error of the subspace, relative to what is usual
 
 Flags: TypeAlias = NDArray[np.bool_]
@@ -138,7 +139,7 @@ class RowModel:
         cases = model._judge(M, distances, np.zeros_like(distance))
         if suspects is not None and np.count_nonzero(suspects) > 2:
             needed = np.eye(len(self.components)) if needed is None else needed
-            joint, common = model._joint_distances(M, scores, needed, suspects)
+            joint, common = model._joint_distances_from_some(M, scores, needed, suspects)
             alone, cases = cases.off, replace(cases, joint_distance=joint)
             model = replace(model, common=common if (cases.off & ~alone).any() else None)
         return model, cases
@@ -174,6 +175,20 @@ class RowModel:
         """The model of a part of the subspace, and the scores of samples in it."""
         assert self.scores is not None
         return replace(self, components=needed.T @ self.components, scores=self.scores.along(needed)), scores @ needed
+
+    def _joint_distances_from_some(
+        self, M: PartialMatrix, scores: Float, needed: Float, suspects: Flags
+    ) -> tuple[Float, CommonDirection]:
+        """`_joint_distances`, by all suspects and, where samples are many, some thousand others: they tell as well."""
+        others = np.flatnonzero(~suspects)
+        rows = np.union1d(np.flatnonzero(suspects), others[:: max(1, others.size // OTHERS)])
+        few = 2 * rows.size <= suspects.size and M.row_counts[rows].sum() <= M.largest_part
+        part = M.T.take_columns(rows) if few else None
+        if part is None:
+            return self._joint_distances(M, scores, needed, suspects)
+        joint = np.zeros(suspects.size)
+        joint[rows], common = self._joint_distances(part.T, scores[rows], needed, suspects[rows])
+        return joint, common
 
     def _joint_distances(
         self, M: PartialMatrix, scores: Float, needed: Float, suspects: Flags
@@ -239,11 +254,13 @@ class RowModel:
 
 def _fair_sums(growth: Float, bound: float, columns: Resident, e: Float, sizes: Float) -> tuple[Float, ...]:
     """Of each row: the sum of squares of what is no gross error, relative to its growth; the number of gross errors."""
-    gross = np.abs(e) > (bound * growth)[columns.rows]
+    large = np.flatnonzero(np.abs(e) > bound * growth.min())  # hardly any: the growth of all entries would take longer
+    rows = columns.rows[large]
+    gross = np.abs(e[large]) > bound * growth[rows]
     squares = sizes * sizes
-    squares[gross] = 0.0
+    squares[large[gross]] = 0.0
     (total,) = row_sums(columns, squares)
-    return total / growth**2, np.bincount(columns.rows[gross], minlength=columns.shape[0]).astype(np.float64)
+    return total / growth**2, np.bincount(rows[gross], minlength=columns.shape[0]).astype(np.float64)
 
 
 def sums_along(columns: Resident, e: Float, direction: Float) -> tuple[Float, ...]:

@@ -39,17 +39,14 @@ class Ties:
         self.M, self.transpose = M, transpose
         self.tied = np.zeros(M.nnz, bool)
         if any(_is_repeated(_some_columns(A)).mean() > SUSPICIOUS[0] / 4 for A in (M, transpose)):
-            often = _occur_among(M.values, _repeated_numbers(M.values))  # only these can be tied
+            number, times = _different_numbers(M.values)
+            often = times[number] >= REPEATED  # only these can be tied
             some = _take_entries(M, often)
             tied = _is_repeated(some)
             tied[np.argsort(some.rows, kind="stable")] |= _is_repeated(some.T)
             self.tied[often] = tied
         self.share = float(self.tied.mean()) if M.nnz else 0.0
-        self.suspicious = SUSPICIOUS[0] < self.share < SUSPICIOUS[1] and not self._are_numbers_round()
-
-    def _are_numbers_round(self) -> bool:
-        others = self.M.values[~self.tied]
-        return np.unique(others).size < (1 - ROUND) * others.size
+        self.suspicious = SUSPICIOUS[0] < self.share < SUSPICIOUS[1] and not _are_round(number[~self.tied])
 
     def matrix_without(self, least: float = 0) -> ObservedMatrix:
         """The matrix without tied entries; lines that have fewer than `least` others keep theirs."""
@@ -87,11 +84,22 @@ def _take_entries(M: ObservedMatrix, kept: NDArray[np.bool_]) -> ObservedMatrix:
     return ObservedMatrix.trusted(offsets(kept)[M.indptr], M.rows[kept], M.values[kept], M.shape)
 
 
-def _repeated_numbers(values: Numbers) -> Numbers:
-    """The different numbers, ascending, that occur at least `REPEATED` times."""
-    ordered = np.sort(values)
-    last = ordered[REPEATED - 1 :]
-    return np.unique(last[last == ordered[: last.size]])
+def _different_numbers(values: Numbers) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Which of the different numbers each value is, counted from 0; and how often each of these occurs.
+
+    It takes half of the time of `np.unique`.
+    """
+    order = np.argsort(values)
+    ordered = values[order]
+    new = np.concatenate([[False], ordered[1:] != ordered[:-1]])
+    number = np.empty(values.size, np.intp)
+    number[order] = np.cumsum(new)
+    return number, np.bincount(number)
+
+
+def _are_round(number: NDArray[np.intp]) -> bool:
+    """Whether many values are repeated, by which of the different numbers each is."""
+    return bool(np.count_nonzero(np.bincount(number)) < (1 - ROUND) * number.size)
 
 
 def _occur_among(values: Numbers, numbers: Numbers) -> NDArray[np.bool_]:
