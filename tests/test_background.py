@@ -532,14 +532,16 @@ def test_masks_are_where_one_plane_differs_by_more_than_its_bound():
 
 
 @pytest.mark.parametrize("factor", [1, 5])  # small pictures by pixels, large ones by blocks of four
-def test_regions_need_a_seed_or_a_size_and_their_holes_are_filled(factor):
+def test_regions_need_seeds_or_a_size_and_their_holes_are_filled(factor):
     side = 100 * factor
     mask, seeds, expected = np.zeros((3, side, side), bool)
     unit = slice(10 * factor, 14 * factor)
     mask[unit, unit] = True  # small, without a seed
-    mask[unit, 40 * factor : 44 * factor] = expected[unit, 40 * factor : 44 * factor] = seeds[
-        unit.start, 42 * factor
-    ] = True
+    seeded = np.s_[unit, 40 * factor : 44 * factor]
+    mask[seeded] = expected[seeded] = True
+    seeds[10 * factor : 11 * factor, 42 * factor : 43 * factor] = True
+    mask[30 * factor : 38 * factor, 10 * factor : 18 * factor] = True  # with too few seeds
+    seeds[32 * factor : 33 * factor, 12 * factor : 13 * factor] = True
     mask[50 * factor, 50 * factor] = seeds[50 * factor, 50 * factor] = True  # tiny, with a seed
     mask[60 * factor : 80 * factor, 60 * factor : 80 * factor] = True  # large, with a hole
     expected[60 * factor : 80 * factor, 60 * factor : 80 * factor] = True

@@ -419,8 +419,7 @@ def most_samples(picture: Picture) -> int:
 
 def most_held_back(picture: Picture) -> int:
     """How many frames as large as this are held back at the beginning of a restless scene."""
-    size = picture.luma.nbytes + (0 if picture.chroma is None else picture.chroma.nbytes)
-    return int(np.clip(HELD_BYTES // size, FIRST, LONGEST))
+    return int(np.clip(HELD_BYTES // picture.nbytes, FIRST, LONGEST))
 
 
 def is_restless(background: Background) -> bool:
