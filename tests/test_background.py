@@ -635,6 +635,18 @@ def test_who_walks_where_another_walked_is_in_front():
     assert min(shares) > 0.8
 
 
+def test_pixels_that_fail_here_and_there_hide_nobody():
+    _, frames = scene(T=80, H=48, W=64, seed=9)
+    rng, moving = np.random.default_rng(10), np.zeros(frames.shape, bool)
+    for t in range(80):
+        moving[t, 20:32, t % 58 : t % 58 + 5] = True
+    frames[moving] = 215 + 15 * rng.standard_normal(np.count_nonzero(moving))
+    failed = rng.random(frames.shape) < 0.03
+    frames[failed] = rng.choice([0, 255], np.count_nonzero(failed))
+    given = as_frames(frames.clip(0, 255))
+    assert f1_of(learn(given, length=80).separate(given), moving) > 0.85
+
+
 def test_what_few_pictures_show_near_a_place_is_no_flicker():
     """On the left leaves are seen in one picture of four; on the right flakes fall, each time elsewhere."""
     rng = np.random.default_rng(25)
@@ -1298,7 +1310,8 @@ def test_a_higher_rank_than_the_light_has_is_left():
 def with_signs(kind):
     """A block passes before a picture; in the second half the camera has turned, or a large thing is gone.
 
-    Or there is a screen, or somebody who sits and moves a little, or by a pixel, or a door that is opened slowly.
+    Or there is a screen, or somebody who sits and moves a little, or by a pixel, or a door that is opened slowly, or
+    there are birds of two by three pixels alone.
     """
     rng = np.random.default_rng([41, 2])
     picture = np.full((72, 96), 120.0)
@@ -1323,7 +1336,11 @@ def with_signs(kind):
             frames[t][np.hypot((y - 50) / 12, (x - 60 - round(np.sin(t / 3))) / 10) < 1] = 40
         if kind == "door":
             frames[t, 34:62, 40 : 40 + int(np.clip((t - 20) / 60, 0, 1) * 20)] = 40
-        frames[t, 6:26, 3 * t % 84 : 3 * t % 84 + 12] = 235
+        if kind != "birds":
+            frames[t, 6:26, 3 * t % 84 : 3 * t % 84 + 12] = 235
+        else:
+            for k in range(5):
+                frames[t, 9 + 12 * k : 11 + 12 * k, (2 * t + 31 * k) % 90 : (2 * t + 31 * k) % 90 + 3] = 250
     return as_frames(np.clip(frames + 2 * rng.standard_normal(frames.shape), 0, 255))
 
 
@@ -1338,6 +1355,7 @@ def with_signs(kind):
         ("sitter", False, "never calm"),
         ("swaying", False, "never calm"),
         ("door", False, "stays as it is to the end"),
+        ("birds", False, "two-thousandth"),
         ("still", True, None),
         ("still", False, None),
     ],

@@ -52,6 +52,9 @@ def reliability(background: Background) -> list[Remark]:
         place = f"One place, {percent(background.signs.share_of_place)} of the picture, is never calm"
         what = "a screen, a fan, leaves, or somebody who stays there, moves a little, and is background in part"
         remarks.append(Remark(f"{place}: {what}; look at the masks.", False))
+    if background.signs.has_specks:
+        specks = "Much of what moves is in regions of less than a two-thousandth of the picture, which are left out"
+        remarks.append(Remark(f"{specks}: --region shows a part, --clean 0 everything.", False))
     if background.stays > STAYS:
         stays = f"Something has come that stays as it is to the end, {percent(background.stays)} of the picture"
         why = "if it is a door that was opened or a thing that was moved, it is no longer in front"
