@@ -902,6 +902,16 @@ def test_a_new_scene_is_noticed_while_the_first_is_still_being_learnt():
     assert follower.scenes == [0, cut]
     assert [one.frame.number for one in out] == list(range(200))
     assert max(one.share for one in out) < 0.02
+    assert not follower.background.returned
+
+
+def test_a_scene_that_comes_back_is_said():
+    """Something large may have stood before the camera."""
+    (_, frames), (_, other) = (scene(T=190, seed=seed) for seed in (8, 9))
+    frames[60:120] = other[60:120]
+    follower, _ = followed(frames)
+    assert follower.scenes == [0, 60, 120]
+    assert any("came back" in one.text for one in reliability(follower.background) if one.good is False)
 
 
 def test_a_few_strange_frames_are_no_new_scene():

@@ -52,6 +52,11 @@ def reliability(background: Background) -> list[Remark]:
         place = f"One place, {percent(background.signs.share_of_place)} of the picture, is never calm"
         what = "a screen, a fan, leaves, or somebody who stays there, moves a little, and is background in part"
         remarks.append(Remark(f"{place}: {what}; look at the masks.", False))
+    if background.returned:
+        returned = "A scene came back after another one: if that was something large before the camera, it was in front"
+        remarks.append(
+            Remark(f"{returned}; look at the masks, or learn from the whole video, without --stream.", False)
+        )
     if background.signs.has_specks:
         specks = "Much of what moves is in regions of less than a two-thousandth of the picture, which are left out"
         remarks.append(Remark(f"{specks}: --region shows a part, --clean 0 everything.", False))

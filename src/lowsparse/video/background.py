@@ -104,6 +104,7 @@ class Background:
     uneven: bool = False  # whether some of these frames are explained much less than others
     stays: float = 0.0  # share of the pixels that are in front, and as they are, to the end of the video
     signs: Signs = field(default_factory=Signs)  # that it is wrong, in these frames
+    returned: bool = False  # whether a scene of the stream came back after another one
 
     @property
     def rank(self) -> int:
