@@ -38,6 +38,26 @@ def reliability(background: Background) -> list[Remark]:
             remarks.append(Remark(f"In {share} hardly anything of the background is seen: {advice}.", False))
     if found.outlier_share > MANY:
         remarks.append(Remark("So much is in front that the background is hardly seen: give a longer video.", False))
+    remarks += _signs(background)
+    if found.rank > 1 and found.coherence[0] > ALONE * frames / found.rank:
+        remarks.append(Remark("One frame has a part of the background almost alone: try a lower --rank.", False))
+    if found.recovered:
+        remarks.append(Remark("The brightness of the frames was found: the fit converged.", True))
+    else:
+        unsure = (
+            "The brightness of the frames could not be confirmed: look at the background above; if it is not clean, "
+        )
+        remarks.append(
+            Remark(unsure + "give more frames, a larger --observe, or --rank 2 for lights that switch.", False)
+        )
+    if all(remark.good is not False for remark in remarks):
+        remarks.append(Remark("Nothing speaks against this result.", True))
+    return remarks
+
+
+def _signs(background: Background) -> list[Remark]:
+    """Sentences on what speaks against the masks of some frames."""
+    remarks = []
     if background.uneven and background.signs.share_vague > CLEAR:
         unlike = "Some frames show much less of the background than others: lights are switched (try another --rank)"
         remarks.append(Remark(f"{unlike}, or something large is in front; look at their masks.", False))
@@ -64,17 +84,4 @@ def reliability(background: Background) -> list[Remark]:
         stays = f"Something has come that stays as it is to the end, {percent(background.stays)} of the picture"
         why = "if it is a door that was opened or a thing that was moved, it is no longer in front"
         remarks.append(Remark(f"{stays}: {why}; look at the masks, or leave the end out with --stop.", False))
-    if found.rank > 1 and found.coherence[0] > ALONE * frames / found.rank:
-        remarks.append(Remark("One frame has a part of the background almost alone: try a lower --rank.", False))
-    if found.recovered:
-        remarks.append(Remark("The brightness of the frames was found: the fit converged.", True))
-    else:
-        unsure = (
-            "The brightness of the frames could not be confirmed: look at the background above; if it is not clean, "
-        )
-        remarks.append(
-            Remark(unsure + "give more frames, a larger --observe, or --rank 2 for lights that switch.", False)
-        )
-    if all(remark.good is not False for remark in remarks):
-        remarks.append(Remark("Nothing speaks against this result.", True))
     return remarks
