@@ -23,9 +23,10 @@ struct CompareArgs {
     uint8_t* beyond;                      // n: bit 0 if some channel differs by more than low, bit 1 by more than high
 };
 
-// What is left of a mask: its regions that are large, or have a seed and are not tiny, with their small holes filled.
+// What is left of a mask: its regions that are large, or have enough seeds and are not tiny, with their small holes filled.
 struct Sizes {
     double large, tiny, hole;  // parts of the picture
+    double seeds;              // part of a region
     int64_t fine;              // pixels beyond which regions are those of blocks of 2 x 2 pixels
 };
 

@@ -22,8 +22,7 @@ class Regions {
     };
     std::vector<Run> runs_;
     std::vector<int64_t> parent_;
-    std::vector<double> area_;
-    std::vector<uint8_t> marked_;
+    std::vector<double> area_, weight_;
 
     int64_t root(int64_t k) {
         while (parent_[size_t(k)] != k) k = parent_[size_t(k)] = parent_[size_t(parent_[size_t(k)])];
@@ -60,27 +59,26 @@ class Regions {
             above_end = int64_t(runs_.size());
         }
         area_.assign(runs_.size(), 0.0);
-        marked_.assign(runs_.size(), 0);
+        weight_.assign(runs_.size(), 0.0);
         for (int64_t k = 0; k < int64_t(runs_.size()); ++k)
             area_[size_t(root(k))] += double(runs_[size_t(k)].end - runs_[size_t(k)].begin);
     }
 
-    // Mark the regions with a run of which `is_marked(row, begin, end)` holds.
-    template <class Test>
-    void mark(Test is_marked) {
+    // The weight of a region is the sum of `weight_of(row, begin, end)` over its runs.
+    template <class Weight>
+    void weigh(Weight weight_of) {
         for (int64_t k = 0; k < int64_t(runs_.size()); ++k) {
             const Run& run = runs_[size_t(k)];
-            uint8_t& marked = marked_[size_t(root(k))];
-            if (!marked) marked = is_marked(run.row, run.begin, run.end);
+            weight_[size_t(root(k))] += double(weight_of(run.row, run.begin, run.end));
         }
     }
 
-    // write(row, begin, end) for the runs of the regions of which `chosen(area, is marked)` holds
+    // write(row, begin, end) for the runs of the regions of which `chosen(area, weight)` holds
     template <class Test, class Write>
     void write(Test chosen, Write write) {
         for (int64_t k = 0; k < int64_t(runs_.size()); ++k) {
             const size_t region = size_t(root(k));
-            if (chosen(area_[region], marked_[region] != 0)) write(runs_[size_t(k)].row, runs_[size_t(k)].begin, runs_[size_t(k)].end);
+            if (chosen(area_[region], weight_[region])) write(runs_[size_t(k)].row, runs_[size_t(k)].begin, runs_[size_t(k)].end);
         }
     }
 };
@@ -104,7 +102,7 @@ inline Box bounding_box(const uint8_t* mask, int64_t H, int64_t W) {
     return {top, left, std::min(bottom + 2, H) - top, std::min(right + 2, W) - left};
 }
 
-// The regions of a mask (H x W) that are large, or have a seed and are not tiny, in `kept`, and their small holes in
+// The regions of a mask (H x W) that are large, or have enough seeds and are not tiny, in `kept`, and their small holes in
 // `holes`; both are zero before.
 inline void keep_regions(const uint8_t* mask, const uint8_t* seeds, int64_t H, int64_t W, const Sizes& sizes, bool corners,
                          uint8_t* kept, uint8_t* holes) {
@@ -116,19 +114,21 @@ inline void keep_regions(const uint8_t* mask, const uint8_t* seeds, int64_t H, i
         return [=](int64_t row, int64_t begin, int64_t end) { std::memset(picture + offset(row) + begin, 1, size_t(end - begin)); };
     };
     Regions regions(mask, W, box, 1, corners);
-    regions.mark([&](int64_t row, int64_t begin, int64_t end) {
-        return std::memchr(seeds + offset(row) + begin, 1, size_t(end - begin)) != nullptr;
+    regions.weigh([&](int64_t row, int64_t begin, int64_t end) {
+        return std::accumulate(seeds + offset(row) + begin, seeds + offset(row) + end, int64_t(0));
     });
-    regions.write([&](double area, bool seeded) { return area >= size / sizes.tiny && (seeded || area >= size / sizes.large); },
-                  fill(kept));
+    const auto is_kept = [&](double area, double seeds_in_it) {
+        return area >= size / sizes.tiny && (seeds_in_it * sizes.seeds > area || area >= size / sizes.large);
+    };
+    regions.write(is_kept, fill(kept));
     Regions gaps(kept, W, box, 0, false);
     const bool cut_top = box.top > 0, cut_left = box.left > 0, cut_bottom = box.top + box.height < H,
                cut_right = box.left + box.width < W;
-    gaps.mark([&](int64_t row, int64_t begin, int64_t end) {  // those that go on beyond the box
+    gaps.weigh([&](int64_t row, int64_t begin, int64_t end) {  // those that go on beyond the box
         return (cut_top && row == 0) || (cut_bottom && row == box.height - 1) || (cut_left && begin == 0) ||
                (cut_right && end == box.width);
     });
-    gaps.write([&](double area, bool open) { return !open && area < size / sizes.hole; }, fill(holes));
+    gaps.write([&](double area, double open) { return open == 0.0 && area < size / sizes.hole; }, fill(holes));
 }
 
 // Bytes of memory that `coherent` needs.

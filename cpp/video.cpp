@@ -53,11 +53,11 @@ void compare(Floats planes, Floats v, float zero, Bytes values, Bytes low, Bytes
 }
 
 // The mask of what is in front from the bits of luma, to which those of chroma are added first.
-void mask_of_bits(BytesOut bits, std::optional<Bytes> chroma, int radius, double large, double tiny, double hole, int64_t fine,
-                  BytesOut mask, const std::string& isa) {
+void mask_of_bits(BytesOut bits, std::optional<Bytes> chroma, int radius, double large, double tiny, double hole,
+                  double seeds, int64_t fine, BytesOut mask, const std::string& isa) {
     require(bits.ndim() == 2 && mask.ndim() == 2 && mask.shape(0) == bits.shape(0) && mask.shape(1) == bits.shape(1));
     const int64_t H = int64_t(bits.shape(0)), W = int64_t(bits.shape(1));
-    require(H > 0 && W > 0 && radius > 0 && radius < 128 && large > 0 && tiny > 0 && hole > 0);
+    require(H > 0 && W > 0 && radius > 0 && radius < 128 && large > 0 && tiny > 0 && hole > 0 && seeds > 0);
     const bool halved = chroma && chroma->size() != bits.size();
     require(!halved || int64_t(chroma->size()) == ((H + 1) / 2) * ((W + 1) / 2));
     const PixelKernels& kernels = pixel_kernels_for(isa);
@@ -69,7 +69,7 @@ void mask_of_bits(BytesOut bits, std::optional<Bytes> chroma, int radius, double
     else if (chroma)
         for (size_t k = 0; k < bits.size(); ++k) bits.data()[k] |= chroma->data()[k];
     kernels.majority(bits.data(), H, W, radius, mask.data(), lines.get());
-    coherent(mask.data(), bits.data(), H, W, {large, tiny, hole, fine}, memory.get());
+    coherent(mask.data(), bits.data(), H, W, {large, tiny, hole, seeds, fine}, memory.get());
 }
 
 // The robust regression of the blocks from `begin` on, as many as v has columns.
@@ -110,7 +110,8 @@ void bind_video(nb::module_& module) {
                nb::arg("high"), nb::arg("background").noconvert(), nb::arg("beyond").noconvert(), nb::arg("isa"),
                "A background and where a frame differs from it; lowsparse.video.foreground is its user.");
     module.def("mask_of_bits", &mask_of_bits, nb::arg("bits").noconvert(), nb::arg("chroma").none(), nb::arg("radius"),
-               nb::arg("large"), nb::arg("tiny"), nb::arg("hole"), nb::arg("fine"), nb::arg("mask").noconvert(), nb::arg("isa"),
+               nb::arg("large"), nb::arg("tiny"), nb::arg("hole"), nb::arg("seeds"), nb::arg("fine"), nb::arg("mask").noconvert(),
+               nb::arg("isa"),
                "Majorities and regions of what differs; lowsparse.video.foreground is its user.");
     module.def("fit_blocks", &fit_blocks, nb::arg("x"), nb::arg("v"), nb::arg("begin"), nb::arg("candidates"), nb::arg("others"),
                nb::arg("luma_level"), nb::arg("chroma_level"), nb::arg("constants"), nb::arg("first_fits"), nb::arg("fits"),

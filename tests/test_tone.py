@@ -71,11 +71,20 @@ def pixels_of(frame, background):
     return expected, expected, frame.ravel()[pixels].astype(float), slopes, tiles
 
 
+def test_a_curve_that_bends_in_the_dark_is_found():
+    rng = np.random.default_rng(23)
+    background = np.minimum(rng.gamma(1.5, 40, (60, 80)), 250)
+    frame = 255 * (background / 255) ** 0.6 + 2 * rng.standard_normal(background.shape)
+    found = curve(fit_tone(*pixels_of(frame, background))).astype(float)
+    at = np.arange(4, 200)
+    assert np.abs(found[at] - 255 * (at / 255) ** 0.6).max() < 4
+
+
 def test_a_curve_is_found_and_a_large_dark_thing_is_none():
     rng = np.random.default_rng(22)
     wall = ndimage.gaussian_filter(rng.standard_normal((60, 80)), 2)
     wall = (20 + 200 * (wall - wall.min()) / np.ptp(wall)).astype(np.uint8)
-    true = np.array([5.0, 25, 30, 20, 8, -4])
+    true = np.interp(KNOTS, np.linspace(0, 255, 6), [5.0, 25, 30, 20, 8, -4])
     a = fit_tone(*pixels_of(curve(true)[wall], wall), FAR_LESS)
     at = np.arange(60, 190)
     assert np.abs(np.interp(at, KNOTS, a - true)).max() < 3
@@ -86,7 +95,7 @@ def test_a_curve_is_found_and_a_large_dark_thing_is_none():
 
 
 def test_the_inverse_of_a_curve_undoes_it_in_colour_too():
-    a = np.array([0.0, 20, 30, 25, 10, 0])
+    a = np.interp(KNOTS, np.linspace(0, 255, 6), [0.0, 20, 30, 25, 10, 0])
     picture = Picture.of_rgb(np.random.default_rng(23).integers(20, 230, (12, 14, 3)).astype(np.uint8), halved=True)
     back = toned(toned(picture, curve(a)), inverse(a))
     assert np.abs(back.luma.astype(int) - picture.luma).max() <= 2

@@ -83,4 +83,4 @@ def test_arrays_that_do_not_fit_are_refused(isa):
     with pytest.raises(ValueError, match="do not fit"):
         compiled.compare(np.zeros((1, 4, 6), np.float32), np.ones(1), 0, pixels, bounds, bounds)
     with pytest.raises(ValueError, match="do not fit"):
-        compiled.mask_of_bits(pixels, np.zeros((9, 9), np.uint8), 1, (50, 2000, 500), 10)
+        compiled.mask_of_bits(pixels, np.zeros((9, 9), np.uint8), 1, (50, 2000, 500, 25), 10)

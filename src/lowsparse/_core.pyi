@@ -69,6 +69,7 @@ def mask_of_bits(
     large: float,
     tiny: float,
     hole: float,
+    seeds: float,
     fine: int,
     mask: NDArray[np.uint8],
     isa: str,

@@ -38,6 +38,26 @@ def reliability(background: Background) -> list[Remark]:
             remarks.append(Remark(f"In {share} hardly anything of the background is seen: {advice}.", False))
     if found.outlier_share > MANY:
         remarks.append(Remark("So much is in front that the background is hardly seen: give a longer video.", False))
+    remarks += _signs(background)
+    if found.rank > 1 and found.coherence[0] > ALONE * frames / found.rank:
+        remarks.append(Remark("One frame has a part of the background almost alone: try a lower --rank.", False))
+    if found.recovered:
+        remarks.append(Remark("The brightness of the frames was found: the fit converged.", True))
+    else:
+        unsure = (
+            "The brightness of the frames could not be confirmed: look at the background above; if it is not clean, "
+        )
+        remarks.append(
+            Remark(unsure + "give more frames, a larger --observe, or --rank 2 for lights that switch.", False)
+        )
+    if all(remark.good is not False for remark in remarks):
+        remarks.append(Remark("Nothing speaks against this result.", True))
+    return remarks
+
+
+def _signs(background: Background) -> list[Remark]:
+    """Sentences on what speaks against the masks of some frames."""
+    remarks = []
     if background.uneven and background.signs.share_vague > CLEAR:
         unlike = "Some frames show much less of the background than others: lights are switched (try another --rank)"
         remarks.append(Remark(f"{unlike}, or something large is in front; look at their masks.", False))
@@ -52,21 +72,16 @@ def reliability(background: Background) -> list[Remark]:
         place = f"One place, {percent(background.signs.share_of_place)} of the picture, is never calm"
         what = "a screen, a fan, leaves, or somebody who stays there, moves a little, and is background in part"
         remarks.append(Remark(f"{place}: {what}; look at the masks.", False))
+    if background.returned:
+        returned = "A scene came back after another one: if that was something large before the camera, it was in front"
+        remarks.append(
+            Remark(f"{returned}; look at the masks, or learn from the whole video, without --stream.", False)
+        )
+    if background.signs.has_specks:
+        specks = "Much of what moves is in regions of less than a two-thousandth of the picture, which are left out"
+        remarks.append(Remark(f"{specks}: --region shows a part, --clean 0 everything.", False))
     if background.stays > STAYS:
         stays = f"Something has come that stays as it is to the end, {percent(background.stays)} of the picture"
         why = "if it is a door that was opened or a thing that was moved, it is no longer in front"
         remarks.append(Remark(f"{stays}: {why}; look at the masks, or leave the end out with --stop.", False))
-    if found.rank > 1 and found.coherence[0] > ALONE * frames / found.rank:
-        remarks.append(Remark("One frame has a part of the background almost alone: try a lower --rank.", False))
-    if found.recovered:
-        remarks.append(Remark("The brightness of the frames was found: the fit converged.", True))
-    else:
-        unsure = (
-            "The brightness of the frames could not be confirmed: look at the background above; if it is not clean, "
-        )
-        remarks.append(
-            Remark(unsure + "give more frames, a larger --observe, or --rank 2 for lights that switch.", False)
-        )
-    if all(remark.good is not False for remark in remarks):
-        remarks.append(Remark("Nothing speaks against this result.", True))
     return remarks

@@ -43,6 +43,11 @@ class Picture:
         """Whether the chroma has half the resolution."""
         return self.chroma is not None and self.chroma.shape[1:] != self.luma.shape
 
+    @property
+    def nbytes(self) -> int:
+        """Size in memory."""
+        return self.luma.nbytes + (0 if self.chroma is None else self.chroma.nbytes)
+
     def __repr__(self) -> str:
         kind = "grey" if self.chroma is None else "colour, halved" if self.halved else "colour"
         return "Picture({} x {}, {})".format(*self.shape, kind)

@@ -43,7 +43,7 @@ from .planes import combined, far_from, whole_levels
 from .registration import Aligned, Registration, move, shifted
 from .sampling import Single
 from .shadows import without_light
-from .signs import BEHIND, Signs, is_light, outlined_place, restless_place, roughness
+from .signs import BEHIND, Signs, is_light, outlined_place, restless_place, roughness, share_of_specks
 from .tone import ToneProbe, curve, toned
 
 THRESHOLD = 1.5
@@ -104,6 +104,7 @@ class Background:
     uneven: bool = False  # whether some of these frames are explained much less than others
     stays: float = 0.0  # share of the pixels that are in front, and as they are, to the end of the video
     signs: Signs = field(default_factory=Signs)  # that it is wrong, in these frames
+    returned: bool = False  # whether a scene of the stream came back after another one
 
     @property
     def rank(self) -> int:
@@ -508,6 +509,7 @@ class Background:
         for picture, v in zip(pictures, self.coefficients_of(pictures)[0] if pictures else (), strict=True):
             background, mask = self.compare(picture, v, low, high)
             total += Signs.of(mask, picture.luma, background.luma, place)
+            total += Signs(specks=share_of_specks(mask, picture.luma, background.luma, high.luma))
             if place is not None:
                 rough.append(roughness(picture.luma, background.luma))
         is_seen = is_outlined and total.in_place > BEHIND * total.place
@@ -551,8 +553,10 @@ class Background:
         unit, coarse, found = self.spread(), self.noise.size > FINE, []
         for picture, v in zip(pictures, self.coefficients_of(pictures)[0] if pictures else (), strict=True):
             far = self.distance(picture, self.picture(v), unit, of_blocks=coarse)
-            labels, areas = label_regions(far > THRESHOLD, corners=not coarse)
+            beyond = far > THRESHOLD
+            labels, areas = label_regions(beyond, corners=not coarse)
             is_spot = areas < far.size / SPOT
+            is_spot &= np.bincount(labels[majority(beyond, 1)], minlength=areas.size) > 0  # others are in no mask
             is_spot[0] = False
             spots = is_spot[labels] * far
             found.append(rounded(spots if coarse else max_of_block(spots)))

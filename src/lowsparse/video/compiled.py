@@ -34,11 +34,11 @@ def compare(planes: Single, v: Float, zero: int, values: Grey, low: Grey, high: 
 
 
 def mask_of_bits(
-    bits: Grey, chroma: Grey | None, radius: int, parts: tuple[float, float, float], fine: int
+    bits: Grey, chroma: Grey | None, radius: int, parts: tuple[float, float, float, float], fine: int
 ) -> NDArray[np.bool_]:
     """The mask of what is in front, from bits as `compare` gives them, which are changed; those of chroma are added.
 
-    `parts` and `fine` are what `foreground` calls LARGE, TINY, HOLE and FINE.
+    `parts` and `fine` are what `foreground` calls LARGE, TINY, HOLE, SEEDS and FINE.
     """
     mask = np.empty(bits.shape, bool)
     native.core().mask_of_bits(bits, chroma, radius, *parts, fine, mask.view(np.uint8), native.instruction_set())

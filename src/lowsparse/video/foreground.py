@@ -16,8 +16,9 @@ from ..sweeps import Float
 from . import compiled
 from .sampling import Single
 
-# Parts of the picture: a region as large as this needs no seed; a smaller one is dropped; a smaller hole is filled.
+# Parts of the picture: a region as large as this needs no seeds; a smaller one is dropped; a smaller hole is filled.
 LARGE, TINY, HOLE = 50, 2000, 500
+SEEDS = 25  # part of a region that its seeds must exceed: a gust moves single leaves farther than ever before
 FINE = 200_000  # pixels of a picture that is not large
 BLEEDS = 2  # pixels of chroma by which a colour bleeds over an edge
 
@@ -59,7 +60,7 @@ class Bounds:
 
 
 def foreground_mask(picture: Picture, background: Picture, low: Bounds, high: Bounds, radius: int = 1) -> Mask:
-    """The mask of what is in front: regions beyond the low bounds that are somewhere beyond the high ones.
+    """The mask of what is in front: regions beyond the low bounds that are beyond the high ones in a part of them.
 
     A pixel belongs to a region if most of its neighbours within the radius differ as well.
     """
@@ -76,7 +77,7 @@ def compiled_mask(
     if chroma is not None and picture.chroma is not None and low.chroma is not None and high.chroma is not None:
         planes, coloured = compiled.compare(chroma, v, NEUTRAL, picture.chroma, low.chroma, high.chroma)
         _without_bleeding(coloured, picture.chroma, planes, low.chroma, high.chroma)
-    return Picture(background, planes), compiled.mask_of_bits(bits, coloured, radius, (LARGE, TINY, HOLE), FINE)
+    return Picture(background, planes), compiled.mask_of_bits(bits, coloured, radius, (LARGE, TINY, HOLE, SEEDS), FINE)
 
 
 def _without_bleeding(bits: Grey, values: Grey, background: Grey, low: Grey, high: Grey) -> None:
@@ -108,7 +109,7 @@ def _own(far: Grey) -> Mask:
 
 
 def coherent(mask: Mask, seeds: Mask) -> Mask:
-    """The regions of a mask that are large, or that have a seed and are not tiny; small holes are filled.
+    """The regions of a mask that are large, or that have enough seeds and are not tiny; small holes are filled.
 
     In a large picture, regions are those of blocks of 2 x 2 pixels, which takes a quarter of the time.
     """
@@ -120,8 +121,7 @@ def coherent(mask: Mask, seeds: Mask) -> Mask:
     holes = kept.copy()
     box = _bounding_box(blocks)
     labels, areas = label_regions(blocks[box], corners=not coarse)
-    keep = areas >= blocks.size / LARGE
-    keep[labels[seeds[box]]] = True
+    keep = (areas >= blocks.size / LARGE) | (SEEDS * np.bincount(labels[seeds[box]], minlength=areas.size) > areas)
     keep &= areas >= blocks.size / TINY
     keep[0] = False
     kept[box] = keep[labels]

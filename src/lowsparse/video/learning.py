@@ -47,6 +47,7 @@ PER_FRAME = 400  # pixels of each frame from which v is learnt, for each rank
 TILE, COMPILED_TILE, GPU_TILE = 1024, 8192, 16_384  # blocks regressed together: larger arrays are slower to allocate
 GPU_WORKERS = 2  # tiles on a GPU at the same time, half a GB each at most
 MIN_NOISE = 0.5  # grey levels
+MANY_WITNESSES, WITNESS_BYTES = 48, 30_000_000  # of small pictures so many are kept, or as many as need so much
 TONES = 2  # times that curves of tones are sought
 SWITCHED, OFTEN = 0.9, 0.1  # lights may be switched if so much less is explained of such a share of the frames,
 BADLY = 0.7  # or this share of half of them
@@ -110,9 +111,10 @@ def learn(
         check_count("rank", rank)
     share, most = (default_share(length), 2 * TARGET) if observe is None else (observe, None)
     sampler = PixelSampler(share, most=most, random_state=random_state)
-    witnesses, camera = EvenlySpaced[Picture](WITNESSES), Steadiness()
+    witnesses, camera = EvenlySpaced[Picture](MANY_WITNESSES), Steadiness()
     for frame in frames:
         picture = camera.align(frame).picture
+        witnesses.most = most_witnesses(picture)
         sampler.add(picture)
         witnesses.add(picture)
         if on_progress is not None:
@@ -130,6 +132,11 @@ def learn(
     release_memory()
     registration = camera.registration if camera.shakes else None
     return replace(found, registration=registration, drift=camera.drift)
+
+
+def most_witnesses(picture: Picture) -> int:
+    """How many whole frames as large as this are kept."""
+    return int(np.clip(WITNESS_BYTES // picture.nbytes, WITNESSES, MANY_WITNESSES))
 
 
 def _with_lights(

@@ -56,7 +56,7 @@ def seen_surface(region: Mask, frame: Grey, background: Grey) -> tuple[Mask, Mas
     )
     textured = inside & (n > MOSTLY) & (first > FLAT * n)
     factor = total(one + BLACK) / np.maximum(total(other + BLACK), 1)
-    seen = textured & (both > ALIKE * np.sqrt(first * second)) & (both > FADED * factor * first)
+    seen = textured & (both > ALIKE * np.sqrt(np.maximum(first * second, 0))) & (both > FADED * factor * first)
     darker, brighter = (seen & (factor > low) & (factor < high) for low, high in (DARKER, BRIGHTER))
     return textured, darker, brighter
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from ..entries.pictures import Grey
-from .foreground import FINE, Mask, Value, label_regions, max_of_block
+from .foreground import FINE, Mask, Value, label_regions, majority, max_of_block
 from .ghosts import outline_ratio
 from .light import split_changes
 from .sampling import Single
@@ -33,7 +33,10 @@ VAGUE = 0.16  # share of what is in front that has none, above which the backgro
 EDGES = 0.2  # share of the pixels that are the edges of a picture
 SMEARED = 1.7  # how much more often than others they are in front if the background is smeared,
 MORE = 0.03  # and in which share of the pictures more
-SHADED, LIT = 0.04, 0.1  # share of the texture behind what is in front that is seen, darker or brighter, if it is light
+SHADED, LIT = (
+    0.025,
+    0.1,
+)  # share of the texture behind what is in front that is seen, darker or brighter, if it is light
 LEAST = 0.01  # share of what is in front that is light, then
 NOISIER, LEVELS = 3.0, 3.0  # times the usual noise, and grey levels of it: a pixel with more is never calm
 GAP = 5  # side of the square of pixels within which such pixels are of one place
@@ -43,6 +46,10 @@ BEHIND = 0.25  # which is in front in a smaller share of the pictures: otherwise
 SMALL = 0.03  # one that is smaller counts only if it is in front
 ROUGH = 2.2  # times as rough as the rest is what differs there from the background: light is smoother
 OFTENER = 2.0  # times as often as the rest
+SPECKS = (
+    0.3,
+    0.0003,
+)  # share of all that moves, and of the picture, that are specks too small for a mask, if they matter
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,7 @@ class Signs:
     brighter: float = 0.0  # or brighter
     place: float = 0.0  # of all pixels, that are of a single place that is never calm,
     in_place: float = 0.0  # and of all pixels, that are in front there
+    specks: float = 0.0  # of all pixels, that differ in regions too small for the mask
 
     @classmethod
     def of(cls, mask: Mask, frame: Grey, background: Grey, place: Mask | None = None) -> Self:
@@ -113,6 +121,11 @@ class Signs:
     def has_patches(self) -> bool:
         """Whether so much of what is in front is the background, brighter, that light falls on parts of it."""
         return self.brighter > max(LIT * self.textured, LEAST * self.front)
+
+    @property
+    def has_specks(self) -> bool:
+        """Whether much of what moves is too small for a mask."""
+        return self.specks > max(SPECKS[0] * (self.specks + self.front), SPECKS[1] * self.pictures)
 
     @property
     def share_of_place(self) -> float:
@@ -173,6 +186,24 @@ def outlined_place(noise: Single, level: float, flickers: Mask) -> Mask | None:
     edges = restless(_smaller(noise), level) | _smaller(flickers)
     place = _largest(ndimage.binary_fill_holes(_closed(edges, OUTLINE)))
     return None if place is None or edges[place].sum() < ALONE * edges.sum() else _with_border(place)
+
+
+def share_of_specks(mask: Mask, frame: Grey, background: Grey, bound: Grey) -> float:
+    """Share of the pixels that differ by more than a bound, as most of their neighbours do, and are not in the mask.
+
+    Of a large picture, every second line and column counts.
+
+    >>> frame = np.zeros((60, 80), np.uint8)
+    >>> frame[10:13, 10:13] = frame[30:50, 30:50] = 90
+    >>> 60 * 80 * share_of_specks(frame > 0, frame, 0 * frame, 0 * frame + 40)
+    0.0
+    >>> mask = ndimage.binary_opening(frame, np.ones((9, 9), bool))
+    >>> round(60 * 80 * share_of_specks(mask, frame, 0 * frame, 0 * frame + 40))
+    5
+    """
+    step = 1 if mask.size <= FINE else 2
+    x, b, c, known = (one[::step, ::step] for one in (frame, background, bound, mask))
+    return float(np.mean(majority(np.maximum(x, b) - np.minimum(x, b) > c, 1) & ~known))
 
 
 def _closed(mask: Mask, gap: int) -> Mask:

@@ -24,7 +24,7 @@ from ..robust.regression import EFFICIENT
 from ..sweeps import Float
 from .sampling import Single
 
-KNOTS = np.linspace(0, 255, 6)  # grey levels
+KNOTS = np.array([0.0, 10, 25, 51, 102, 153, 204, 255])  # grey levels; in the dark, curves bend
 NO_TONE = np.zeros(KNOTS.size)
 LESS = 0.85  # factor by which the loss must fall with a curve,
 FAR_LESS = 0.6  # or, while b is unknown, by so much: the light of a part of the picture has a curve in part
@@ -32,8 +32,9 @@ CHANGED = 1.5  # and grey levels by which it must change pixels, in the mean: le
 LEAST = 1.0  # grey levels: least noise
 GROUPS = 16  # of pixels of like levels, from whose medians the regression begins
 WIDTHS = 4.0, 4.0, 2.0, 2.0, 1.0, 1.0  # of the losses of the regressions, beside that of the last one
-SMOOTH = 0.001  # weight of second differences of the a_k, for each pixel: they decide where no pixel has such levels
-BEND = np.diff(np.eye(KNOTS.size), 2, axis=0)
+SMOOTH = 0.001  # weight of changes of the slope, for each pixel: they decide where no pixel has such levels
+_STEPS = np.diff(KNOTS)
+BEND = np.diff(np.diff(np.eye(KNOTS.size), axis=0) * (_STEPS.mean() / _STEPS)[:, None], axis=0)  # of slopes
 ROUGH = SMOOTH * BEND.T @ BEND + 1e-6 * np.eye(KNOTS.size)
 ACROSS, FEW = 3, 30  # parts of a picture across and down; one with less than this part of the pixels does not count
 WORSE = 0.15  # by which the mean loss, from 0 to 1, may grow in a part of the picture
@@ -105,7 +106,7 @@ def fit_tone(
         return NO_TONE
     a, c = _regress(a, at, seen - at)
     toned_levels = _values(a, at)
-    if np.abs(toned_levels - expected).mean() < CHANGED or np.diff(KNOTS + a).min() < SLOPE * KNOTS[1]:
+    if np.abs(toned_levels - expected).mean() < CHANGED or (np.diff(KNOTS + a) < SLOPE * _STEPS).any():
         return NO_TONE
     before, after = (((seen - one) / c) ** 2 for one in (expected, toned_levels))
     old, new = (one / (1 + one) for one in (before, after))
@@ -145,7 +146,7 @@ def _begin(expected: Float, far: Float) -> Float:
 
 
 def _regress(a: Float, expected: Float, far: Float) -> tuple[Float, float]:
-    """The a_k with the least robust Σ (far - Σ a_k h_k)², and small second differences; and how wide the loss is."""
+    """The a_k with the least robust Σ (far - Σ a_k h_k)², and slopes that are alike; and how wide the loss is."""
     hats = _hats(expected)
     for width in WIDTHS:
         left = far - hats @ a
@@ -157,7 +158,7 @@ def _regress(a: Float, expected: Float, far: Float) -> tuple[Float, float]:
 
 def _hats(at: Float) -> Float:
     """h_k at these levels (n x knots)."""
-    return np.asarray(np.maximum(1 - np.abs(at[:, None] - KNOTS) / KNOTS[1], 0))
+    return np.stack([np.interp(at, KNOTS, one) for one in np.eye(KNOTS.size)], axis=1)
 
 
 def curve(a: Float) -> Grey:

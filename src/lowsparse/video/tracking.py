@@ -63,6 +63,7 @@ UNEXPLAINED = 0.5  # times the usual share of pixels that are explained: a frame
 NEW_SCENE = 10  # frames in a row that are not explained make a new scene, unless the background
 SEEN, TILES = 0.25, 8  # is seen in this share of their tiles; so many tiles are across and down,
 MOSTLY = 0.8  # and of a tile in which it is seen this share agrees
+EARLIER, SMALL = 5, 100_000  # scenes that are remembered, and pixels of their pictures, at most
 LOOK_EVERY = 5  # one of so many frames shows what has an outline
 FORGETTING = 0.02  # factor of the exponential mean of the share that is explained
 
@@ -121,6 +122,8 @@ class Follower:
         self._known, self._lost = 0, 0.0  # frames that were judged in all scenes, and how many show no background
         self._drift = 0.0  # pixels by which the camera has wandered in a scene
         self._signs = Signs()  # in all scenes, that a background was wrong
+        self._stills = deque[Picture](maxlen=EARLIER)  # of the latest scenes, small
+        self._returned = False  # whether one came back
         self._threads = ThreadPoolExecutor(1)
         self._begin_scene([])
 
@@ -314,6 +317,7 @@ class Follower:
             fit_again, v = _fitter(found), found.coefficients
             del found
             found, spots = _complete(fit_again(samples, v), some, samples)
+        self._recognise(found.still)
         self._use(_judged(found, found, some))
         del found, some  # the frames below are dropped one by one
         self._spots.extend(spots)
@@ -325,6 +329,15 @@ class Follower:
         for v, explained in lights:
             yield self._separate_one(first.take(), v, explained)
 
+    def _recognise(self, still: Picture) -> None:
+        """Notice if a scene is not the one before, but one before that: what was between may have been in front."""
+        small = Picture(still.luma)
+        while small.luma.size > SMALL:
+            small = small.shrunken(2)
+        known = [not share_lost(one, [small]) and not share_lost(small, [one]) for one in self._stills]
+        self._returned |= any(known) and not known[-1]
+        self._stills.append(small)
+
     def _use(self, background: Background) -> None:
         if self._v and background.rank < len(self._v[0]):  # only the brightness is followed from now on
             self._v = [np.array([v @ self.background.brightness]) for v in self._v]
@@ -334,7 +347,12 @@ class Follower:
         registration = self.camera.registration if self.camera.shakes else None
         lost, self._signs = self._lost / self._known, self._signs + background.signs
         self._background = background = replace(
-            background, registration=registration, lost=lost, drift=self._drift, signs=self._signs
+            background,
+            registration=registration,
+            lost=lost,
+            drift=self._drift,
+            signs=self._signs,
+            returned=self._returned,
         )
         self._separator = None  # it keeps the background before
         self._separator = background.separator(self.threshold, self.clean, self.stabilise)
@@ -419,8 +437,7 @@ def most_samples(picture: Picture) -> int:
 
 def most_held_back(picture: Picture) -> int:
     """How many frames as large as this are held back at the beginning of a restless scene."""
-    size = picture.luma.nbytes + (0 if picture.chroma is None else picture.chroma.nbytes)
-    return int(np.clip(HELD_BYTES // size, FIRST, LONGEST))
+    return int(np.clip(HELD_BYTES // picture.nbytes, FIRST, LONGEST))
 
 
 def is_restless(background: Background) -> bool:
