@@ -228,6 +228,7 @@ def test_constant_and_empty_series():
     notes = " ".join(str(warning.message) for warning in said)
     assert "x1 have one value" in notes
     assert "x2 have no reading" in notes
+    assert not any(issubclass(warning.category, RuntimeWarning) for warning in said)
     assert "x1" not in set(imputer.anomalies_["series"])
     assert np.allclose(filled[:, 1], 5.0)
     assert np.isnan(filled[:, 2]).all()

@@ -109,9 +109,11 @@ def _equal_weights(F: Float, y: Float) -> Float:
         return np.full(m, 1.0 / m)
     errors = np.abs(y[:, None] - F).mean(axis=0)
     apart = np.array([np.abs(F - f[:, None]).mean(axis=0) for f in F.T])
-    smaller = np.maximum(np.minimum(errors[:, None], errors), np.finfo(float).tiny)
-    alike = np.maximum(1.0 - apart / (APART * smaller), 0.0)
-    return np.asarray(1.0 / alike.sum(axis=1) / (1.0 / alike.sum(axis=1)).sum())
+    bound = APART * np.minimum(errors[:, None], errors)
+    unlike = np.where(apart > 0, 1.0, 0.0)
+    np.divide(apart, bound, out=unlike, where=apart < bound)
+    shares = 1.0 / (1.0 - unlike).sum(axis=1)
+    return np.asarray(shares / shares.sum())
 
 
 def _ridge(pieces: Index) -> float:
