@@ -53,7 +53,11 @@ def _copy_pattern(read: Bool, free: Bool, aside: Bool, wanted: float, period: in
         for window in rng.permutation(-(-T // width)):
             if np.count_nonzero(aside) >= wanted:
                 return
-            aside |= moved.take(moved.begin // width == window).mask((T, read.shape[1])) & free
+            first = window * width
+            own = moved.take(moved.begin // width == window)
+            inside = slice(first, first + width + longest)
+            shape = len(aside[inside]), read.shape[1]
+            aside[inside] |= Runs(own.series, own.begin - first, own.end - first).mask(shape) & free[inside]
 
 
 def _draw_runs(read: Bool, free: Bool, aside: Bool, wanted: float, rng: np.random.Generator) -> None:
