@@ -228,6 +228,7 @@ def test_constant_and_empty_series():
     notes = " ".join(str(warning.message) for warning in said)
     assert "x1 have one value" in notes
     assert "x2 have no reading" in notes
+    assert not any(issubclass(warning.category, RuntimeWarning) for warning in said)
     assert "x1" not in set(imputer.anomalies_["series"])
     assert np.allclose(filled[:, 1], 5.0)
     assert np.isnan(filled[:, 2]).all()
@@ -374,6 +375,32 @@ def test_repeated_numbers_are_stuck_where_they_are_far_from_what_is_expected():
     assert bad.sum() == 12
 
 
+def test_a_wild_reading_at_a_moment_that_no_other_series_read_is_bad():
+    """Its neighbours say nothing of it, and taken as good it spoils what is learnt of the day."""
+    rng = np.random.default_rng(8)
+    t = np.arange(24 * 60)[:, None]
+    X = 50 + 10 * np.sin(2 * np.pi * t / 24) + np.cumsum(rng.standard_normal((len(t), 1)), axis=0) / 8 + rng.random(8)
+    X += 0.1 * rng.standard_normal(X.shape)
+    X[700:703] = np.nan
+    X[[701, 702], [2, 3]] = 1e5, 55.0
+    cleaned = ls.RobustSeriesImputer(clean=True).fit_transform(X)
+    assert np.argwhere((cleaned != X) & ~np.isnan(X)).tolist() == [[701, 2]]
+    assert abs(cleaned[701, 2] - cleaned[701, 3]) < 3
+
+
+def test_correlations_of_what_a_mean_of_few_days_leaves_are_those_of_the_days():
+    rng = np.random.default_rng(9)
+    days = np.repeat(rng.standard_normal((6, 300)), 100, axis=0)  # they differ, and have nothing in common
+    shape = Shape.fit(days, (100,))
+    rest = days - shape.expect(days)
+    next_day, next_day_of_rest = (
+        Bridge.fit(rest, (100,), common=common).correlations[100].mean() for common in (shape.common, 0.0)
+    )
+    assert shape.common == pytest.approx(1 / 6)
+    assert abs(next_day) < 0.07
+    assert next_day_of_rest < -0.1
+
+
 def test_weights_are_shares_and_differ_by_series_where_that_is_sure():
     rng = np.random.default_rng(5)
     y, series = rng.standard_normal(4000), rng.integers(2, size=4000)
@@ -387,8 +414,21 @@ def test_weights_are_shares_and_differ_by_series_where_that_is_sure():
     assert mixture.usual[2] < 0.02
     error = np.abs(y - mixture.predict(F, classes, series)).mean()
     assert error < 0.12 < 0.3 < np.abs(y - F @ mixture.usual).mean()
-    few = Mixture.fit(F[:60], y[:60], classes[:60], series[:60], length=30.0)  # two runs: nothing is sure
-    assert np.abs(few.usual - 1 / 3).max() < 0.2
+    few = Mixture.fit(F[:60], y[:60], classes[:60], series[:60], pieces=np.arange(60) // 30)  # nothing is sure
+    assert np.abs(few.usual - 1 / 3).max() < 0.1
+
+
+def test_a_prediction_that_is_there_twice_counts_once_and_a_fallback_not_at_all_without_evidence():
+    """Days that nobody read: one piece says nothing of the weights, and most predictions are the same there."""
+    rng = np.random.default_rng(6)
+    y, none = rng.standard_normal(500), np.zeros(500, int)
+    own, other, straight = y[:, None] + rng.standard_normal((500, 3)).T[:, :, None]
+    F = np.column_stack([own, np.tile(other, 8) + 0.01 * rng.standard_normal((500, 8)), straight])
+    mixture = Mixture.fit(F, y, none, none, pieces=none, fallbacks=1)
+    assert abs(mixture.usual[0] - 0.5) < 0.05
+    assert mixture.usual[-1] < 0.02
+    sure = Mixture.fit(np.column_stack([own, straight - 3, y]), y, none, none, fallbacks=1)
+    assert sure.usual[-1] > 0.9
 
 
 def test_runs_and_distances():
@@ -473,6 +513,18 @@ def test_what_is_kept_aside_looks_like_what_is_missing():
     rows = aside.sum(axis=1)
     assert (rows[rows > 0] == 6).all()
     assert aside.mean() > 0.01
+
+
+def test_whole_days_are_kept_aside_of_a_week_and_another_one_each_time():
+    read = np.ones((7 * 288, 4), bool)
+    read[2 * 288 : 3 * 288] = False
+    rng, before = np.random.default_rng(1), ~read
+    for _ in range(3):
+        aside = keep_aside(read, 288, rng, before)
+        assert np.array_equal(np.unique(aside.reshape(7, -1).mean(axis=1)), [0, 1])
+        assert aside.sum() == 288 * 4
+        assert not (aside & before).any()
+        before |= aside
 
 
 def test_bad_readings_on_both_sides_of_a_gap_are_one_anomaly():

@@ -43,13 +43,15 @@ class Bridge:
     periods: tuple[int, ...]
 
     @classmethod
-    def fit(cls, R: Float, periods: tuple[int, ...], pairs: Float | None = None) -> Bridge:
+    def fit(cls, R: Float, periods: tuple[int, ...], pairs: Float | None = None, common: float = 0.0) -> Bridge:
         """Estimate the correlations of the columns of R; NaN is missing.
 
-        The numbers of pairs of readings, by `count_pairs` up to the largest lag, are given if they are known.
+        The numbers of pairs of readings, by `count_pairs` up to the largest lag, are given if they are known. What R is
+        left of has a mean taken off that a share `common` of the variance went with: r = common + (1 - common) r of R.
         """
         spreads = column_spreads(R)
-        return cls(autocorrelation(R, largest_lag(len(R), periods), spreads, pairs), spreads, periods)
+        r = autocorrelation(R, largest_lag(len(R), periods), spreads, pairs)
+        return cls(common + (1.0 - common) * r, spreads, periods)
 
     def predict(self, R: Float, gaps: Gaps) -> Float:
         """Predict R at the entries of gaps from their neighbours."""

@@ -64,19 +64,21 @@ class Shape:
     """
 
     values: Float  # phases x series
+    common: float  # share of the variance that is in a mean of so many cycles: what is left of each has lost it
 
     @classmethod
     def fit(cls, Z: Float, periods: tuple[int, ...]) -> Shape:
         """The shape of the longest period that the data have often enough."""
         often = [period for period in periods if len(Z) >= CYCLES * period]
         if not often:
-            return cls(np.zeros((1, Z.shape[1])))
+            return cls(np.zeros((1, Z.shape[1])), 0.0)
         lines = Folding(often[-1]).fold(Z)
         middle = column_medians(lines)
         bound = CLIP * column_scales(lines - middle)
         counts = np.sum(~np.isnan(lines), axis=0)
         usual = np.nansum(np.clip(lines, middle - bound, middle + bound), axis=0) / np.maximum(counts, 1)
-        return cls(_between_phases(usual.reshape(often[-1], -1), counts.reshape(often[-1], -1) > 0))
+        shape = _between_phases(usual.reshape(often[-1], -1), counts.reshape(often[-1], -1) > 0)
+        return cls(shape, 1.0 / max(1.0, float(np.median(counts))))
 
     def expect(self, Z: Float, first: int = 0) -> Float:
         """The shape at the moments of Z, which begins `first` moments after the data that were fitted."""

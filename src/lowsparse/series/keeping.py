@@ -1,29 +1,30 @@
 """Readings kept aside in the pattern of those that are missing: runs as long, moments and days that all series miss.
 
-The mask of what is missing is moved in time and laid over the readings, in windows of time, until a share of them is
-kept aside. Where little is missing, or moved by whole periods the mask meets no reading, runs of random lengths are: of
-single series, or of all where what is missing are moments that nobody read.
+The mask of what is missing is moved in time and laid over the readings, the runs that begin in some windows of time,
+until a share of them is kept aside. Where little is missing, or moved by whole periods the mask meets no reading, runs
+of random lengths are: of single series, or of all where what is missing are moments that nobody read.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from .runs import Bool
+from .runs import Bool, Runs
 
 SHARE = 0.1  # of the readings
 MOST = 32_000  # readings
 LEAST = 0.002  # share of the entries that are missing, below which runs are drawn
-WINDOWS = 40  # in which the moved mask is used or not
+WINDOWS = 40  # whose runs of the moved mask are used or not
+LONGEST = 8  # a run is a period, or the data's length divided by this, at most
 MOVES = 8  # of the mask
 WHOLE = 0.5  # share of the missing entries at moments that nobody read, from which on all series are drawn together
 LENGTHS = (1, 2, 4, 8, 16, 32)  # moments of drawn runs
 
 
-def keep_aside(read: Bool, period: int, rng: np.random.Generator) -> Bool:
+def keep_aside(read: Bool, period: int, rng: np.random.Generator, before: Bool | None = None) -> Bool:
     """A mask of readings to be kept aside; at least one reading of every series stays.
 
-    The mask of what is missing is moved by whole periods: days stay days.
+    The mask of what is missing is moved by whole periods: days stay days. Others are kept aside than those before.
 
     >>> read = np.ones((200, 3), bool)
     >>> read[50:60] = False
@@ -33,28 +34,33 @@ def keep_aside(read: Bool, period: int, rng: np.random.Generator) -> Bool:
     """
     wanted = min(SHARE * np.count_nonzero(read), MOST)
     aside = np.zeros(read.shape, bool)
+    free = read if before is None else read & ~before
     if np.count_nonzero(~read) > LEAST * read.size:
-        _copy_pattern(read, aside, wanted, period, rng)
-    _draw_runs(read, aside, wanted, rng)
+        _copy_pattern(read, free, aside, wanted, period, rng)
+    _draw_runs(read, free, aside, wanted, rng)
     kept = read & ~aside
     for j in np.flatnonzero(~kept.any(axis=0) & read.any(axis=0)):
         aside[np.argmax(read[:, j]), j] = False
     return aside
 
 
-def _copy_pattern(read: Bool, aside: Bool, wanted: float, period: int, rng: np.random.Generator) -> None:
+def _copy_pattern(read: Bool, free: Bool, aside: Bool, wanted: float, period: int, rng: np.random.Generator) -> None:
     T = len(read)
-    width = max(1, T // WINDOWS)
+    width, longest = max(1, T // WINDOWS), max(1, T // LONGEST, period)
     for _ in range(MOVES):
-        moved = np.roll(~read, period * int(rng.integers(1, max(2, T // period))), axis=0) & read
-        for first in rng.permutation(np.arange(0, T, width)):
+        moved = Runs.of(np.roll(~read, period * int(rng.integers(1, max(2, T // period))), axis=0))
+        moved = Runs(moved.series, moved.begin, np.minimum(moved.end, moved.begin + longest))
+        for window in rng.permutation(-(-T // width)):
             if np.count_nonzero(aside) >= wanted:
                 return
-            window = slice(first, first + width)
-            aside[window] |= moved[window]
+            first = window * width
+            own = moved.take(moved.begin // width == window)
+            inside = slice(first, first + width + longest)
+            shape = len(aside[inside]), read.shape[1]
+            aside[inside] |= Runs(own.series, own.begin - first, own.end - first).mask(shape) & free[inside]
 
 
-def _draw_runs(read: Bool, aside: Bool, wanted: float, rng: np.random.Generator) -> None:
+def _draw_runs(read: Bool, free: Bool, aside: Bool, wanted: float, rng: np.random.Generator) -> None:
     """Runs of random lengths until a quarter of the wanted number is kept aside."""
     T, n = read.shape
     count = np.count_nonzero(aside)
@@ -64,6 +70,6 @@ def _draw_runs(read: Bool, aside: Bool, wanted: float, rng: np.random.Generator)
             return
         j, first, length = rng.integers(n), rng.integers(T), rng.choice(LENGTHS)
         own = slice(None) if unread else slice(j, j + 1)
-        run = read[first : first + min(length, max(1, T // 8)), own]
+        run = free[first : first + min(length, max(1, T // LONGEST)), own]
         aside[first : first + len(run), own] |= run
         count += np.count_nonzero(run) if unread else len(run)

@@ -2,16 +2,20 @@
 
 With predictions F (entries x predictions) and truths y, the weights w ≥ 0, Σ w = 1, minimise Σ |y - F w| plus a ridge
 that draws them to prior weights: those of a class of entries to those of its group of classes, these to those of all,
-and these to equal ones. Then every series mixes what its classes mix with the single predictions, drawn to the former.
+and these to equal ones, of which predictions that say the same have one together. Then every series mixes what its
+classes mix with the single predictions, drawn to the former.
 
 The ridge on the step from the best prediction to another is relative to how far these are apart: a bad prediction does
-no harm by being there. It counts runs, not entries: the errors of a run go together. The sum of magnitudes is minimised
-by reweighted least squares, with the magnitudes smoothed below half a robust scale.
+no harm by being there. It counts the N pieces, not entries: the errors of a run, or of a day that nobody read, go
+together. It falls with N²: fewer pieces than there are predictions say nothing of the weights, and mislead.
+
+The sum of magnitudes is minimised by reweighted least squares, with the magnitudes smoothed below half a robust scale.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +25,8 @@ from scipy.linalg.lapack import dtrtrs
 from ..linalg.scale import CONSISTENT, median
 from ..sweeps import Float
 
-DAMPING, DAMPING_OWN = 30.0, 100.0  # the ridge of a class, and of a series, in runs
+DAMPING, DAMPING_OWN = 10.0, 100.0  # pieces; the ridge is (DAMPING / N)² of a class, and DAMPING_OWN / N of a series
+APART = 0.5  # errors between predictions that are two; below they are the more one the closer they are
 ITERATIONS, CHANGE = 8, 0.003  # at most; they end when no weight changes by more
 FAR = 6.0  # robust scales, beyond which an error may be of the reading
 ENOUGH = 10_000  # entries for the weights of all and of a group of classes
@@ -47,16 +52,32 @@ class Mixture:
     own: dict[int, Float]  # by series: of the mixture of the class, and of the predictions
 
     @classmethod
-    def fit(cls, F: Float, y: Float, classes: Index, series: Index, group: int = 1, length: float = 1.0) -> Mixture:
-        """Fit the weights; `group` consecutive classes are a group, and `length` entries are a run."""
-        m, damping = F.shape[1], DAMPING * length
+    def fit(
+        cls,
+        F: Float,
+        y: Float,
+        classes: Index,
+        series: Index,
+        group: int = 1,
+        pieces: Index | None = None,
+        fallbacks: int = 0,
+    ) -> Mixture:
+        """Fit the weights; `group` consecutive classes are a group; entries of a piece go together, if they are given.
+
+        The last predictions are fallbacks, as many as said: without evidence they have no weight.
+        """
+        m = F.shape[1]
+        pieces = np.arange(len(y)) if pieces is None else pieces
         some = slice(None, None, -(-len(y) // ENOUGH) or 1)
-        usual = _fit_weights(F[some], y[some], np.full(m, 1.0 / m), damping)
-        of_groups = _fit_each(F[some], y[some], classes[some] // group, {}, usual, damping)
+        prior = np.zeros(m)
+        prior[: m - fallbacks] = _equal_weights(F[some, : m - fallbacks], y[some])
+        usual = _fit_weights(F[some], y[some], prior, _ridge(pieces[some]))
+        of_groups = _fit_each(F[some], y[some], classes[some] // group, pieces[some], {}, usual, _ridge)
         priors = {int(k): of_groups.get(int(k) // group, usual) for k in np.unique(classes)}
-        mixture = cls(usual, _fit_each(F, y, classes, priors, usual, damping), {})
+        mixture = cls(usual, _fit_each(F, y, classes, pieces, priors, usual, _ridge), {})
         with_mixed = np.column_stack([mixture.predict(F, classes, series), F])
-        return cls(usual, mixture.weights, _fit_each(with_mixed, y, series, {}, np.eye(m + 1)[0], DAMPING_OWN * length))
+        first = np.eye(m + 1)[0]
+        return cls(usual, mixture.weights, _fit_each(with_mixed, y, series, pieces, {}, first, _ridge_of_series))
 
     def predict(self, F: Float, classes: Index, series: Index) -> Float:
         """The mixed prediction; a class that was not fitted has the weights of all."""
@@ -76,19 +97,54 @@ def _parts(labels: Index) -> list[tuple[Index, int]]:
     return list(zip(np.split(order, first[1:]), map(int, found), strict=True)) if labels.size else []
 
 
+def _equal_weights(F: Float, y: Float) -> Float:
+    """Equal weights of predictions, of which those that say the same have one together.
+
+    >>> y = np.array([1.0, -1.0, 1.0, -1.0])
+    >>> _equal_weights(np.column_stack([0 * y, 0 * y, 2 * y]), y).round(2).tolist()
+    [0.25, 0.25, 0.5]
+    """
+    m = F.shape[1]
+    if not len(y):
+        return np.full(m, 1.0 / m)
+    errors = np.abs(y[:, None] - F).mean(axis=0)
+    apart = np.array([np.abs(F - f[:, None]).mean(axis=0) for f in F.T])
+    bound = APART * np.minimum(errors[:, None], errors)
+    unlike = np.where(apart > 0, 1.0, 0.0)
+    np.divide(apart, bound, out=unlike, where=apart < bound)
+    shares = 1.0 / (1.0 - unlike).sum(axis=1)
+    return np.asarray(shares / shares.sum())
+
+
+def _ridge(pieces: Index) -> float:
+    """Of a class, relative to the sums of squares."""
+    return (DAMPING / max(1, len(np.unique(pieces)))) ** 2
+
+
+def _ridge_of_series(pieces: Index) -> float:
+    return DAMPING_OWN / max(1, len(np.unique(pieces)))
+
+
 def _fit_each(
-    F: Float, y: Float, labels: Index, priors: dict[int, Float], usual: Float, damping: float
+    F: Float,
+    y: Float,
+    labels: Index,
+    pieces: Index,
+    priors: dict[int, Float],
+    usual: Float,
+    ridge: Callable[[Index], float],
 ) -> dict[int, Float]:
     """The weights of each label; its prior ones if it has few entries."""
     found = {}
     for inside, k in _parts(labels):
-        prior = priors.get(k, usual)
-        found[k] = _fit_weights(F[inside], y[inside], prior, damping) if inside.size >= FEW else prior
+        found[k] = prior = priors.get(k, usual)
+        if inside.size >= FEW:
+            found[k] = _fit_weights(F[inside], y[inside], prior, ridge(pieces[inside]))
     return found
 
 
-def _fit_weights(F: Float, y: Float, prior: Float, damping: float) -> Float:
-    """w ≥ 0 with Σ w = 1, drawn to the prior; its ridge is on steps from the best prediction to each other one."""
+def _fit_weights(F: Float, y: Float, prior: Float, ridge: float) -> Float:
+    """w ≥ 0 with Σ w = 1, drawn to the prior; the ridge is on steps from the best prediction to each other one."""
     m = F.shape[1]
     if m == 1 or not len(y):
         return prior
@@ -104,7 +160,7 @@ def _fit_weights(F: Float, y: Float, prior: Float, damping: float) -> Float:
         weight = scale / np.maximum(e, 0.5 * scale) * (e < FAR * scale)
         weighted = G * weight[:, None]
         A = weighted.T @ G
-        A[diagonal, diagonal] *= 1.0 + damping / max(float(weight.sum()), 1.0)
+        A[diagonal, diagonal] *= 1.0 + ridge * len(y) / max(float(weight.sum()), 1.0)
         A[diagonal, diagonal] += 1e-12
         before, weights = weights, np.zeros(m)
         weights[others] = _least(A, rest @ weighted, prior[others])

@@ -37,10 +37,11 @@ from .keeping import keep_aside
 from .lengths import gap_lengths, length_weights
 from .mixing import Mixture
 from .normal import FURTHER, Normal
-from .runs import Bool, Runs, distances_to_readings
+from .runs import Bool, distances_to_readings
 
 SHARP, SMOOTH, LAGGED, LAGGED_SMOOTH = 1e-4, 0.03, 0.1, 1.0  # ridges of covariances
 LAGS = (0, 1, -1)
+STRAIGHT = 2  # predictions by straight lines, the last ones
 SUCCESSION = 0.1  # share of the moments that were read after which the next one was too, that is enough for lags
 SHRINKAGE = 0.1, 0.3  # of days from midnight, and from noon
 SHORT = 2  # moments to the readings on both sides, at most, of entries in the first class
@@ -57,6 +58,7 @@ LARGEST = 30.0  # error, in usual ones of the series, that counts in this choice
 EVENTS = 0.003  # share of the readings that are real events, however unusual: so many doubtful readings may be good
 ALMOST_NONE = 0.005  # share of bad readings that do not matter to a robust fit
 ENOUGH, FOLDS = 15_000, 3  # readings kept aside are enough for the weights; times that some are, at most
+ENOUGH_UNSEEN = 6  # stretches of time that nobody read are enough, if any are kept aside
 DIVIDED = 6  # parts in which what was kept aside of small tables, or is not enough, is predicted with the others seen
 STRETCHES, SPLITS, MORE_SPLITS = 18, 3, 9  # of time; every third one (ninth, of few) has the weights of the others
 DAMPING = 10.0  # errors, by which the usual one of a series is drawn to that of all
@@ -103,9 +105,11 @@ class SeriesModel:
             aside = keep_aside(~np.isnan(Z), periods[0] if periods else 1, rng)
             judge, good = _choose_judge(Z, periods, aside, rng)
             folds = [_Fold.of(Z, good, aside, periods, _low_rank_of_almost_all(judge, Z, good))]
-            while sum(len(fold.y) for fold in folds) < ENOUGH and len(folds) < FOLDS:
-                another = keep_aside(~np.isnan(Z), periods[0] if periods else 1, rng)
-                folds.append(_Fold.of(Z, good, another, periods))
+            while len(folds) < FOLDS and not (_enough_readings(folds) and _enough_stretches(folds)):
+                another = keep_aside(~np.isnan(Z), periods[0] if periods else 1, rng, aside)
+                aside |= another
+                low_rank = folds[0].parts.low_rank if _enough_readings(folds) else None
+                folds.append(_Fold.of(Z, good, another, periods, low_rank))
             mixture, calibration = _mix(folds, Z.shape, _classes(good, np.isnan(Z)), gap_lengths(good, np.isnan(Z)))
             parts = folds[0].parts.refit(np.where(good, Z, np.nan))
         least = np.where(np.nanmin(np.where(good, X, np.inf), axis=0) >= 0, 0.0, -np.inf)
@@ -180,13 +184,21 @@ class Parts:
         across = Bridge.fit(Z, periods, pairs)
         expectations = _expectations(Z, periods, across, low_rank=low_rank)
         expected = list(across.fill_each(part.expect(Z) for part in expectations))
-        along = tuple(Bridge.fit(Z - L, periods, pairs) for L in expected)
+        along = tuple(
+            Bridge.fit(Z - L, periods, pairs, part.common if isinstance(part, Shape) else 0.0)
+            for part, L in zip(expectations, expected, strict=True)
+        )
         return cls(Shape.fit(Z, periods[:1]), expectations, along, across), expected
 
     @property
     def count(self) -> int:
         """The number of predictions of an entry."""
-        return len(self.expectations) + sum(isinstance(part, LowRankMoments) for part in self.expectations) + 2
+        return len(self.expectations) + sum(isinstance(part, LowRankMoments) for part in self.expectations) + STRAIGHT
+
+    @property
+    def low_rank(self) -> LowRankMoments | None:
+        """The low-rank part of moments, which says nothing of stretches of time that nobody read."""
+        return next((part for part in self.expectations if isinstance(part, LowRankMoments)), None)
 
     def refit(self, Z: Float, quick: bool = False) -> Parts:
         """With expectations by other readings of the same series, and the same correlations.
@@ -194,7 +206,7 @@ class Parts:
         A quick fit keeps the low-rank part of moments too: it takes longer than all the others.
         """
         periods = self.across.periods
-        kept = next((part for part in self.expectations if quick and isinstance(part, LowRankMoments)), None)
+        kept = self.low_rank if quick else None
         expectations = _expectations(Z, periods, self.across, self.expectations, kept)
         return replace(self, shape=Shape.fit(Z, periods[:1]), expectations=expectations)
 
@@ -316,7 +328,6 @@ class _Fold:
     series: NDArray[np.intp]
     pieces: NDArray[np.intp]  # of errors that go together
     lengths: NDArray[np.intp]  # of the gaps
-    runs: int  # of readings kept aside
 
     @classmethod
     def of(
@@ -344,7 +355,17 @@ class _Fold:
                 F[own] = again.predict(given, again.expect(given), wanted)
                 classes[own] = _classes(good & ~wanted, wanted)
                 lengths[own] = gap_lengths(good & ~wanted, wanted)
-        return cls(parts, F, Z[aside], classes, moments, series, pieces, lengths, len(Runs.of(aside)))
+        return cls(parts, F, Z[aside], classes, moments, series, pieces, lengths)
+
+
+def _enough_readings(folds: list[_Fold]) -> bool:
+    return sum(len(fold.y) for fold in folds) >= ENOUGH
+
+
+def _enough_stretches(folds: list[_Fold]) -> bool:
+    """Whether enough stretches of time that nobody read were kept aside, if any were."""
+    unseen = sum(len(np.unique(fold.pieces[fold.classes >= UNSEEN])) for fold in folds)
+    return unseen == 0 or unseen >= ENOUGH_UNSEEN
 
 
 def _mix(
@@ -362,18 +383,17 @@ def _mix(
     )
     sizes = usual_sizes(y - F.mean(axis=1), series, shape[1])[series]
     G, u = F / sizes[:, None], y / sizes
-    length = len(y) / max(1, sum(fold.runs for fold in folds))
+    pieces = np.concatenate([fold.pieces + 2 * k * shape[0] * shape[1] for k, fold in enumerate(folds)])
     errors = np.zeros(len(y))
     splits = SPLITS if len(y) >= ENOUGH else MORE_SPLITS
     stretch = moments * STRETCHES // shape[0] % splits
     for k in range(splits):
         other, this = stretch != k, stretch == k
-        mixture = Mixture.fit(G[other], u[other], classes[other], series[other], GROUP, length)
+        mixture = Mixture.fit(G[other], u[other], classes[other], series[other], GROUP, pieces[other], STRAIGHT)
         errors[this] = y[this] - mixture.predict(F[this], classes[this], series[this])
-    pieces = np.concatenate([fold.pieces + 2 * k * shape[0] * shape[1] for k, fold in enumerate(folds)])
     weights = length_weights(classes, lengths, missing_classes, missing_lengths)
     calibration = _calibrate(errors, series, classes, shape[1], pieces, weights)
-    return Mixture.fit(G, u, classes, series, GROUP, length), calibration
+    return Mixture.fit(G, u, classes, series, GROUP, pieces, STRAIGHT), calibration
 
 
 def _calibrate(
