@@ -36,11 +36,14 @@ def dense_core(M: ObservedMatrix, least: float, rank: int) -> tuple[Index, Index
     True
     """
     i, j, found = M.rows, M.columns_of_entries(), None  # of the entries that are left
+    fewest = min(float(counts[counts > 0].min()) for counts in (M.row_counts, M.column_counts))
+    while least <= fewest:  # the core would be all of M
+        least *= STEP
     while found is None or i.size > ENOUGH:
         i, j = _peel(i, j, M.shape, least)
         if not i.size:
             break
-        core = np.unique(i).astype(np.intp), np.unique(j).astype(np.intp)
+        core = np.flatnonzero(np.bincount(i)), np.flatnonzero(np.bincount(j))
         if _loses_lines(M, *core, 2 * min_support(rank)):
             break
         if i.size <= LARGEST * M.nnz:

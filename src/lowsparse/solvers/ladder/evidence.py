@@ -106,7 +106,8 @@ def sparsest_direction(F: Float, rng: np.random.Generator, size: float, draws: i
     n, k = F.shape
     unit = F / np.maximum(np.linalg.norm(F, axis=1, keepdims=True), np.finfo(float).tiny)
     some = unit[rng.integers(n, size=(draws, k - 1))]
-    directions = np.linalg.svd(some)[2][:, -1] if k > 1 else np.ones((1, 1))
+    columns = np.swapaxes(some, 1, 2)
+    directions = np.linalg.qr(columns, mode="complete")[0][:, :, -1] if k > 1 else np.ones((1, 1))
     shares = np.mean(np.abs(unit @ directions.T) > size, axis=0)
     best = int(np.argmin(shares))
     return np.asarray(directions[best], dtype=np.float64), float(shares[best])

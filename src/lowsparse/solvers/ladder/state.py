@@ -137,13 +137,17 @@ class LadderState(State):
         """The columns and the rows that passes run over."""
         if self.view == "part":
             return self.views.part(self.part_rows, self.part_columns, self.untied)
-        view = {"block": "untied", "whole": "untied whole"}[self.view] if self.untied else self.view
-        return self.views.columns(view), self.views.rows(view)
+        return self.views.columns(self._view), self.views.rows(self._view)
+
+    @property
+    def _view(self) -> str:
+        """The view, by its name among `views`."""
+        return {"block": "untied", "whole": "untied whole"}[self.view] if self.untied else self.view
 
     @property
     def matrix(self) -> PartialMatrix:
-        """The matrix that passes run over."""
-        return self.lines[0].M
+        """The matrix that passes run over; its transpose, which takes time, is not made for this."""
+        return self.lines[0].M if self.view == "part" else self.views.columns(self._view).M
 
     def held_residual(self) -> Float:
         """L - x at the held-out entries of the block."""
