@@ -297,6 +297,7 @@ def test_who_stands_still_does_not_become_light_in_a_stream():
     assert follower.background.rank == 1
 
 
+@pytest.mark.slow
 def test_half_of_the_lights_go_out_and_somebody_stands_still_elsewhere():
     frames, moving = stander(lights=True)
     given = as_frames(frames)

@@ -152,6 +152,7 @@ def test_the_matrix_on_disk_is_used_again_while_the_records_are_the_same(ratings
     assert not [name for name in os.listdir(store) if name.startswith(".")]
 
 
+@pytest.mark.slow
 def test_records_are_completed_on_a_cluster(ratings, completed, client, tmp_path):
     inside = completed(ratings / "all.parquet", "--rank", 1)
     options = ("--cluster", client.scheduler.address, "--store", tmp_path / "store")

@@ -71,6 +71,7 @@ class _Unseekable:
         self.write, self.close = self.file.write, self.file.close
 
 
+@pytest.mark.slow
 def test_the_length_is_found_whatever_the_container(tmp_path):
     for name, codec in (("a.mp4", "libx264"), ("a.mkv", "libx264"), ("a.webm", "libvpx-vp9"), ("a.avi", "mpeg4")):
         write_clip(tmp_path / name, codec=codec)
@@ -299,6 +300,7 @@ def test_remarks_are_for_who_made_the_video():
     assert poor[0] == Remark("Each pixel was sampled 4 times: few: give more frames, or a larger --observe.", False)
 
 
+@pytest.mark.slow
 def test_shadows_that_are_left_out_are_said(tmp_path, command):
     rng = np.random.default_rng(4)
     wall = 110 + 120 * ndimage.gaussian_filter(rng.standard_normal((48, 80)), 1.5)

@@ -184,7 +184,7 @@ def test_rows_and_columns_with_very_different_counts():
 # ---------------------------------------------------------------------- honesty
 
 
-@pytest.mark.parametrize("seed", [61, 62, 63])
+@pytest.mark.parametrize("seed", [61, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (62, 63))])
 @pytest.mark.parametrize(
     "kind",
     [

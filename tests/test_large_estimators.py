@@ -37,7 +37,7 @@ def lazily(result, X):
     return result.compute(scheduler="synchronous")
 
 
-@pytest.mark.parametrize("center", [None, "median", "robust"])
+@pytest.mark.parametrize("center", [pytest.param(None, marks=pytest.mark.slow), "median", "robust"])
 def test_components_of_a_dask_array_are_those_of_an_array(samples, chunked, center):
     inside = ls.RobustPCA(2, center=center).fit(samples)
     outside = ls.RobustPCA(2, center=center, memory=SMALL).fit(chunked)
@@ -137,6 +137,7 @@ def test_what_cannot_be_done_says_what_to_do(chunked, tmp_path):
         imputer.transform(ls.StoredMatrix(tmp_path))
 
 
+@pytest.mark.slow
 def test_nothing_is_left_in_the_temporary_folder(chunked, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     imputer = ls.RobustImputer(memory=SMALL).fit(chunked)

@@ -17,6 +17,7 @@ def coloured(grey):
     return np.stack([grey // 2, grey, grey - grey // 4], axis=-1)
 
 
+@pytest.mark.slow
 def test_masks_come_at_once_and_are_those_of_the_stream():
     subtractor = BackgroundSubtractor()
     masks = np.stack([subtractor.apply(frame) for frame in CLIP.frames])

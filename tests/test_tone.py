@@ -49,7 +49,10 @@ def subtractor(levels):
     return np.stack([found.apply(one) > 0 for one in levels])
 
 
-@pytest.mark.parametrize(("separate", "colour"), [(batch, False), (batch, True), (stream, False), (subtractor, False)])
+@pytest.mark.parametrize(
+    ("separate", "colour"),
+    [(batch, False), (batch, True), (stream, False), pytest.param(subtractor, False, marks=pytest.mark.slow)],
+)
 def test_an_exposure_that_changes_levels_differently_is_followed(separate, colour):
     levels, moving = exposed(colour=colour)
     assert metrics.f1(separate(levels)[20:], moving[20:]) > 0.93

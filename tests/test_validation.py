@@ -75,6 +75,7 @@ def test_cross_validation_finds_rank_and_method():
     assert len(methods.rows()) == 2
 
 
+@pytest.mark.slow
 def test_what_is_predicted_was_not_seen():
     # noise has no structure: what is fitted predicts it worse than zero does, and what is shrunk no better
     x = np.random.default_rng(8).standard_normal((40, 40))

@@ -33,10 +33,8 @@ VAGUE = 0.16  # share of what is in front that has none, above which the backgro
 EDGES = 0.2  # share of the pixels that are the edges of a picture
 SMEARED = 1.7  # how much more often than others they are in front if the background is smeared,
 MORE = 0.03  # and in which share of the pictures more
-SHADED, LIT = (
-    0.025,
-    0.1,
-)  # share of the texture behind what is in front that is seen, darker or brighter, if it is light
+# Share of the texture behind what is in front that is seen, darker or brighter, if it is light.
+SHADED, LIT = 0.025, 0.1
 LEAST = 0.01  # share of what is in front that is light, then
 NOISIER, LEVELS = 3.0, 3.0  # times the usual noise, and grey levels of it: a pixel with more is never calm
 GAP = 5  # side of the square of pixels within which such pixels are of one place
@@ -46,10 +44,8 @@ BEHIND = 0.25  # which is in front in a smaller share of the pictures: otherwise
 SMALL = 0.03  # one that is smaller counts only if it is in front
 ROUGH = 2.2  # times as rough as the rest is what differs there from the background: light is smoother
 OFTENER = 2.0  # times as often as the rest
-SPECKS = (
-    0.3,
-    0.0003,
-)  # share of all that moves, and of the picture, that are specks too small for a mask, if they matter
+# Share of all that moves, and of the picture, that are specks too small for a mask, if they matter.
+SPECKS = 0.3, 0.0003
 
 
 @dataclass(frozen=True)
