@@ -17,6 +17,7 @@ from .joint import coupling
 Index = NDArray[np.intp]
 Lines = NDArray[np.int32]
 
+UNEQUAL = 2.0  # entries of the richest row or column, relative to the median, above which there may be a core
 LARGEST = 0.6  # share of the entries, above which a core saves too little
 ENOUGH, STEP = 30_000, 1.2  # entries of a core that need not be smaller, and by what the number in each line is raised
 ELSEWHERE = 0.2  # largest share of the entries with neither row nor column in the core
@@ -35,10 +36,9 @@ def dense_core(M: ObservedMatrix, least: float, rank: int) -> tuple[Index, Index
     >>> rows.tolist() == columns.tolist() == list(range(100))
     True
     """
+    if all(counts.max() < UNEQUAL * np.median(counts) for counts in (M.row_counts, M.column_counts)):
+        return None  # all lines are alike
     i, j, found = M.rows, M.columns_of_entries(), None  # of the entries that are left
-    fewest = min(float(counts[counts > 0].min()) for counts in (M.row_counts, M.column_counts))
-    while least <= fewest:  # the core would be all of M
-        least *= STEP
     while found is None or i.size > ENOUGH:
         i, j = _peel(i, j, M.shape, least)
         if not i.size:
