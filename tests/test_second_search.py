@@ -230,7 +230,7 @@ def table_with_patch(m=60, n=50):
     return X, truth
 
 
-def settled(X, *answers, search=1):
+def settled(X, *answers, search=1, failure=""):
     """What is made of an answer, and of one that the second search, or the third, has found."""
     problem = as_problem(ObservedMatrix.from_dense(X), 2, given=False)
     ladder = Ladder()
@@ -238,7 +238,7 @@ def settled(X, *answers, search=1):
     state.search, state.first = search, answers[0]
     rows, columns = second.orders(problem.M.shape, search)
     vars(state).update(vars(answers[1]))
-    state.U, state.V = answers[1].V[columns], answers[1].U[rows]
+    state.U, state.V, state.failure = answers[1].V[columns], answers[1].U[rows], failure
     return second.settle(state, ladder._views(problem))
 
 
@@ -274,6 +274,14 @@ def test_what_explains_far_more_is_searched_for_once_more_unless_the_other_is_a_
     np.testing.assert_allclose(state.U @ state.V.T, truth.to_dense(), atol=1e-9)
     assert settled(X, answer(truth), less, search=2)[0].failure == "stalled"
     assert settled(X, answer(truth), answer(truth), search=2)[0].finished.endswith("found the same")
+
+
+@pytest.mark.parametrize("search", [1, 2])
+def test_what_a_third_search_could_not_confirm_is_no_promise(search):
+    X, truth = table_with_patch()
+    state, _ = settled(X, answer(truth), answer(truth), search=search, failure="diverged")
+    assert (state.failure == "stalled") == (search == 2)
+    assert ("two others" in state.advice) == (search == 2)
 
 
 @pytest.mark.parametrize(("noise", "agreed"), [(0.01, True), (0.5, False)])

@@ -23,13 +23,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..entries.protocol import PartialMatrix, PerEntry, Resident
 from ..entries.statistics import column_sums, usual_columns
+from ..linalg.arrays import Flags
 from ..linalg.grassmann import basis
 from ..linalg.scale import CONSISTENT, CUT, OUTLIER, robust_scale, trimmed_deviation
 from ..robust.cases import ScoreDistribution, score_cutoff
@@ -68,8 +68,6 @@ FURTHER = 3  # reweightings of samples from zero, beyond what brings the scale o
 WORST, MOST = 0.1, 2000  # share of samples that are regressed again in the end; their number
 FAR = 1e4  # distance to which entries without a say are moved, in units
 LEAST_FREEDOM = 0.25  # share of the entries that are not used up by parameters, for the scale of the noise
-
-Flags: TypeAlias = NDArray[np.bool_]
 
 
 def refine(

@@ -12,13 +12,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..entries.protocol import PartialMatrix, Resident
 from ..entries.statistics import column_sums
+from ..linalg.arrays import Flags
 from ..linalg.grassmann import basis
 from ..linalg.lowrank import LowRank
 from ..linalg.scale import OUTLIER, outlying
@@ -50,8 +50,6 @@ BEYOND = 2  # directions off a subspace among which another is looked for
 OFTEN, BARE_NOISE = 0.8, 2.0
 CLOSER = 0.7  # median distance of most samples from another subspace, relative to that from this one
 MOST = 0.58  # share of the samples that are most: of two halves nobody can say which is right
-
-Flags: TypeAlias = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

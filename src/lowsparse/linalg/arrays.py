@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Float = NDArray[np.float64]  # of NumPy, or of CuPy, which has no types and takes NumPy's functions
+Flags = NDArray[np.bool_]
 Number = TypeVar("Number", bound=np.generic)
 
 SMALL = 10  # columns of a tall matrix that has kernels of its own

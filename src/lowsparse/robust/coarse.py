@@ -13,12 +13,13 @@ that a wide gap separates from the others; all other numbers are usual.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self, TypeAlias
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..entries.protocol import PartialMatrix, PerEntry, Resident
+from ..linalg.arrays import Flags
 from ..linalg.scale import CONSISTENT, OUTLIER
 from ..sweeps import Float
 
@@ -32,8 +33,6 @@ ATOM = 0.2  # least share of a number that is repeated among others that all dif
 FEWEST = 0.05  # share of entries that say nothing of where the others of a column are
 SAMPLE, FEW = 64, 0.9  # entries by which a column is tested first; share of different ones in a coarse column, at most
 GAP = 3.0  # least gap in front of errors, in steps or standard deviations, and no less than what is on this side of it
-
-Flags: TypeAlias = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +67,7 @@ class CoarseColumns:
         return cls(width * coarse, reach * coarse, atoms, graded & coarse) if coarse.any() else None
 
     @property
-    def categories(self) -> NDArray[np.bool_]:
+    def categories(self) -> Flags:
         """Which columns have two or three numbers, or hardly any but one, so that samples are alike by them."""
         return (self.width > 0) & ~self.atoms & ~self.graded
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..entries.protocol import PartialMatrix, PerEntry, Resident
 from ..entries.statistics import column_sums, row_sums
+from ..linalg.arrays import Flags
 from ..linalg.scale import OUTLIER, robust_scale
 from ..sweeps import Float, min_support
 from .cases import STRICT, OrthogonalLimit, ScoreDistribution, score_cutoff
@@ -23,7 +24,6 @@ SOME, MANY, MOSTLY, CHANCE = 0.1, 1 / 3, 0.5, 1e-6
 OTHERS = 5000  # samples that are no suspects, by which these are judged
 TURNED = 1.5  # bound of the length of the error of the subspace, relative to what is usual
 
-Flags: TypeAlias = NDArray[np.bool_]
 Distances: TypeAlias = tuple[Float, Float, NDArray[np.int64], Float]
 
 

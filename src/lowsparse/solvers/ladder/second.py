@@ -1,11 +1,11 @@
-"""A second search of a small table, with rows and columns exchanged and in another order.
+"""Further searches of a small table, with rows and columns exchanged and in another order.
 
 All attempts of a search hold out the same entries, begin in neighbouring rows and columns, and regress columns first.
 So they may agree on an L that is wrong. In another order other entries are held out, other blocks are grown, and rows
 come first; where errors have structure, an L that is wrong is seldom found again. Of two that differ, the one that
-explains more entries is taken, and nothing is promised of it. If it explains far more, the other has just missed it,
-and a third search, in another order again, may confirm it. Rows and columns that neither of them explains, or that can
-be fitted in two ways, are ambiguous and do not count.
+explains more entries is taken, and nothing is promised of it. If it explains far more, the other may have just missed
+it, and a third search, in another order again, may confirm it. Rows and columns that neither of them explains, or
+that can be fitted in two ways, are ambiguous and do not count.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from ...entries.observed import ObservedMatrix
 from ...linalg.arrays import host
-from ...linalg.lowrank import LowRank
 from ...linalg.scale import OUTLIER
 from ...robust.consensus import Lines, explains, lines_with_two_fits
 from ...robust.regression import EXPLAINED
@@ -48,6 +47,10 @@ DIFFER = (
     "a second search, with rows and columns in another order, has found another L: {ours:.1%} of the entries are "
     "explained by this one, {other:.1%} by the other; observe more, leave out rows or columns with errors, or give a "
     "start"
+)
+NOT_CONFIRMED = (
+    "one search has found this L, two others, with rows and columns in another order, have not: observe more, leave "
+    "out rows or columns with errors, or give a start"
 )
 NO_AGREEMENT = (
     "no two of the attempts agree, or their result does not predict held-out entries: the data may not determine a "
@@ -144,11 +147,16 @@ def settle(state: LadderState, views: Views) -> tuple[LadderState, bool]:
     """
     search = state.search
     if state.failure == "diverged" or state.path.view == "whole" or not state.rank:
-        return restored(state, views, state.first), False
+        state = restored(state, views, state.first)
+        if search > 1 and state.finished:
+            state.stall(NOT_CONFIRMED)
+        return state, False
     answers = (state.first, in_order(answer_of(state), search))
     M = views.problem.M.to_host()
     bound = _bound(state, min(answer.noise for answer in answers))
-    by = [explains(M, host(answer.U), host(answer.V), bound) for answer in answers]
+    residuals = [M.open_sweep().residual(host(answer.U), host(answer.V)) for answer in answers]
+    by = [np.abs(e) <= bound for e in residuals]
+    differ = (by[0] != by[1]) | (np.abs(residuals[0] - residuals[1]) > bound)  # or neither explains it
     more = int(np.count_nonzero(by[1])) - int(np.count_nonzero(by[0]))
     later = more > max(free_parameters(M, answers[1]) - free_parameters(M, answers[0]), 0)
     best, other = answers[later], answers[1 - later]
@@ -156,7 +164,7 @@ def settle(state: LadderState, views: Views) -> tuple[LadderState, bool]:
     doubts = [answer.advice for answer in (best, other) if answer.advice not in ("", NO_AGREEMENT)]
     close = best.noise <= FEW_BY_CHANCE * state.unit  # in a fit that is not, most entries are explained by any L
     confirmed = best.finished or other.finished or (close and best.supported and other.supported)
-    ambiguous = _ambiguous_in_either(M, answers, by, best, bound)
+    ambiguous = _ambiguous_in_either(M, answers, by, differ, best, bound)
     state = restored(state, views, best)
     if search == 1 and best.finished and shares["ours"] > shares["other"] + FAR_MORE:
         abundant = shares["ours"] * M.nnz >= ABUNDANT * parameter_count(M, best.U.shape[1])
@@ -172,22 +180,20 @@ def settle(state: LadderState, views: Views) -> tuple[LadderState, bool]:
 
 
 def _ambiguous_in_either(
-    M: ObservedMatrix, answers: tuple[Answer, Answer], by: list[NDArray[np.bool_]], best: Answer, bound: float
+    M: ObservedMatrix,
+    answers: tuple[Answer, Answer],
+    by: list[NDArray[np.bool_]],
+    differ: NDArray[np.bool_],
+    best: Answer,
+    bound: float,
 ) -> Lines | None:
-    """The rows and columns that two answers, which explain the entries `by`, leave open; None if they are not alike."""
+    """`ambiguous_lines`, with those of which either answer leaves entries that have other coefficients."""
     known: tuple[set[int], set[int]] = set(best.ambiguous[0]), set(best.ambiguous[1])
     for answer, explained in zip(answers, by, strict=True):
         two_fits = lines_with_two_fits(M, host(answer.U), host(answer.V), bound, np.flatnonzero(~explained))
         for lines, more_lines in zip(known, two_fits, strict=True):
             lines.update(more_lines)
-    differ = (by[0] != by[1]) | _have_other_values(M, *answers, bound)
     return ambiguous_lines(M, by, differ, best.U.shape[1], known)
-
-
-def _have_other_values(M: ObservedMatrix, one: Answer, other: Answer, bound: float) -> NDArray[np.bool_]:
-    """Of each entry of M, whether two answers differ there by more than `bound`, though neither may explain it."""
-    values = (LowRank(host(answer.U), host(answer.V).T).at(M.rows, M.columns_of_entries()) for answer in (one, other))
-    return np.asarray(np.abs(np.subtract(*values)) > bound)
 
 
 def ambiguous_lines(
