@@ -536,3 +536,13 @@ def test_a_fit_of_noise_by_many_parameters_is_no_prediction(rank, predicts):
     state.U, state.V = U, V
     state.noise = robust_scale((U @ V.T - fitted)[seen])
     assert judging.predicts(state, state.held_residual()) == predicts
+
+
+def test_a_component_that_is_left_out_and_halves_the_noise_is_said():
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 50)) + 0.1 * rng.standard_normal((60, 50))
+    component = 0.25 * np.outer(rng.standard_normal(60), rng.standard_normal(50))
+    assert ls.solve(X, 2).converged
+    r = ls.solve(X + component, 2)  # two fifths of the noise with one rank more
+    assert r.status is ls.Status.STALLED
+    assert "try rank=3" in r.message

@@ -54,8 +54,9 @@ def noisy_with_a_patch(noise):
     return X
 
 
-@pytest.mark.parametrize(("noise", "searches"), [(0.02, 2), (0.4, 1)])
-def test_what_is_noisy_is_searched_once(noise, searches):
+@pytest.mark.parametrize(("noise", "many", "searches"), [(0.02, 4000, 2), (0.4, 4000, 1), (0.4, second.MANY, 2)])
+def test_what_is_noisy_and_has_many_entries_is_searched_once(noise, many, searches, monkeypatch):
+    monkeypatch.setattr(second, "MANY", many)
     r = ls.solve(noisy_with_a_patch(noise), 2)
     assert r.converged
     assert ("second search" in r.message) == (searches == 2)
@@ -64,7 +65,7 @@ def test_what_is_noisy_is_searched_once(noise, searches):
 def test_attempts_that_differ_by_less_than_noise_makes_of_a_fit_need_no_more_of_them(monkeypatch):
     begun, begin = [], Ladder._begin
     monkeypatch.setattr(Ladder, "_begin", lambda self, state, k: begun.append(k) or begin(self, state, k))
-    assert ls.solve(noisy_with_a_patch(0.4), 2).converged
+    assert ls.solve(noisy_with_a_patch(0.4), 2, method=Ladder(searches=1)).converged
     assert len(begun) == 3  # one at the rank, and two that grow
 
 
@@ -219,6 +220,24 @@ def test_two_answers_differ_if_one_explains_lines_that_the_other_does_not(two_an
     by[1] = by[1] & ~group
     assert ambiguous(M, by) is None
     assert ambiguous(M, by, ((0, 1, 2), ())) == ((0, 1, 2, 3), ())
+
+
+def test_more_lines_may_be_in_doubt_where_two_answers_are_the_same(two_answers):
+    M, by = two_answers
+    by[1] = by[0]
+    doubted = tuple(range(12))  # three tenths of the entries
+    assert ambiguous(M, by, (doubted, ())) == (doubted, ())
+    assert ambiguous(M, by, (tuple(range(24)), ())) is None
+    by[1] = by[0] & ~(M.rows < 2)
+    assert ambiguous(M, by, (doubted, ())) is None
+
+
+def test_two_that_are_the_same_with_most_lines_in_doubt_are_not_said_to_differ():
+    X, truth = table_with_patch()
+    X[::2, 10:45] *= -1.0  # half of most columns has the other sign
+    state, _ = settled(X, answer(truth), answer(truth))
+    assert state.failure == "stalled"
+    assert "has found the same L, but other coefficients" in state.advice
 
 
 def table_with_patch(m=60, n=50):

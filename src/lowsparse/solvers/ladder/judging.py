@@ -20,7 +20,7 @@ from .state import LadderState, log_error, orthonormalise, parameter_count
 PARTLY = 0.2  # noise of a part relative to that of all, below which all could be explained far better
 FEW = 4  # entries per parameter, below which the slow attempt ends in joint steps
 TIGHT = 0.7  # coupling, below which the explained entries connect all rows and columns
-LESS = 1 / 3  # noise with one rank more relative to the noise, below which the fit lacks a component
+LESS = 1 / 2  # noise with one rank more relative to the noise, below which the fit lacks a component
 FARTHER = 2.0  # scale of residuals of held-out entries, relative to what is expected, above which L does not predict
 # The same relative to that of fitted entries, from which held-out ones must be predicted: with residuals that are less
 # than this share of the entries, in the median.

@@ -34,12 +34,13 @@ LARGEST = 100_000  # entries of a table that is searched twice
 # One search suffices if explained entries outnumber parameters by ABUNDANT, and the others are scattered: the variance
 # of their share in rows, or in columns, is less than SCATTERED times that of chance.
 ABUNDANT, SCATTERED = 8.0, 1.3
-NOISY = 0.12  # noise, in units, above which it suffices too: a wrong L is seldom found then, and two searches differ
+# It also suffices if the noise is more than NOISY units and the entries are more than MANY, as in ratings.
+NOISY, MANY = 0.12, 30_000
 # Share of the entries that only one of two answers explains, or that have another value in each, up to which they are
 # the same, in lines that one of them explains, its entries at least WELL as often as usual. Of lines that neither
 # explains, those are ambiguous of which it is more than AMBIGUOUS. With more than the share IN_DOUBT of the entries in
-# the other ambiguous lines nothing is promised.
-SAME, WELL, AMBIGUOUS, IN_DOUBT = 0.02, 0.5, 0.1, 0.2
+# the other ambiguous lines nothing is promised; the second if the answers are the same there too.
+SAME, WELL, AMBIGUOUS, IN_DOUBT = 0.02, 0.5, 0.1, (0.2, 0.5)
 # Share of the entries that an answer explains beyond the other, which may have just missed it then; not if that is a
 # promise too, and explained entries are not ABUNDANT.
 FAR_MORE = 0.05
@@ -47,6 +48,10 @@ DIFFER = (
     "a second search, with rows and columns in another order, has found another L: {ours:.1%} of the entries are "
     "explained by this one, {other:.1%} by the other; observe more, leave out rows or columns with errors, or give a "
     "start"
+)
+IN_TWO_WAYS = (
+    "a second search has found the same L, but other coefficients explain many rows or columns about as well: observe "
+    "more, leave out rows or columns with errors, or give a start"
 )
 NOT_CONFIRMED = (
     "one search has found this L, two others, with rows and columns in another order, have not: observe more, leave "
@@ -73,7 +78,8 @@ def is_due(state: LadderState) -> bool:
     beyond_doubt = bool(state.finished) and not state.passes  # exact, and nothing had to be settled
     if beyond_doubt or state.failure == "diverged" or problem.start_given or problem.M.nnz > LARGEST:
         return False
-    return bool(state.failure) or not (state.noise > NOISY * state.unit or _is_evident(state))
+    many_with_noise = state.noise > NOISY * state.unit and problem.M.nnz > MANY
+    return bool(state.failure) or not (many_with_noise or _is_evident(state))
 
 
 def _is_evident(state: LadderState) -> bool:
@@ -175,8 +181,14 @@ def settle(state: LadderState, views: Views) -> tuple[LadderState, bool]:
         state.finished = (best.finished or other.finished or f"the noise of the inliers is {best.noise:.2g}") + AGREE
         state.failure = state.advice = ""
     elif best.finished:
-        state.stall(DIFFER.format(**shares) if ambiguous is None else doubts[0])
+        another = DIFFER.format(**shares) if _much(differ) else IN_TWO_WAYS
+        state.stall(another if ambiguous is None else doubts[0])
     return state, False
+
+
+def _much(differ: NDArray[np.bool_]) -> bool:
+    """Whether two answers that differ at these entries are not the same."""
+    return bool(np.count_nonzero(differ) > SAME * differ.size)
 
 
 def _ambiguous_in_either(
@@ -220,8 +232,8 @@ def ambiguous_lines(
         counts &= (well & ~found)[lines]
         in_doubt |= (well & found)[lines]
         ambiguous.append(tuple(np.flatnonzero(found).tolist()))
-    few = np.count_nonzero(differ & counts) <= SAME * np.count_nonzero(counts)
-    if not (few and counts.any()) or np.count_nonzero(in_doubt) > IN_DOUBT * M.nnz:
+    allowed = IN_DOUBT[0] if _much(differ[in_doubt]) else IN_DOUBT[1]
+    if not counts.any() or _much(differ[counts]) or np.count_nonzero(in_doubt) > allowed * M.nnz:
         return None
     rows, columns = ambiguous
     return rows, columns
