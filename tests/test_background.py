@@ -17,7 +17,8 @@ from scipy import ndimage
 import lowsparse as ls
 from conftest import PATH, interruptible
 from lowsparse.cli.reliability import reliability
-from lowsparse.entries.frames import Frame, Frames, NoVideoError
+from lowsparse.entries.clips.reader import NoVideoError
+from lowsparse.entries.frames import Frame, Frames
 from lowsparse.entries.pictures import Picture, doubled
 from lowsparse.video import learning, metrics
 from lowsparse.video.film import write_picture
