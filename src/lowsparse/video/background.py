@@ -43,7 +43,17 @@ from .planes import combined, far_from, whole_levels
 from .registration import Aligned, Registration, move, shifted
 from .sampling import Single
 from .shadows import without_light
-from .signs import BEHIND, Signs, is_light, outlined_place, restless_place, roughness, share_of_specks
+from .signs import (
+    BEHIND,
+    Signs,
+    edges_waver,
+    is_light,
+    outlined_place,
+    restless_place,
+    roughness,
+    share_in,
+    share_of_specks,
+)
 from .tone import ToneProbe, curve, toned
 
 THRESHOLD = 1.5
@@ -68,6 +78,8 @@ COVERED = 0.6
 PARTLY = 0.85  # of the usual share of pixels that are explained: with less, a part of a frame may have another light,
 LIT = 0.2  # if this share of the pixels is in such a part;
 FOR_GOOD = 0.2  # last part of the time in which something has come for good if it is there;
+SWITCHED, OFTEN = 0.9, 0.1  # lights may be switched if so much less is explained of such a share of the frames,
+BADLY = 0.7  # or this share of half of them;
 MOVES = 0.25  # share of the frames that do not show the background if the camera moves,
 DRIFT = 4.0  # or pixels by which it has wandered
 
@@ -101,8 +113,9 @@ class Background:
     registration: Registration | None = None  # against the frame it was learnt from first, if the camera shakes
     lost: float = 0.0  # share of some frames, evenly spaced, whose edges are not those of the background
     drift: float = 0.0  # pixels by which the camera has wandered, its shaking apart
-    uneven: bool = False  # whether some of these frames are explained much less than others
+    seen: Float = field(default_factory=lambda: np.empty(0))  # share of each of these frames that is explained
     stays: float = 0.0  # share of the pixels that are in front, and as they are, to the end of the video
+    missed: float = 0.0  # share of what was in front in the stream that was noticed only when it had left
     signs: Signs = field(default_factory=Signs)  # that it is wrong, in these frames
     returned: bool = False  # whether a scene of the stream came back after another one
 
@@ -466,6 +479,17 @@ class Background:
         """Whether the camera moves, other than by shaking, or there are several scenes: then this says little."""
         return self.lost > MOVES or self.drift >= DRIFT
 
+    @property
+    def uneven(self) -> bool:
+        """Whether some frames are explained much less than others."""
+        return self.seen.size > 0 and is_uneven(self.seen)
+
+    @cached_property
+    def wavers(self) -> bool:
+        """Whether its edges move by a pixel or less: the camera vibrates, or the air shimmers."""
+        flickers = doubled(self.flicker > THRESHOLD, self.noise.shape)
+        return edges_waver(self.noise, self.noise_level[0], flickers, self.still.luma)
+
     def shares_explained(self, pictures: Sequence[Picture]) -> Float:
         """How much of each picture is as the background is.
 
@@ -501,21 +525,40 @@ class Background:
             The sum over the pictures.
         """
         low, high, total = self.bounds(THRESHOLD), self.bounds(THRESHOLD, self.flicker), Signs()
-        place, rough = restless_place(self.noise, self.noise_level[0]), list[Single]()
+        for picture, v in zip(pictures, self.coefficients_of(pictures)[0] if pictures else (), strict=True):
+            background, mask = self.compare(picture, v, low, high)
+            total += Signs.of(mask, picture.luma, background.luma)
+            total += Signs(specks=share_of_specks(mask, picture.luma, background.luma, high.luma))
+        return total
+
+    def place_in(self, pictures: Sequence[Picture]) -> Signs:
+        """A single place that is never calm, if there is one, and how often it is in front.
+
+        Parameters
+        ----------
+        pictures
+            As `align` gives them.
+
+        Returns
+        -------
+        Signs
+            Only `place` and `in_place`, the sums over the pictures.
+        """
+        place = restless_place(self.noise, self.noise_level[0])
         is_outlined = place is None
         if place is None:
             flickers = doubled(self.flicker > THRESHOLD, self.noise.shape)
             place = outlined_place(self.noise, self.noise_level[0], flickers)
-        for picture, v in zip(pictures, self.coefficients_of(pictures)[0] if pictures else (), strict=True):
+        if place is None or not pictures:
+            return Signs()
+        low, high, rough, in_place = self.bounds(THRESHOLD), self.bounds(THRESHOLD, self.flicker), list[Single](), 0.0
+        for picture, v in zip(pictures, self.coefficients_of(pictures)[0], strict=True):
             background, mask = self.compare(picture, v, low, high)
-            total += Signs.of(mask, picture.luma, background.luma, place)
-            total += Signs(specks=share_of_specks(mask, picture.luma, background.luma, high.luma))
-            if place is not None:
-                rough.append(roughness(picture.luma, background.luma))
+            in_place += share_in(place, mask)
+            rough.append(roughness(picture.luma, background.luma))
+        total = Signs(place=len(rough) * float(place.mean()), in_place=in_place)
         is_seen = is_outlined and total.in_place > BEHIND * total.place
-        if is_seen or (place is not None and rough and is_light(place, rough)):
-            return replace(total, place=0.0, in_place=0.0)
-        return total
+        return Signs() if is_seen or is_light(place, rough) else total
 
     def share_staying(self, pictures: Sequence[Picture]) -> float:
         """Share of the pixels that are in front at the end, have been for a while, and look the same since.
@@ -561,6 +604,15 @@ class Background:
             spots = is_spot[labels] * far
             found.append(rounded(spots if coarse else max_of_block(spots)))
         return found
+
+
+def is_uneven(shares: Float) -> bool:
+    """Whether some pictures are explained much less than others, or most of them badly, by these shares of them.
+
+    So it is if lights are switched: the brightness fits some of the pictures, or of all of them a part.
+    """
+    less = np.mean(shares < SWITCHED * np.quantile(shares, 0.9))
+    return bool(less >= OFTEN or np.median(shares) < BADLY)
 
 
 def check_separation(threshold: float, clean: int) -> None:

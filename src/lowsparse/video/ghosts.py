@@ -56,6 +56,13 @@ def outline_ratio(mask: Mask, frame: Grey, background: Grey) -> Single:
     return np.asarray(ratio.astype(np.float32)[labels])
 
 
+def blocks_of_things(mask: Mask, frame: Grey, background: Grey) -> Mask:
+    """The blocks of 2 x 2 pixels of what is in front and has an outline: anything else may be a ghost."""
+    ratio = outline_ratio(mask, frame, background)
+    is_thing = (ratio > 0) & (ratio < 1)
+    return max_of_block(is_thing) if is_thing.shape == mask.shape else is_thing
+
+
 class Sightings:
     """How often, and when, each pixel, or block of pixels, was seen without what the background shows there.
 

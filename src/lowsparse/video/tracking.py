@@ -34,7 +34,8 @@ from ..sweeps import Float
 from .background import PARTLY, THRESHOLD, WITNESSES, Background, check_separation
 from .flicker import Spots, flicker_of
 from .foreground import Mask, Separated, max_of_block
-from .ghosts import outline_ratio
+from .ghosts import blocks_of_things
+from .hindsight import Hindsight
 from .learning import fit_background, fit_pixels, noise_level, without_things
 from .registration import Aligned, Steadiness, move, share_lost
 from .sampling import MIN_SAMPLES, Layout, PixelSampler, PixelSamples, Single, check_fraction
@@ -122,6 +123,9 @@ class Follower:
         self._known, self._lost = 0, 0.0  # frames that were judged in all scenes, and how many show no background
         self._drift = 0.0  # pixels by which the camera has wandered in a scene
         self._signs = Signs()  # in all scenes, that a background was wrong
+        self._seen: Float = np.empty(0)  # shares of some frames of all scenes that were explained
+        self._placed = 0  # pictures of ended scenes in these, with which a place that is never calm is looked for
+        self._looked_back = np.zeros(2)  # what was in front in some frames of all scenes, missed and known
         self._stills = deque[Picture](maxlen=EARLIER)  # of the latest scenes, small
         self._returned = False  # whether one came back
         self._threads = ThreadPoolExecutor(1)
@@ -141,6 +145,8 @@ class Follower:
         return self._background
 
     def _begin_scene(self, frames: list[Frame]) -> None:
+        if frames:
+            self._look_back()
         self.camera = Steadiness()
         self._sampler = PixelSampler(1.0)  # until there is a frame
         self._first = Shelf()  # frames of the scene, until its background is known
@@ -158,6 +164,7 @@ class Follower:
         self._due = 0  # frames of the scene after which it is learnt again
         self._ready = 0  # and after which what is being learnt is used
         self._spots: deque[Spots] = deque(maxlen=REMEMBERED)  # of the latest witnesses
+        self._hindsight = Hindsight()
         for frame in frames:
             self._hold_back(self.camera.align(frame))
 
@@ -253,7 +260,22 @@ class Follower:
             yield from self._separate(self._fit([one]))
         if len(self._witnesses):
             self._use(_judged(self.background, self.background, self._witnesses.pictures()))
+        self._look_back()
         self._threads.shutdown()
+
+    def _look_back(self) -> None:
+        """Judge the masks of a scene by its last background."""
+        last, judged = self.background, self._signs.pictures - self._placed
+        self._looked_back += self._hindsight.missed_and_known(last)
+        missed, known = self._looked_back
+        place, self._placed = self._hindsight.place_in(last), self._signs.pictures
+        self._signs += Signs(place=judged * place.place, in_place=judged * place.in_place)
+        self._background = replace(
+            last,
+            stays=self._hindsight.share_staying(last),
+            missed=float(missed / (missed + known)) if missed else 0.0,
+            signs=self._signs,
+        )
 
     @property
     def waiting(self) -> int:
@@ -346,12 +368,14 @@ class Follower:
         self._known, self._lost = self._known + frames, self._lost + background.lost * frames
         registration = self.camera.registration if self.camera.shakes else None
         lost, self._signs = self._lost / self._known, self._signs + background.signs
+        self._seen = np.concatenate([self._seen, background.seen])
         self._background = background = replace(
             background,
             registration=registration,
             lost=lost,
             drift=self._drift,
             signs=self._signs,
+            seen=self._seen,
             returned=self._returned,
         )
         self._separator = None  # it keeps the background before
@@ -359,7 +383,13 @@ class Follower:
 
     def _separate_one(self, one: Aligned, v: Float, explained: float) -> Separated:
         assert self._separator is not None
-        return self._separator(one, v, explained)
+        separated = self._separator(one, v, explained)
+        self._hindsight.add(one, self._aligned_mask(one, separated.mask))
+        return separated
+
+    def _aligned_mask(self, one: Aligned, mask: Mask) -> Mask:
+        """A mask as it is in the aligned picture."""
+        return mask if self.stabilise else move(mask, (-one.shift[0], -one.shift[1]))
 
     def _fit(self, frames: list[Aligned]) -> list[Fitted]:
         if not frames:
@@ -385,8 +415,7 @@ class Follower:
 
         Only where it has an outline: something else may be a ghost, which is to be forgotten (see `ghosts`).
         """
-        if not self.stabilise:
-            mask = move(mask, (-one.shift[0], -one.shift[1]))
+        mask = self._aligned_mask(one, mask)
         seconds, self._time = max(one.frame.time - self._time, 0.0), one.frame.time
         self._in_front = np.where(max_of_block(mask), self._in_front + np.float32(seconds), np.float32(0))
         stays = (self._in_front > SURE) & (self._in_front <= self.absorb)
@@ -394,7 +423,7 @@ class Follower:
             return one.picture
         background = self.background.picture(v)
         if len(self._v) % LOOK_EVERY == 0 or self._things.shape != stays.shape:
-            self._things = _things(mask, one.picture, background)
+            self._things = blocks_of_things(mask, one.picture.luma, background.luma)
         return one.picture.replaced(background, stays & self._things)
 
     def _refresh(self) -> None:
@@ -464,13 +493,6 @@ def _fitter(current: Background) -> Callable[[PixelSamples, Float], Background]:
     return fit
 
 
-def _things(mask: Mask, picture: Picture, background: Picture) -> Mask:
-    """The blocks of what is in front and has an outline: anything else may be a ghost (see `ghosts`)."""
-    ratio = outline_ratio(mask, picture.luma, background.luma)
-    is_thing = (ratio > 0) & (ratio < 1)
-    return max_of_block(is_thing) if is_thing.shape == mask.shape else is_thing
-
-
 def _in_front_of(
     found: Background, pictures: Sequence[Picture], stride: int
 ) -> Callable[[slice, NDArray[np.int64]], Mask]:
@@ -483,7 +505,7 @@ def _in_front_of(
     low, high = found.bounds(THRESHOLD, far), found.bounds(THRESHOLD, found.flicker)
     for one, v in zip(pictures, found.coefficients_of(pictures)[0], strict=True):
         background, mask = found.compare(one, v, low, high)
-        masks.append(ndimage.binary_dilation(_things(mask, one, background), np.ones((3, 3), bool)))
+        masks.append(ndimage.binary_dilation(blocks_of_things(mask, one.luma, background.luma), np.ones((3, 3), bool)))
     in_front = np.stack(masks).reshape(len(masks), -1)
     spells = in_front[0] + np.count_nonzero(in_front[1:] & ~in_front[:-1], axis=0)
     many = in_front.sum(axis=0)
@@ -510,7 +532,8 @@ def _complete(
 
 def _judged(found: Background, used: Background, pictures: Sequence[Picture]) -> Background:
     """A background, with what speaks against it in pictures that were separated by the one that was used."""
-    return replace(found, lost=share_lost(found.still, pictures), signs=used.signs_in(pictures))
+    seen = used.shares_explained(pictures) if pictures else np.empty(0)
+    return replace(found, lost=share_lost(found.still, pictures), seen=seen, signs=used.signs_in(pictures))
 
 
 def check_absorb(absorb: float) -> None:
