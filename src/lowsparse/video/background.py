@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import islice
 
 import numpy as np
@@ -467,11 +467,12 @@ class Background:
         bool
             True if the light has changed.
         """
-        background = self.picture(v)
-        changed = majority(self.distance(picture, background) > threshold, 1)
+        background, coarse = self.picture(v), self.noise.size > FINE
+        changed = majority(self.distance(picture, background, of_blocks=coarse) > threshold, 1)
         if changed.mean() < LIT:
             return False
-        one, other = (ndimage.uniform_filter(luma, 3) for luma in (picture.luma, background.luma))  # less noise
+        lumas = (one.luma[::2, ::2] if coarse else one.luma for one in (picture, background))
+        one, other = (ndimage.uniform_filter(luma, 3) for luma in lumas)  # less noise
         return bool(split_changes(changed, one, other)[0].mean() >= LIT)
 
     @property
@@ -503,11 +504,13 @@ class Background:
         array
             For each picture, the share of some of its pixels; of all kinds, unlike those that determine v.
         """
-        every = np.arange(self.noise.size, dtype=np.int32)
-        pixels = np.random.default_rng(0x616C6C).permutation(every)[:PROBES]
+        pixels = _some_pixels(self.noise.size)
         bound, shares = THRESHOLD * self.spread()[0].ravel()[pixels], []
+        b = self.luma.reshape(self.rank, 1, -1)[..., pixels]
         for picture, v in zip(pictures, self.coefficients_of(pictures)[0], strict=True):
-            far = self.picture(v).luma.ravel()[pixels].astype(np.float32) - picture.luma.ravel()[pixels]
+            light, tone = v[: self.rank], v[self.rank :]
+            seen = self.picture(v).luma.ravel()[pixels] if tone.any() else combined(light, b)[0]
+            far = seen.astype(np.float32) - picture.luma.ravel()[pixels]
             shares.append(np.mean(np.abs(far) <= bound))
         return np.array(shares)
 
@@ -604,6 +607,13 @@ class Background:
             spots = is_spot[labels] * far
             found.append(rounded(spots if coarse else max_of_block(spots)))
         return found
+
+
+@lru_cache(maxsize=1)
+def _some_pixels(size: int) -> NDArray[np.int32]:
+    """Numbers of some pixels of a picture with so many."""
+    every = np.arange(size, dtype=np.int32)
+    return np.random.default_rng(0x616C6C).permutation(every)[:PROBES].copy()
 
 
 def is_uneven(shares: Float) -> bool:
