@@ -35,8 +35,7 @@ from ..support.checks import check_count, check_positive
 from ..sweeps import Float, host_backend
 from ..sweeps.native import num_threads
 from . import compiled
-from .flicker import Spots, rounded
-from .foreground import FINE, Bounds, Separated, compiled_mask, foreground_mask, label_regions, majority, max_of_block
+from .foreground import FINE, Bounds, Separated, compiled_mask, foreground_mask, majority, max_of_block
 from .ghosts import Sightings, outline_ratio
 from .light import NO_LIGHT, split_changes
 from .planes import combined, far_from, whole_levels
@@ -44,15 +43,8 @@ from .registration import Aligned, Registration, move, shifted
 from .sampling import Single
 from .shadows import without_light
 from .signs import (
-    BEHIND,
     Signs,
     edges_waver,
-    is_light,
-    outlined_place,
-    restless_place,
-    roughness,
-    share_in,
-    share_of_specks,
 )
 from .tone import ToneProbe, curve, toned
 
@@ -62,7 +54,6 @@ DARKEST = 2.5  # where it is dark,
 BRIGHT = 100.0  # and the grey level from which on it is as said
 COLOURED = 0.5  # times these are those of chroma
 WITNESSES = 24  # whole frames from which the flicker is learnt
-SPOT = 200  # a region smaller than this part of the picture may be flicker
 REACH = 3  # side of the square of blocks around a spot in which it flickers as well
 BEYOND = 1.3  # times the flicker: what is in front goes that far
 PROBES = 4096  # pixels that determine v of a frame, for each rank
@@ -77,7 +68,6 @@ EXPLAINED = 0.25  # of the probes: a frame with fewer gets the usual v
 COVERED = 0.6
 PARTLY = 0.85  # of the usual share of pixels that are explained: with less, a part of a frame may have another light,
 LIT = 0.2  # if this share of the pixels is in such a part;
-FOR_GOOD = 0.2  # last part of the time in which something has come for good if it is there;
 SWITCHED, OFTEN = 0.9, 0.1  # lights may be switched if so much less is explained of such a share of the frames,
 BADLY = 0.7  # or this share of half of them;
 MOVES = 0.25  # share of the frames that do not show the background if the camera moves,
@@ -513,100 +503,6 @@ class Background:
             far = seen.astype(np.float32) - picture.luma.ravel()[pixels]
             shares.append(np.mean(np.abs(far) <= bound))
         return np.array(shares)
-
-    def signs_in(self, pictures: Sequence[Picture]) -> Signs:
-        """Signs that this background is wrong.
-
-        Parameters
-        ----------
-        pictures
-            As `align` gives them.
-
-        Returns
-        -------
-        Signs
-            The sum over the pictures.
-        """
-        low, high, total = self.bounds(THRESHOLD), self.bounds(THRESHOLD, self.flicker), Signs()
-        for picture, v in zip(pictures, self.coefficients_of(pictures)[0] if pictures else (), strict=True):
-            background, mask = self.compare(picture, v, low, high)
-            total += Signs.of(mask, picture.luma, background.luma)
-            total += Signs(specks=share_of_specks(mask, picture.luma, background.luma, high.luma))
-        return total
-
-    def place_in(self, pictures: Sequence[Picture]) -> Signs:
-        """A single place that is never calm, if there is one, and how often it is in front.
-
-        Parameters
-        ----------
-        pictures
-            As `align` gives them.
-
-        Returns
-        -------
-        Signs
-            Only `place` and `in_place`, the sums over the pictures.
-        """
-        place = restless_place(self.noise, self.noise_level[0])
-        is_outlined = place is None
-        if place is None:
-            flickers = doubled(self.flicker > THRESHOLD, self.noise.shape)
-            place = outlined_place(self.noise, self.noise_level[0], flickers)
-        if place is None or not pictures:
-            return Signs()
-        low, high, rough, in_place = self.bounds(THRESHOLD), self.bounds(THRESHOLD, self.flicker), list[Single](), 0.0
-        for picture, v in zip(pictures, self.coefficients_of(pictures)[0], strict=True):
-            background, mask = self.compare(picture, v, low, high)
-            in_place += share_in(place, mask)
-            rough.append(roughness(picture.luma, background.luma))
-        total = Signs(place=len(rough) * float(place.mean()), in_place=in_place)
-        is_seen = is_outlined and total.in_place > BEHIND * total.place
-        return Signs() if is_seen or is_light(place, rough) else total
-
-    def share_staying(self, pictures: Sequence[Picture]) -> float:
-        """Share of the pixels that are in front at the end, have been for a while, and look the same since.
-
-        Parameters
-        ----------
-        pictures
-            As `align` gives them, in order, to the end of the video.
-
-        Returns
-        -------
-        float
-            That of the largest region.
-        """
-        last = pictures[-max(3, math.ceil(FOR_GOOD * len(pictures))) :]
-        bounds, stays = self.bounds(THRESHOLD), np.ones(self.noise.shape, bool)
-        for picture, v in zip(last, self.coefficients_of(last)[0], strict=True):
-            stays &= self.compare(picture, v, bounds, bounds)[1] & ~bounds.exceeded(picture, last[-1])
-        areas = label_regions(majority(stays, 2), corners=False)[1]
-        return float(areas[1:].max(initial=0)) / stays.size
-
-    def spots_in(self, pictures: Sequence[Picture]) -> list[Spots]:
-        """How far small spots of these pictures are from the background.
-
-        Parameters
-        ----------
-        pictures
-            As `align` gives them.
-
-        Returns
-        -------
-        list of arrays of uint8
-            For each picture the largest distance in each block of 2 x 2 pixels; see `flicker`.
-        """
-        unit, coarse, found = self.spread(), self.noise.size > FINE, []
-        for picture, v in zip(pictures, self.coefficients_of(pictures)[0] if pictures else (), strict=True):
-            far = self.distance(picture, self.picture(v), unit, of_blocks=coarse)
-            beyond = far > THRESHOLD
-            labels, areas = label_regions(beyond, corners=not coarse)
-            is_spot = areas < far.size / SPOT
-            is_spot &= np.bincount(labels[majority(beyond, 1)], minlength=areas.size) > 0  # others are in no mask
-            is_spot[0] = False
-            spots = is_spot[labels] * far
-            found.append(rounded(spots if coarse else max_of_block(spots)))
-        return found
 
 
 @lru_cache(maxsize=1)

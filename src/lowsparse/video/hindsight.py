@@ -20,6 +20,7 @@ from .registration import Aligned
 from .sampling import EvenSpacing
 from .shelf import Shelf
 from .signs import Signs
+from .witnesses import place_in, share_staying
 
 RIM = 2  # blocks around a mask, and width of what is beyond it: it may have been a little smaller than it should be
 
@@ -58,13 +59,13 @@ class Hindsight:
             self._masks.append(np.packbits(max_of_block(mask)))
 
     def share_staying(self, background: Background) -> float:
-        """Share of the pixels that are in front, and as they are, to the end: see `Background.share_staying`."""
-        return background.share_staying(self._frames.pictures()) if len(self._frames) else 0.0
+        """Share of the pixels that are in front, and as they are, to the end: see `witnesses`."""
+        return share_staying(background, self._frames.pictures()) if len(self._frames) else 0.0
 
     def place_in(self, background: Background) -> Signs:
-        """A place that is never calm: the mean over the frames of `Background.place_in`."""
+        """A place that is never calm: the mean over the frames of `witnesses.place_in`."""
         many = max(len(self._frames), 1)
-        found = background.place_in(self._frames.pictures())
+        found = place_in(background, self._frames.pictures())
         return Signs(place=found.place / many, in_place=found.in_place / many)
 
     def missed_and_known(self, background: Background) -> Float:

@@ -41,6 +41,7 @@ from .pixel_regression import (
 from .registration import Steadiness, share_lost
 from .sampling import MIN_SAMPLES, TARGET, EvenlySpaced, PixelSampler, PixelSamples, Single, default_share
 from .tone import FAR_LESS, KNOTS, fit_tone, inverse, tiles_at
+from .witnesses import place_in, share_staying, signs_in, spots_in
 
 PER_FRAME = 400  # pixels of each frame from which v is learnt, for each rank
 TILE, COMPILED_TILE, GPU_TILE = 1024, 8192, 16_384  # blocks regressed together: larger arrays are slower to allocate
@@ -121,11 +122,11 @@ def learn(
         found = _with_lights(found, sampler, witnesses.kept, backend, on_progress)
     del sampler  # the samples are the larger part of the memory
     found = found.without_ghosts(witnesses.kept)
-    found = replace(found, flicker=flicker_of(found.spots_in(witnesses.kept)))
+    found = replace(found, flicker=flicker_of(spots_in(found, witnesses.kept)))
     lost = share_lost(found.still, witnesses.kept)
     seen = found.shares_explained(witnesses.kept)
-    signs = found.signs_in(witnesses.kept) + found.place_in(witnesses.kept)
-    found = replace(found, lost=lost, seen=seen, signs=signs, stays=found.share_staying(witnesses.kept))
+    signs = signs_in(found, witnesses.kept) + place_in(found, witnesses.kept)
+    found = replace(found, lost=lost, seen=seen, signs=signs, stays=share_staying(found, witnesses.kept))
     del witnesses
     release_memory()
     registration = camera.registration if camera.shakes else None

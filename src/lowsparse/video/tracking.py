@@ -18,13 +18,11 @@ first of them on. Otherwise they are separated as they are, with much in front.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import ndimage
 
 from ..entries.frames import Frame
 from ..entries.pictures import Picture
@@ -32,12 +30,13 @@ from ..support.checks import check_count
 from ..support.memory import release_memory
 from ..sweeps import Float
 from .background import PARTLY, THRESHOLD, WITNESSES, Background, check_separation
-from .flicker import Spots, flicker_of
+from .flicker import Spots
 from .foreground import Mask, Separated, max_of_block
 from .ghosts import blocks_of_things
 from .hindsight import Hindsight
-from .learning import fit_background, fit_pixels, noise_level, without_things
+from .learning import fit_background
 from .registration import Aligned, Steadiness, move, share_lost
+from .relearning import REMEMBERED, complete, fitter, in_front_of, judged
 from .sampling import MIN_SAMPLES, Layout, PixelSampler, PixelSamples, Single, check_fraction
 from .shelf import Shelf
 from .signs import Signs, restless
@@ -54,12 +53,8 @@ MUCH, LOUD = 0.08, 8.0  # share of the pixels that are never calm, or noise of m
 PART, REFRESH = 5, 50  # the background is learnt again after a fifth of the scene so far, or so many frames
 LOOKS = 6  # times, at most, that it is learnt again without what was found to be in front,
 FEW = 0.001  # until so few samples are
-WITHIN = 0.85  # times the flicker: what covers a pixel differs by more
-SPELL = 2.5  # witnesses in a row, in the mean, in which a block is in front if something covers it
-LONG = 0.35  # and share of all of them in which it is, at least: otherwise the regression does without
 LAG = 5  # frames that pass while it is learnt
-WITNESS_EVERY = 7  # one of so many frames, an odd number, shows how far pixels flicker,
-REMEMBERED = 24  # and the latest of these say it
+WITNESS_EVERY = 7  # one of so many frames, an odd number, shows how far pixels flicker
 UNEXPLAINED = 0.5  # times the usual share of pixels that are explained: a frame with less is not explained
 NEW_SCENE = 10  # frames in a row that are not explained make a new scene, unless the background
 SEEN, TILES = 0.25, 8  # is seen in this share of their tiles; so many tiles are across and down,
@@ -259,7 +254,7 @@ class Follower:
         for one in (*self._first, *self._unexplained):
             yield from self._separate(self._fit([one]))
         if len(self._witnesses):
-            self._use(_judged(self.background, self.background, self._witnesses.pictures()))
+            self._use(judged(self.background, self.background, self._witnesses.pictures()))
         self._look_back()
         self._threads.shutdown()
 
@@ -331,16 +326,16 @@ class Follower:
         release_memory()
         stride = -(-len(first) // WITNESSES)
         some = first.pictures(every=stride)
-        found, spots = _complete(found, some, samples)
+        found, spots = complete(found, some, samples)
         for _ in range(LOOKS):
             release_memory()
-            if samples.uncover(_in_front_of(found, some, stride)) < FEW:
+            if samples.uncover(in_front_of(found, some, stride)) < FEW:
                 break
-            fit_again, v = _fitter(found), found.coefficients
+            fit_again, v = fitter(found), found.coefficients
             del found
-            found, spots = _complete(fit_again(samples, v), some, samples)
+            found, spots = complete(fit_again(samples, v), some, samples)
         self._recognise(found.still)
-        self._use(_judged(found, found, some))
+        self._use(judged(found, found, some))
         del found, some  # the frames below are dropped one by one
         self._spots.extend(spots)
         self.scenes.append(first[0].frame.number)
@@ -448,12 +443,12 @@ class Follower:
         earlier = list(self._spots)
 
         def learn_again() -> tuple[Background, list[Spots]]:
-            fitted = _fitter(replace(current, entries=entries))(recent, v)
+            fitted = fitter(replace(current, entries=entries))(recent, v)
             release_memory()
-            complete, spots = _complete(fitted, witnesses, recent, earlier)
+            whole, spots = complete(fitted, witnesses, recent, earlier)
             del fitted
             release_memory()
-            return _judged(complete, current, witnesses), spots
+            return judged(whole, current, witnesses), spots
 
         release_memory()
         self._next = self._threads.submit(learn_again)
@@ -473,67 +468,6 @@ def is_restless(background: Background) -> bool:
     """Whether so much of a scene moves by itself, as leaves and water do, that its looks are learnt slowly."""
     level = background.noise_level[0]
     return bool(level > LOUD or restless(background.noise, level).mean() > MUCH)
-
-
-def _fitter(current: Background) -> Callable[[PixelSamples, Float], Background]:
-    """A function that gives the background of samples and of v of their frames (T x r).
-
-    It needs little of the one that is known so far, and does not keep its pictures.
-    """
-    level, result, entries = noise_level(current.noise, current.chroma_noise), current.result, current.entries
-    rank, scale = current.rank, current.brightness
-
-    def fit(samples: PixelSamples, v: Float) -> Background:
-        found = fit_pixels(samples, v.astype(np.float32), level, result, entries)
-        if rank == 1:
-            return found
-        brightness = (v @ scale[:, None]).astype(np.float32)
-        return without_things(replace(found, brightness=scale), fit_pixels(samples, brightness, level, result, entries))
-
-    return fit
-
-
-def _in_front_of(
-    found: Background, pictures: Sequence[Picture], stride: int
-) -> Callable[[slice, NDArray[np.int64]], Mask]:
-    """Which blocks of pixels are covered in the frames that are given for them, by the nearest of these pictures.
-
-    A block is covered by what stays in front of it for some pictures in a row; leaves and waves do so more briefly.
-    Beside somebody they are a part of his region, but no farther from the background than they ever are.
-    """
-    far, masks = np.float32(WITHIN) * found.flicker, []
-    low, high = found.bounds(THRESHOLD, far), found.bounds(THRESHOLD, found.flicker)
-    for one, v in zip(pictures, found.coefficients_of(pictures)[0], strict=True):
-        background, mask = found.compare(one, v, low, high)
-        masks.append(ndimage.binary_dilation(blocks_of_things(mask, one.luma, background.luma), np.ones((3, 3), bool)))
-    in_front = np.stack(masks).reshape(len(masks), -1)
-    spells = in_front[0] + np.count_nonzero(in_front[1:] & ~in_front[:-1], axis=0)
-    many = in_front.sum(axis=0)
-    covered = in_front & (many >= SPELL * spells) & (many >= LONG * len(in_front))
-    blocks = np.arange(covered.shape[1])
-    return lambda tile, frames: covered[np.minimum((frames + stride // 2) // stride, len(covered) - 1), blocks[tile]]
-
-
-def _complete(
-    found: Background, pictures: Sequence[Picture], samples: PixelSamples, earlier: Sequence[Spots] = ()
-) -> tuple[Background, list[Spots]]:
-    """A background that was fitted to these samples, without ghosts and with the flicker, by some whole pictures.
-
-    The flicker is that of their spots, which are returned too, and of earlier ones. The samples of ghosts are
-    corrected, so that they do not come back.
-    """
-    clean, v = found.without_ghosts(pictures), found.coefficients
-    blocks = np.flatnonzero(max_of_block(np.any(clean.luma != found.luma, axis=0)))
-    if blocks.size:
-        samples.correct(blocks, lambda t: found.picture(v[t]), lambda t: clean.picture(v[t]))
-    spots = clean.spots_in(pictures)
-    return replace(clean, flicker=flicker_of([*earlier, *spots][-REMEMBERED:])), spots
-
-
-def _judged(found: Background, used: Background, pictures: Sequence[Picture]) -> Background:
-    """A background, with what speaks against it in pictures that were separated by the one that was used."""
-    seen = used.shares_explained(pictures) if pictures else np.empty(0)
-    return replace(found, lost=share_lost(found.still, pictures), seen=seen, signs=used.signs_in(pictures))
 
 
 def check_absorb(absorb: float) -> None:
