@@ -18,7 +18,7 @@ from .ghosts import blocks_of_things
 from .learning import fit_pixels, noise_level, without_things
 from .registration import share_lost
 from .sampling import PixelSamples
-from .witnesses import signs_in, spots_in
+from .witnesses import place_in, signs_in, spots_in
 
 WITHIN = 0.85  # times the flicker: what covers a pixel differs by more
 SPELL = 2.5  # witnesses in a row, in the mean, in which a block is in front if something covers it
@@ -84,4 +84,5 @@ def complete(
 def judged(found: Background, used: Background, pictures: Sequence[Picture]) -> Background:
     """A background, with what speaks against it in pictures that were separated by the one that was used."""
     seen = used.shares_explained(pictures) if pictures else np.empty(0)
-    return replace(found, lost=share_lost(found.still, pictures), seen=seen, signs=signs_in(used, pictures))
+    signs = signs_in(used, pictures) + place_in(used, pictures)
+    return replace(found, lost=share_lost(found.still, pictures), seen=seen, signs=signs)

@@ -119,7 +119,7 @@ class Follower:
         self._drift = 0.0  # pixels by which the camera has wandered in a scene
         self._signs = Signs()  # in all scenes, that a background was wrong
         self._seen: Float = np.empty(0)  # shares of some frames of all scenes that were explained
-        self._placed = 0  # pictures of ended scenes in these, with which a place that is never calm is looked for
+        self._ended = Signs()  # the same, in scenes that have ended
         self._looked_back = np.zeros(2)  # what was in front in some frames of all scenes, missed and known
         self._stills = deque[Picture](maxlen=EARLIER)  # of the latest scenes, small
         self._returned = False  # whether one came back
@@ -260,11 +260,15 @@ class Follower:
 
     def _look_back(self) -> None:
         """Judge the masks of a scene by its last background."""
-        last, judged = self.background, self._signs.pictures - self._placed
+        last, before, now = self.background, self._ended, self._signs
+        many, place = now.pictures - before.pictures, self._hindsight.place_in(last)
         self._looked_back += self._hindsight.missed_and_known(last)
         missed, known = self._looked_back
-        place, self._placed = self._hindsight.place_in(last), self._signs.pictures
-        self._signs += Signs(place=judged * place.place, in_place=judged * place.in_place)
+        self._signs = self._ended = replace(  # a place that is never calm is known in the end, or was until it was left
+            now,
+            place=max(now.place, before.place + many * place.place),
+            in_place=max(now.in_place, before.in_place + many * place.in_place),
+        )
         self._background = replace(
             last,
             stays=self._hindsight.share_staying(last),
