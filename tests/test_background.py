@@ -17,7 +17,8 @@ from scipy import ndimage
 import lowsparse as ls
 from conftest import PATH, interruptible
 from lowsparse.cli.reliability import reliability
-from lowsparse.entries.frames import Frame, Frames, NoVideoError
+from lowsparse.entries.clips.reader import NoVideoError
+from lowsparse.entries.frames import Frame, Frames
 from lowsparse.entries.pictures import Picture, doubled
 from lowsparse.video import learning, metrics
 from lowsparse.video.film import write_picture
@@ -26,7 +27,7 @@ from lowsparse.video.foreground import Bounds, Separated, coherent, foreground_m
 from lowsparse.video.ghosts import Sightings
 from lowsparse.video.learning import TooFewError, learn
 from lowsparse.video.pixel_regression import regress, typical_sample
-from lowsparse.video.registration import Registration, _noise
+from lowsparse.video.registration import Aligned, Registration, _noise
 from lowsparse.video.sampling import EvenlySpaced, Layout, PixelSampler, default_share
 from lowsparse.video.separation import STILL, separate_video
 from lowsparse.video.shadows import without_light
@@ -1320,8 +1321,8 @@ def test_a_higher_rank_than_the_light_has_is_left():
 def with_signs(kind):
     """A block passes before a picture; in the second half the camera has turned, or a large thing is gone.
 
-    Or there is a screen, or somebody who sits and moves a little, or by a pixel, or a door that is opened slowly, or
-    there are birds of two by three pixels alone.
+    Or there is a screen, or somebody who sits and moves a little, or by a pixel, or does so beside leaves, or a door
+    that is opened slowly, or there are birds of two by three pixels alone, or the camera vibrates by a pixel.
     """
     rng = np.random.default_rng([41, 2])
     picture = np.full((72, 96), 120.0)
@@ -1342,7 +1343,11 @@ def with_signs(kind):
         if kind == "sitter":
             left = 50 + round(2 * np.sin(t / 4))
             frames[t, 38:62, left : left + 20] = shown[0]
-        if kind == "swaying":
+        if kind == "wavering":
+            frames[t] = ndimage.shift(picture, (0.8 * np.sin(1.3 * t), 0.8 * np.cos(t)), order=1, mode="nearest")
+        if kind == "beside leaves":
+            frames[t, 30:44, :30] = 110 + 60 * rng.standard_normal((7, 15)).repeat(2, axis=0).repeat(2, axis=1)
+        if kind in ("swaying", "beside leaves"):
             frames[t][np.hypot((y - 50) / 12, (x - 60 - round(np.sin(t / 3))) / 10) < 1] = 40
         if kind == "door":
             frames[t, 34:62, 40 : 40 + int(np.clip((t - 20) / 60, 0, 1) * 20)] = 40
@@ -1364,7 +1369,11 @@ def with_signs(kind):
         ("screen", True, "never calm"),
         ("sitter", False, "never calm"),
         ("swaying", False, "never calm"),
+        ("swaying", True, "never calm"),
+        ("beside leaves", False, "never calm"),
+        ("wavering", False, "vibrates"),
         ("door", False, "stays as it is to the end"),
+        ("door", True, "stays as it is to the end"),
         ("birds", False, "two-thousandth"),
         ("still", True, None),
         ("still", False, None),
@@ -1380,6 +1389,23 @@ def test_a_background_that_is_wrong_in_a_part_of_the_frames_is_not_certified(kin
         assert not against
     else:
         assert re.search(words, against)
+
+
+def test_a_stream_says_that_it_took_somebody_for_background_until_he_left():
+    _, frames = scene(T=150, H=32, W=40)
+    frames[10:110, 8:24, 12:24] = 30
+    said = " ".join(one.text for one in reliability(followed(frames)[0].background))
+    assert "taken for background until it left" in said
+
+
+def test_a_shelf_uses_the_room_of_frames_that_were_dropped():
+    shelf = Shelf(most=0)
+    for value in range(20):
+        shelf.add(Aligned.of(Frame(Picture(np.full((8, 8), value, np.uint8)), value, value, 0.0), None))
+        if len(shelf) == 4:
+            shelf.drop_every_second()
+    assert [int(one.picture.luma[0, 0]) for one in shelf] == [0, 18]
+    assert shelf._end == 4 * 64
 
 
 def test_colours_that_bleed_over_the_edge_of_a_thing_are_not_in_front():

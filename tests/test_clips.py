@@ -16,7 +16,8 @@ from scipy import ndimage
 import lowsparse as ls
 from conftest import PATH
 from lowsparse.cli.reliability import reliability
-from lowsparse.entries.frames import Frame, Frames, NoVideoError
+from lowsparse.entries.clips.reader import NoVideoError
+from lowsparse.entries.frames import Frame, Frames
 from lowsparse.entries.pictures import Picture
 from lowsparse.notebook import Remark
 from lowsparse.report.film import Filmstrip, size

@@ -14,7 +14,8 @@ import pytest
 
 import lowsparse as ls
 from conftest import read_picture
-from lowsparse.entries.frames import Frames, NoVideoError
+from lowsparse.entries.clips.reader import NoVideoError
+from lowsparse.entries.frames import Frames
 from lowsparse.entries.pictures import REC601, Picture
 from lowsparse.video import read_video, sample_pixels
 from lowsparse.video.film import Film, codec, write_picture

@@ -9,6 +9,7 @@ RARE = 0.01  # share of the pixels, or frames, below which exceptions are not wo
 ALONE = 0.8  # of the largest coherence that a frame can have
 CLEAR = 0.05  # share of what is in front without an outline, up to which large things and not the light change frames
 LOUD = 60.0  # grey levels: if what differs by less is lost in the noise, hardly anything is seen
+MISSED = 0.1  # share of what was in front that a stream noticed only when it had left
 STAYS = 0.01  # share of the picture that has changed for good
 MANY = 0.35  # share of the pixels in front at which the background is hardly seen
 
@@ -68,6 +69,11 @@ def _signs(background: Background) -> list[Remark]:
     elif background.signs.is_smeared:
         smeared = "The edges of the background seem to be in front much more often than the rest of it"
         remarks.append(Remark(f"{smeared}: the camera zooms, turns or loses its focus; look at the masks.", False))
+    if background.wavers:
+        wavers = (
+            "The edges of the background move by a pixel or less all the time: the camera vibrates, or the air shimmers"
+        )
+        remarks.append(Remark(f"{wavers}; what is in front of them may be missed: look at the masks.", False))
     if background.signs.has_restless_place:
         place = f"One place, {percent(background.signs.share_of_place)} of the picture, is never calm"
         what = "a screen, a fan, leaves, or somebody who stays there, moves a little, and is background in part"
@@ -80,6 +86,9 @@ def _signs(background: Background) -> list[Remark]:
     if background.signs.has_specks:
         specks = "Much of what moves is in regions of less than a two-thousandth of the picture, which are left out"
         remarks.append(Remark(f"{specks}: --region shows a part, --clean 0 everything.", False))
+    if background.missed > MISSED:
+        missed = f"{percent(background.missed)} of what was in front was taken for background until it left"
+        remarks.append(Remark(f"{missed}; look at the masks, or learn from the whole video, without --stream.", False))
     if background.stays > STAYS:
         stays = f"Something has come that stays as it is to the end, {percent(background.stays)} of the picture"
         why = "if it is a door that was opened or a thing that was moved, it is no longer in front"

@@ -1,6 +1,7 @@
 """Videos: the background, and what is in front of it."""
 
-from ..entries.frames import Frame, Frames, NoVideoError
+from ..entries.clips.reader import NoVideoError
+from ..entries.frames import Frame, Frames
 from .background import Background
 from .grey import TooLargeError, Video, read_video, sample_pixels
 from .learning import TooFewError, learn

@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import islice
 
 import numpy as np
@@ -35,15 +35,17 @@ from ..support.checks import check_count, check_positive
 from ..sweeps import Float, host_backend
 from ..sweeps.native import num_threads
 from . import compiled
-from .flicker import Spots, rounded
-from .foreground import FINE, Bounds, Separated, compiled_mask, foreground_mask, label_regions, majority, max_of_block
+from .foreground import FINE, Bounds, Separated, compiled_mask, foreground_mask, majority, max_of_block
 from .ghosts import Sightings, outline_ratio
 from .light import NO_LIGHT, split_changes
 from .planes import combined, far_from, whole_levels
 from .registration import Aligned, Registration, move, shifted
 from .sampling import Single
 from .shadows import without_light
-from .signs import BEHIND, Signs, is_light, outlined_place, restless_place, roughness, share_of_specks
+from .signs import (
+    Signs,
+    edges_waver,
+)
 from .tone import ToneProbe, curve, toned
 
 THRESHOLD = 1.5
@@ -52,7 +54,6 @@ DARKEST = 2.5  # where it is dark,
 BRIGHT = 100.0  # and the grey level from which on it is as said
 COLOURED = 0.5  # times these are those of chroma
 WITNESSES = 24  # whole frames from which the flicker is learnt
-SPOT = 200  # a region smaller than this part of the picture may be flicker
 REACH = 3  # side of the square of blocks around a spot in which it flickers as well
 BEYOND = 1.3  # times the flicker: what is in front goes that far
 PROBES = 4096  # pixels that determine v of a frame, for each rank
@@ -67,7 +68,8 @@ EXPLAINED = 0.25  # of the probes: a frame with fewer gets the usual v
 COVERED = 0.6
 PARTLY = 0.85  # of the usual share of pixels that are explained: with less, a part of a frame may have another light,
 LIT = 0.2  # if this share of the pixels is in such a part;
-FOR_GOOD = 0.2  # last part of the time in which something has come for good if it is there;
+SWITCHED, OFTEN = 0.9, 0.1  # lights may be switched if so much less is explained of such a share of the frames,
+BADLY = 0.7  # or this share of half of them;
 MOVES = 0.25  # share of the frames that do not show the background if the camera moves,
 DRIFT = 4.0  # or pixels by which it has wandered
 
@@ -101,8 +103,9 @@ class Background:
     registration: Registration | None = None  # against the frame it was learnt from first, if the camera shakes
     lost: float = 0.0  # share of some frames, evenly spaced, whose edges are not those of the background
     drift: float = 0.0  # pixels by which the camera has wandered, its shaking apart
-    uneven: bool = False  # whether some of these frames are explained much less than others
+    seen: Float = field(default_factory=lambda: np.empty(0))  # share of each of these frames that is explained
     stays: float = 0.0  # share of the pixels that are in front, and as they are, to the end of the video
+    missed: float = 0.0  # share of what was in front in the stream that was noticed only when it had left
     signs: Signs = field(default_factory=Signs)  # that it is wrong, in these frames
     returned: bool = False  # whether a scene of the stream came back after another one
 
@@ -454,17 +457,29 @@ class Background:
         bool
             True if the light has changed.
         """
-        background = self.picture(v)
-        changed = majority(self.distance(picture, background) > threshold, 1)
+        background, coarse = self.picture(v), self.noise.size > FINE
+        changed = majority(self.distance(picture, background, of_blocks=coarse) > threshold, 1)
         if changed.mean() < LIT:
             return False
-        one, other = (ndimage.uniform_filter(luma, 3) for luma in (picture.luma, background.luma))  # less noise
+        lumas = (one.luma[::2, ::2] if coarse else one.luma for one in (picture, background))
+        one, other = (ndimage.uniform_filter(luma, 3) for luma in lumas)  # less noise
         return bool(split_changes(changed, one, other)[0].mean() >= LIT)
 
     @property
     def moves(self) -> bool:
         """Whether the camera moves, other than by shaking, or there are several scenes: then this says little."""
         return self.lost > MOVES or self.drift >= DRIFT
+
+    @property
+    def uneven(self) -> bool:
+        """Whether some frames are explained much less than others."""
+        return self.seen.size > 0 and is_uneven(self.seen)
+
+    @cached_property
+    def wavers(self) -> bool:
+        """Whether its edges move by a pixel or less: the camera vibrates, or the air shimmers."""
+        flickers = doubled(self.flicker > THRESHOLD, self.noise.shape)
+        return edges_waver(self.noise, self.noise_level[0], flickers, self.still.luma)
 
     def shares_explained(self, pictures: Sequence[Picture]) -> Float:
         """How much of each picture is as the background is.
@@ -479,88 +494,31 @@ class Background:
         array
             For each picture, the share of some of its pixels; of all kinds, unlike those that determine v.
         """
-        every = np.arange(self.noise.size, dtype=np.int32)
-        pixels = np.random.default_rng(0x616C6C).permutation(every)[:PROBES]
+        pixels = _some_pixels(self.noise.size)
         bound, shares = THRESHOLD * self.spread()[0].ravel()[pixels], []
+        b = self.luma.reshape(self.rank, 1, -1)[..., pixels]
         for picture, v in zip(pictures, self.coefficients_of(pictures)[0], strict=True):
-            far = self.picture(v).luma.ravel()[pixels].astype(np.float32) - picture.luma.ravel()[pixels]
+            light, tone = v[: self.rank], v[self.rank :]
+            seen = self.picture(v).luma.ravel()[pixels] if tone.any() else combined(light, b)[0]
+            far = seen.astype(np.float32) - picture.luma.ravel()[pixels]
             shares.append(np.mean(np.abs(far) <= bound))
         return np.array(shares)
 
-    def signs_in(self, pictures: Sequence[Picture]) -> Signs:
-        """Signs that this background is wrong.
 
-        Parameters
-        ----------
-        pictures
-            As `align` gives them.
+@lru_cache(maxsize=1)
+def _some_pixels(size: int) -> NDArray[np.int32]:
+    """Numbers of some pixels of a picture with so many."""
+    every = np.arange(size, dtype=np.int32)
+    return np.random.default_rng(0x616C6C).permutation(every)[:PROBES].copy()
 
-        Returns
-        -------
-        Signs
-            The sum over the pictures.
-        """
-        low, high, total = self.bounds(THRESHOLD), self.bounds(THRESHOLD, self.flicker), Signs()
-        place, rough = restless_place(self.noise, self.noise_level[0]), list[Single]()
-        is_outlined = place is None
-        if place is None:
-            flickers = doubled(self.flicker > THRESHOLD, self.noise.shape)
-            place = outlined_place(self.noise, self.noise_level[0], flickers)
-        for picture, v in zip(pictures, self.coefficients_of(pictures)[0] if pictures else (), strict=True):
-            background, mask = self.compare(picture, v, low, high)
-            total += Signs.of(mask, picture.luma, background.luma, place)
-            total += Signs(specks=share_of_specks(mask, picture.luma, background.luma, high.luma))
-            if place is not None:
-                rough.append(roughness(picture.luma, background.luma))
-        is_seen = is_outlined and total.in_place > BEHIND * total.place
-        if is_seen or (place is not None and rough and is_light(place, rough)):
-            return replace(total, place=0.0, in_place=0.0)
-        return total
 
-    def share_staying(self, pictures: Sequence[Picture]) -> float:
-        """Share of the pixels that are in front at the end, have been for a while, and look the same since.
+def is_uneven(shares: Float) -> bool:
+    """Whether some pictures are explained much less than others, or most of them badly, by these shares of them.
 
-        Parameters
-        ----------
-        pictures
-            As `align` gives them, in order, to the end of the video.
-
-        Returns
-        -------
-        float
-            That of the largest region.
-        """
-        last = pictures[-max(3, math.ceil(FOR_GOOD * len(pictures))) :]
-        bounds, stays = self.bounds(THRESHOLD), np.ones(self.noise.shape, bool)
-        for picture, v in zip(last, self.coefficients_of(last)[0], strict=True):
-            stays &= self.compare(picture, v, bounds, bounds)[1] & ~bounds.exceeded(picture, last[-1])
-        areas = label_regions(majority(stays, 2), corners=False)[1]
-        return float(areas[1:].max(initial=0)) / stays.size
-
-    def spots_in(self, pictures: Sequence[Picture]) -> list[Spots]:
-        """How far small spots of these pictures are from the background.
-
-        Parameters
-        ----------
-        pictures
-            As `align` gives them.
-
-        Returns
-        -------
-        list of arrays of uint8
-            For each picture the largest distance in each block of 2 x 2 pixels; see `flicker`.
-        """
-        unit, coarse, found = self.spread(), self.noise.size > FINE, []
-        for picture, v in zip(pictures, self.coefficients_of(pictures)[0] if pictures else (), strict=True):
-            far = self.distance(picture, self.picture(v), unit, of_blocks=coarse)
-            beyond = far > THRESHOLD
-            labels, areas = label_regions(beyond, corners=not coarse)
-            is_spot = areas < far.size / SPOT
-            is_spot &= np.bincount(labels[majority(beyond, 1)], minlength=areas.size) > 0  # others are in no mask
-            is_spot[0] = False
-            spots = is_spot[labels] * far
-            found.append(rounded(spots if coarse else max_of_block(spots)))
-        return found
+    So it is if lights are switched: the brightness fits some of the pictures, or of all of them a part.
+    """
+    less = np.mean(shares < SWITCHED * np.quantile(shares, 0.9))
+    return bool(less >= OFTEN or np.median(shares) < BADLY)
 
 
 def check_separation(threshold: float, clean: int) -> None:

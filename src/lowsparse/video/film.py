@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..entries.frames import ffmpeg_path, import_av
+from ..entries.clips.media import ffmpeg_path, import_av
 from ..entries.pictures import Picture
 from ..support.files import explain_refusal, replacing, write
 from .sound import Sound

@@ -8,6 +8,7 @@ and small in the other.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -48,12 +49,19 @@ def outline_ratio(mask: Mask, frame: Grey, background: Grey) -> Single:
         mask, frame, background = max_of_block(mask), frame[::2, ::2], background[::2, ::2]
     labels, areas = label_regions(mask, corners=True)
     border = np.where(ndimage.grey_erosion(labels, size=(3, 3)) > 0, 0, labels)
-    in_frame, in_background = (_mean_steps(mask, border, luma, len(areas)) for luma in (frame, background))
+    in_frame, in_background = _mean_steps(mask, border, (frame, background), len(areas))
     ratio = np.maximum(in_background, LEAST) / np.maximum(in_frame, LEAST)
     doubtful = (in_background < STEP) | (areas < mask.size / SMALLEST)
     ratio[doubtful] = np.minimum(ratio[doubtful], 1)
     ratio[0] = 0
     return np.asarray(ratio.astype(np.float32)[labels])
+
+
+def blocks_of_things(mask: Mask, frame: Grey, background: Grey) -> Mask:
+    """The blocks of 2 x 2 pixels of what is in front and has an outline: anything else may be a ghost."""
+    ratio = outline_ratio(mask, frame, background)
+    is_thing = (ratio > 0) & (ratio < 1)
+    return max_of_block(is_thing) if is_thing.shape == mask.shape else is_thing
 
 
 class Sightings:
@@ -115,8 +123,8 @@ class Sightings:
         return gone if gone.shape == self.shape else doubled(gone, self.shape), behind
 
 
-def _mean_steps(mask: Mask, border: NDArray[np.int32], luma: Grey, regions: int) -> Float:
-    """The mean step across the border of each region."""
+def _mean_steps(mask: Mask, border: NDArray[np.int32], lumas: Sequence[Grey], regions: int) -> list[Float]:
+    """The mean step across the border of each region, in each of these pictures."""
     rows, columns = np.nonzero(border)
     (top, bottom), (left, right) = (
         (np.maximum(at - SIDE // 2, 0), np.minimum(at + SIDE // 2 + 1, side))
@@ -130,8 +138,11 @@ def _mean_steps(mask: Mask, border: NDArray[np.int32], luma: Grey, regions: int)
         np.cumsum(sums, axis=0, out=sums)
         return np.asarray(sums[bottom, right] - sums[top, right] - sums[bottom, left] + sums[top, left], np.float64)
 
-    size = (bottom - top) * (right - left)
-    many, inside, whole = (sum_around(one) for one in (mask, luma * mask, luma))
-    step = np.abs(inside / many - (whole - inside) / np.maximum(size - many, 0.05))
-    numbers = border[rows, columns]
-    return np.bincount(numbers, step, regions) / np.maximum(np.bincount(numbers, minlength=regions), 1)
+    many, numbers = sum_around(mask), border[rows, columns]
+    others = np.maximum((bottom - top) * (right - left) - many, 0.05)
+    count, means = np.maximum(np.bincount(numbers, minlength=regions), 1), []
+    for luma in lumas:
+        inside, whole = sum_around(luma * mask), sum_around(luma)
+        step = np.abs(inside / many - (whole - inside) / others)
+        means.append(np.bincount(numbers, step, regions) / count)
+    return means

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..entries.clips.reader import NoVideoError
 from ..entries.compressed import offsets
-from ..entries.frames import Frames, NoVideoError
+from ..entries.frames import Frames
 from ..entries.observed import ObservedMatrix
 from ..entries.pictures import Grey
 from ..support.checks import check_count

@@ -26,9 +26,8 @@ from ..solve import solve
 from ..solvers.ladder import Ladder
 from ..support.checks import check_count
 from ..support.memory import release_memory
-from ..sweeps import Float
 from ..sweeps.native import num_threads
-from .background import THRESHOLD, WITNESSES, Background
+from .background import THRESHOLD, WITNESSES, Background, is_uneven
 from .flicker import flicker_of
 from .foreground import max_of_block
 from .light import extremes, split_changes
@@ -42,6 +41,7 @@ from .pixel_regression import (
 from .registration import Steadiness, share_lost
 from .sampling import MIN_SAMPLES, TARGET, EvenlySpaced, PixelSampler, PixelSamples, Single, default_share
 from .tone import FAR_LESS, KNOTS, fit_tone, inverse, tiles_at
+from .witnesses import place_in, share_staying, signs_in, spots_in
 
 PER_FRAME = 400  # pixels of each frame from which v is learnt, for each rank
 TILE, COMPILED_TILE, GPU_TILE = 1024, 8192, 16_384  # blocks regressed together: larger arrays are slower to allocate
@@ -49,8 +49,6 @@ GPU_WORKERS = 2  # tiles on a GPU at the same time, half a GB each at most
 MIN_NOISE = 0.5  # grey levels
 MANY_WITNESSES, WITNESS_BYTES = 48, 30_000_000  # of small pictures so many are kept, or as many as need so much
 TONES = 2  # times that curves of tones are sought
-SWITCHED, OFTEN = 0.9, 0.1  # lights may be switched if so much less is explained of such a share of the frames,
-BADLY = 0.7  # or this share of half of them
 LIGHT = 0.01  # least share of the picture in which the light changes if more than its brightness does
 MOSTLY, GAIN = 0.9, 0.02  # rank 2 is tried below such a share as well; it must explain so much more,
 LITTLE = 0.03  # and cannot, as something is in front, if rank 1 leaves no more than this
@@ -124,10 +122,11 @@ def learn(
         found = _with_lights(found, sampler, witnesses.kept, backend, on_progress)
     del sampler  # the samples are the larger part of the memory
     found = found.without_ghosts(witnesses.kept)
-    found = replace(found, flicker=flicker_of(found.spots_in(witnesses.kept)))
+    found = replace(found, flicker=flicker_of(spots_in(found, witnesses.kept)))
     lost = share_lost(found.still, witnesses.kept)
-    uneven, signs = is_uneven(found.shares_explained(witnesses.kept)), found.signs_in(witnesses.kept)
-    found = replace(found, lost=lost, uneven=uneven, signs=signs, stays=found.share_staying(witnesses.kept))
+    seen = found.shares_explained(witnesses.kept)
+    signs = signs_in(found, witnesses.kept) + place_in(found, witnesses.kept)
+    found = replace(found, lost=lost, seen=seen, signs=signs, stays=share_staying(found, witnesses.kept))
     del witnesses
     release_memory()
     registration = camera.registration if camera.shakes else None
@@ -156,15 +155,6 @@ def _with_lights(
     better = np.quantile(lit_shares, 0.1) > np.quantile(shares, 0.9)
     is_light = lit_shares.mean() > shares.mean() + GAIN and (better or not is_uneven(lit_shares))
     return lit if is_light else plain
-
-
-def is_uneven(shares: Float) -> bool:
-    """Whether some pictures are explained much less than others, or most of them badly, by these shares of them.
-
-    So it is if lights are switched: the brightness fits some of the pictures, or of all of them a part.
-    """
-    less = np.mean(shares < SWITCHED * np.quantile(shares, 0.9))
-    return bool(less >= OFTEN or np.median(shares) < BADLY)
 
 
 def fit_background(

@@ -207,28 +207,46 @@ def _mapped_zeros(values: int, blocks: int) -> Grey:
     return np.frombuffer(mmap.mmap(-1, values * blocks), np.uint8).reshape(values, blocks)
 
 
-class EvenlySpaced(Generic[Item]):
-    """Keeps items of a sequence of unknown length, at almost equal distances: at least half of `most` of a long one.
+class EvenSpacing:
+    """Chooses items of a sequence of unknown length, at almost equal distances: at least half of `most` of a long one.
 
-    Of each stretch one is kept, drawn at random: a light that flickers in every second frame is seen in both states.
+    Of each stretch one is chosen, drawn at random: a light that flickers in every second frame is seen in both states.
     """
 
     def __init__(self, most: int) -> None:
-        self.most, self.kept = most, list[Item]()
-        self._stride, self._count, self._next = 1, 0, 0
+        self.most = most
+        self._chosen, self._stride, self._count, self._next = 0, 1, 0, 0
         self._rng = np.random.default_rng(0x6576656E)
 
-    def add(self, item: Item) -> None:
-        """Take the next item."""
+    def choose(self) -> tuple[bool, bool]:
+        """Whether every second of those chosen so far is to be dropped, and whether the next item is chosen."""
+        thin = False
         if self._count % self._stride == 0:
-            if len(self.kept) == self.most:
-                del self.kept[1::2]
+            if self._chosen == self.most:
+                thin, self._chosen = True, -(-self._chosen // 2)
                 self._stride *= 2
             if self._count % self._stride == 0:
                 self._next = self._count + int(self._rng.integers(self._stride))
-        if self._count == self._next:
-            self.kept.append(item)
+        is_chosen = self._count == self._next
+        self._chosen += is_chosen
         self._count += 1
+        return thin, is_chosen
+
+
+class EvenlySpaced(EvenSpacing, Generic[Item]):
+    """Keeps items of a sequence by `EvenSpacing`."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(most)
+        self.kept: list[Item] = []
+
+    def add(self, item: Item) -> None:
+        """Take the next item."""
+        thin, is_chosen = self.choose()
+        if thin:
+            del self.kept[1::2]
+        if is_chosen:
+            self.kept.append(item)
 
 
 class PixelSampler:

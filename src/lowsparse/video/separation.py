@@ -15,7 +15,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..entries.frames import Frames, NoVideoError, import_av
+from ..entries.clips.media import import_av
+from ..entries.clips.reader import NoVideoError
+from ..entries.frames import Frames
 from ..entries.pictures import Picture, Region
 from ..places.decide import check_can_run
 from ..support.files import write

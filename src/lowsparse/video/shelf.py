@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import IO, overload
 
 import numpy as np
@@ -47,6 +48,7 @@ class Shelf:
         self._waiting: deque[Aligned | _Stored] = deque()
         self._file: IO[bytes] | None = None
         self._in_memory = self._end = 0  # bytes of pictures in memory, and of the file
+        self._free: list[int] = []  # offsets in the file of pictures that were removed: all are of one size
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -75,20 +77,32 @@ class Shelf:
     def take(self) -> Aligned:
         """Take the first frame away."""
         one = self._waiting.popleft()
+        loaded = self._loaded(one)
+        self._release(one)
+        return loaded
+
+    def drop_every_second(self) -> None:
+        """Drop the second frame, the fourth, and so on."""
+        for one in islice(self._waiting, 1, None, 2):
+            self._release(one)
+        self._waiting = deque(islice(self._waiting, 0, None, 2))
+
+    def _release(self, one: Aligned | _Stored) -> None:
         if isinstance(one, Aligned):
             self._in_memory -= sum(plane.nbytes for plane in _planes(one.frame.picture))
-        return self._loaded(one)
+        else:
+            self._free.append(one.offset)
 
     def _store(self, one: Aligned, planes: list[Grey]) -> _Stored:
         if self._file is None:
             self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
             weakref.finalize(self, self._file.close)
-        self._file.seek(self._end)
-        stored = _Stored(replace(one.frame, picture=NOTHING), one.shift, self._end, [plane.shape for plane in planes])
+        offset = self._free.pop() if self._free else self._end
+        self._file.seek(offset)
         for plane in planes:
             plane.tofile(self._file)
-            self._end += plane.nbytes
-        return stored
+        self._end = max(self._end, self._file.tell())
+        return _Stored(replace(one.frame, picture=NOTHING), one.shift, offset, [plane.shape for plane in planes])
 
     def _loaded(self, one: Aligned | _Stored) -> Aligned:
         if isinstance(one, Aligned):

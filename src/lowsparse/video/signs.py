@@ -14,7 +14,7 @@ front more often than the rest. A lamp is none: what it adds is smooth.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass
 from typing import Self
 
 import numpy as np
@@ -33,6 +33,7 @@ VAGUE = 0.16  # share of what is in front that has none, above which the backgro
 EDGES = 0.2  # share of the pixels that are the edges of a picture
 SMEARED = 1.7  # how much more often than others they are in front if the background is smeared,
 MORE = 0.03  # and in which share of the pictures more
+MOST_EDGES, THAN_OTHERS = 0.5, 2.2  # share of them that is never calm, and times that of others, if the picture wavers
 # Share of the texture behind what is in front that is seen, darker or brighter, if it is light.
 SHADED, LIT = 0.025, 0.1
 LEAST = 0.01  # share of what is in front that is light, then
@@ -40,6 +41,9 @@ NOISIER, LEVELS = 3.0, 3.0  # times the usual noise, and grey levels of it: a pi
 GAP = 5  # side of the square of pixels within which such pixels are of one place
 PLACE, SOLID = (0.015, 0.2), 0.5  # share of the picture that a single place has, and share of such pixels in it;
 OUTLINE, ALONE = 9, 0.6  # side of the square if they are the outline of a place, and share of them that it has,
+# or if it is hollow: part of the picture that the square may be as well, its width, share of the place that is inside,
+# share of these pixels there, and of the border that has some near it,
+WIDE, WALL, HOLLOW, AROUND = 6, 4, (0.15, 0.1), 0.8
 BEHIND = 0.25  # which is in front in a smaller share of the pictures: otherwise it is somebody who is seen
 SMALL = 0.03  # one that is smaller counts only if it is in front
 ROUGH = 2.2  # times as rough as the rest is what differs there from the background: light is smoother
@@ -65,8 +69,8 @@ class Signs:
     specks: float = 0.0  # of all pixels, that differ in regions too small for the mask
 
     @classmethod
-    def of(cls, mask: Mask, frame: Grey, background: Grey, place: Mask | None = None) -> Self:
-        """The signs in one picture, from its mask, its luma, that of its background, and its `restless_place`.
+    def of(cls, mask: Mask, frame: Grey, background: Grey) -> Self:
+        """The signs in one picture, from its mask, its luma and that of its background.
 
         >>> floor = np.full((60, 80), 90, np.uint8)
         >>> frame, background, mask = floor.copy(), floor.copy(), np.zeros(floor.shape, bool)
@@ -75,20 +79,14 @@ class Signs:
         >>> Signs.of(mask, frame, background).share_vague
         0.5
         """
-        frame, background = _smaller(frame), _smaller(background)
-        while mask.size > FINE:
-            mask = max_of_block(mask)
+        frame, background, mask = _smaller(frame), _smaller(background), _coarser(mask)
         one, other = (ndimage.uniform_filter(luma, 3) for luma in (frame, background))  # less noise
-        strength = sum(np.abs(ndimage.sobel(other.astype(np.int32), axis)) for axis in (0, 1))
-        is_edge = strength > np.quantile(strength, 1 - EDGES)
+        is_edge = _strongest_edges(other)
         vague = outline_ratio(mask, frame, background) > OUTLINED
         vague |= split_changes(mask, one, other)[0]
         edges, others = (float(mask[part].mean()) if part.any() else 0.0 for part in (is_edge, ~is_edge))
         surface = (float(part.mean()) for part in seen_surface(mask, frame, background))
-        found = cls(1, float(mask.mean()), float(vague.mean()), edges, others, *surface)
-        if place is None:
-            return found
-        return replace(found, place=float(place.mean()), in_place=float((mask & place).mean()))
+        return cls(1, float(mask.mean()), float(vague.mean()), edges, others, *surface)
 
     def __add__(self, other: Signs) -> Signs:
         return Signs(*(mine + yours for mine, yours in zip(astuple(self), astuple(other), strict=True)))
@@ -142,6 +140,13 @@ def _smaller(numbers: NDArray[Value]) -> NDArray[Value]:
     return numbers
 
 
+def _coarser(mask: Mask) -> Mask:
+    """A mask of blocks of a large picture, as large as `_smaller` makes it."""
+    while mask.size > FINE:
+        mask = max_of_block(mask)
+    return mask
+
+
 def restless(noise: Single, level: float) -> Mask:
     """The pixels that are never calm, by their noise and the usual one.
 
@@ -168,9 +173,10 @@ def restless_place(noise: Single, level: float) -> Mask | None:
 
 
 def outlined_place(noise: Single, level: float, flickers: Mask) -> Mask | None:
-    """The place that most of the pixels surround that are never calm or flicker, and a border, if there is one.
+    """The place that pixels surround that are never calm or flicker, and a border, if there is one.
 
-    Somebody who is there all the time and sways by a pixel has such an outline. Sizes are as of `restless_place`.
+    It has most of such pixels, or none of them inside. Somebody who is there all the time and sways by a pixel has such
+    an outline. Sizes are as of `restless_place`.
 
     >>> flickers = np.zeros((60, 80), bool)
     >>> flickers[10:40, 30:50] = True
@@ -181,7 +187,38 @@ def outlined_place(noise: Single, level: float, flickers: Mask) -> Mask | None:
     """
     edges = restless(_smaller(noise), level) | _smaller(flickers)
     place = _largest(ndimage.binary_fill_holes(_closed(edges, OUTLINE)))
-    return None if place is None or edges[place].sum() < ALONE * edges.sum() else _with_border(place)
+    if place is None or edges[place].sum() < ALONE * edges.sum():
+        gaps = OUTLINE, max(OUTLINE, min(edges.shape) // WIDE | 1)
+        hollow = (_largest_hollow(ndimage.binary_fill_holes(_closed(edges, gap)), edges) for gap in gaps)
+        place = next((one for one in hollow if one is not None), None)
+    return None if place is None else _with_border(place)
+
+
+def edges_waver(noise: Single, level: float, flickers: Mask, background: Grey) -> bool:
+    """Whether most edges of the background are never calm or flicker, and much more often than the rest of it.
+
+    >>> background = np.tile(np.repeat(np.array([60, 60, 60, 180, 180], np.uint8), 4), (40, 3))
+    >>> noise = np.where(_strongest_edges(ndimage.uniform_filter(background, 3)), 9, 1).astype(np.float32)
+    >>> still = np.zeros(noise.shape, bool)
+    >>> edges_waver(noise, 1.0, still, background), edges_waver(noise.T.copy(), 1.0, still.T, background.T * 0)
+    (True, False)
+    """
+    wavers = restless(_smaller(noise), level) | _smaller(flickers)
+    is_edge = _strongest_edges(ndimage.uniform_filter(_smaller(background), 3))
+    if is_edge.all() or not is_edge.any():
+        return False
+    return bool(wavers[is_edge].mean() > max(MOST_EDGES, THAN_OTHERS * wavers[~is_edge].mean()))
+
+
+def _strongest_edges(luma: Grey) -> Mask:
+    """The pixels of a picture with the strongest gradients."""
+    strength = sum(np.abs(ndimage.sobel(luma.astype(np.int32), axis)) for axis in (0, 1))
+    return np.asarray(strength > np.quantile(strength, 1 - EDGES))
+
+
+def share_in(place: Mask, mask: Mask) -> float:
+    """Share of the picture that is in front in a place."""
+    return float(np.mean(_coarser(mask) & place))
 
 
 def share_of_specks(mask: Mask, frame: Grey, background: Grey, bound: Grey) -> float:
@@ -203,8 +240,9 @@ def share_of_specks(mask: Mask, frame: Grey, background: Grey, bound: Grey) -> f
 
 
 def _closed(mask: Mask, gap: int) -> Mask:
-    """A mask without gaps narrower than this."""
-    return np.asarray(ndimage.binary_closing(np.pad(mask, gap), np.ones((gap, gap), bool))[gap:-gap, gap:-gap])
+    """A mask without gaps narrower than this, an odd number."""
+    wide = ndimage.maximum_filter(np.pad(mask, gap), gap)  # separable, unlike SciPy's binary closing
+    return np.asarray(ndimage.minimum_filter(wide, gap)[gap:-gap, gap:-gap])
 
 
 def _largest(mask: Mask) -> Mask | None:
@@ -212,6 +250,23 @@ def _largest(mask: Mask) -> Mask | None:
     labels, areas = label_regions(mask, corners=False)
     areas[0] = 0
     return labels == areas.argmax() if PLACE[0] < areas.max() / mask.size < PLACE[1] else None
+
+
+def _largest_hollow(regions: Mask, edges: Mask) -> Mask | None:
+    """The largest region that can be a place, with such pixels along most of its border, and almost none inside."""
+    square = np.ones((3, 3), bool)
+    labels, areas = label_regions(regions, corners=False)
+
+    def sizes(which: Mask) -> NDArray[np.int64]:
+        return np.bincount(labels[which], minlength=areas.size)
+
+    inside, border = ndimage.binary_erosion(regions, square, WALL), regions & ~ndimage.binary_erosion(regions, square)
+    is_open = sizes(inside & edges) < HOLLOW[1] * sizes(inside)
+    is_open &= sizes(inside) > HOLLOW[0] * areas
+    is_open &= sizes(border & ndimage.binary_dilation(edges, square, 2)) > AROUND * sizes(border)
+    areas[~is_open | (areas <= PLACE[0] * regions.size) | (areas >= PLACE[1] * regions.size)] = 0
+    areas[0] = 0
+    return labels == areas.argmax() if areas.any() else None
 
 
 def _with_border(place: Mask) -> Mask:

@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from ..entries.frames import NoVideoError, ffmpeg_path, import_av, open_container
+from ..entries.clips.media import ffmpeg_path, import_av, open_container
+from ..entries.clips.reader import NoVideoError
 
 
 class Sound:

@@ -13,7 +13,8 @@ from numbers import Real
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..entries.frames import RATE, Frame
+from ..entries.clips.reader import RATE
+from ..entries.frames import Frame
 from ..entries.pictures import Grey, Picture
 from ..support.checks import check_choice
 from ..sweeps import Float

@@ -18,13 +18,11 @@ first of them on. Otherwise they are separated as they are, with much in front.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import ndimage
 
 from ..entries.frames import Frame
 from ..entries.pictures import Picture
@@ -32,11 +30,13 @@ from ..support.checks import check_count
 from ..support.memory import release_memory
 from ..sweeps import Float
 from .background import PARTLY, THRESHOLD, WITNESSES, Background, check_separation
-from .flicker import Spots, flicker_of
+from .flicker import Spots
 from .foreground import Mask, Separated, max_of_block
-from .ghosts import outline_ratio
-from .learning import fit_background, fit_pixels, noise_level, without_things
+from .ghosts import blocks_of_things
+from .hindsight import Hindsight
+from .learning import fit_background
 from .registration import Aligned, Steadiness, move, share_lost
+from .relearning import REMEMBERED, complete, fitter, in_front_of, judged
 from .sampling import MIN_SAMPLES, Layout, PixelSampler, PixelSamples, Single, check_fraction
 from .shelf import Shelf
 from .signs import Signs, restless
@@ -53,12 +53,8 @@ MUCH, LOUD = 0.08, 8.0  # share of the pixels that are never calm, or noise of m
 PART, REFRESH = 5, 50  # the background is learnt again after a fifth of the scene so far, or so many frames
 LOOKS = 6  # times, at most, that it is learnt again without what was found to be in front,
 FEW = 0.001  # until so few samples are
-WITHIN = 0.85  # times the flicker: what covers a pixel differs by more
-SPELL = 2.5  # witnesses in a row, in the mean, in which a block is in front if something covers it
-LONG = 0.35  # and share of all of them in which it is, at least: otherwise the regression does without
 LAG = 5  # frames that pass while it is learnt
-WITNESS_EVERY = 7  # one of so many frames, an odd number, shows how far pixels flicker,
-REMEMBERED = 24  # and the latest of these say it
+WITNESS_EVERY = 7  # one of so many frames, an odd number, shows how far pixels flicker
 UNEXPLAINED = 0.5  # times the usual share of pixels that are explained: a frame with less is not explained
 NEW_SCENE = 10  # frames in a row that are not explained make a new scene, unless the background
 SEEN, TILES = 0.25, 8  # is seen in this share of their tiles; so many tiles are across and down,
@@ -122,6 +118,9 @@ class Follower:
         self._known, self._lost = 0, 0.0  # frames that were judged in all scenes, and how many show no background
         self._drift = 0.0  # pixels by which the camera has wandered in a scene
         self._signs = Signs()  # in all scenes, that a background was wrong
+        self._seen: Float = np.empty(0)  # shares of some frames of all scenes that were explained
+        self._ended = Signs()  # the same, in scenes that have ended
+        self._looked_back = np.zeros(2)  # what was in front in some frames of all scenes, missed and known
         self._stills = deque[Picture](maxlen=EARLIER)  # of the latest scenes, small
         self._returned = False  # whether one came back
         self._threads = ThreadPoolExecutor(1)
@@ -141,6 +140,8 @@ class Follower:
         return self._background
 
     def _begin_scene(self, frames: list[Frame]) -> None:
+        if frames:
+            self._look_back()
         self.camera = Steadiness()
         self._sampler = PixelSampler(1.0)  # until there is a frame
         self._first = Shelf()  # frames of the scene, until its background is known
@@ -158,6 +159,7 @@ class Follower:
         self._due = 0  # frames of the scene after which it is learnt again
         self._ready = 0  # and after which what is being learnt is used
         self._spots: deque[Spots] = deque(maxlen=REMEMBERED)  # of the latest witnesses
+        self._hindsight = Hindsight()
         for frame in frames:
             self._hold_back(self.camera.align(frame))
 
@@ -252,8 +254,27 @@ class Follower:
         for one in (*self._first, *self._unexplained):
             yield from self._separate(self._fit([one]))
         if len(self._witnesses):
-            self._use(_judged(self.background, self.background, self._witnesses.pictures()))
+            self._use(judged(self.background, self.background, self._witnesses.pictures()))
+        self._look_back()
         self._threads.shutdown()
+
+    def _look_back(self) -> None:
+        """Judge the masks of a scene by its last background."""
+        last, before, now = self.background, self._ended, self._signs
+        many, place = now.pictures - before.pictures, self._hindsight.place_in(last)
+        self._looked_back += self._hindsight.missed_and_known(last)
+        missed, known = self._looked_back
+        self._signs = self._ended = replace(  # a place that is never calm is known in the end, or was until it was left
+            now,
+            place=max(now.place, before.place + many * place.place),
+            in_place=max(now.in_place, before.in_place + many * place.in_place),
+        )
+        self._background = replace(
+            last,
+            stays=self._hindsight.share_staying(last),
+            missed=float(missed / (missed + known)) if missed else 0.0,
+            signs=self._signs,
+        )
 
     @property
     def waiting(self) -> int:
@@ -309,16 +330,16 @@ class Follower:
         release_memory()
         stride = -(-len(first) // WITNESSES)
         some = first.pictures(every=stride)
-        found, spots = _complete(found, some, samples)
+        found, spots = complete(found, some, samples)
         for _ in range(LOOKS):
             release_memory()
-            if samples.uncover(_in_front_of(found, some, stride)) < FEW:
+            if samples.uncover(in_front_of(found, some, stride)) < FEW:
                 break
-            fit_again, v = _fitter(found), found.coefficients
+            fit_again, v = fitter(found), found.coefficients
             del found
-            found, spots = _complete(fit_again(samples, v), some, samples)
+            found, spots = complete(fit_again(samples, v), some, samples)
         self._recognise(found.still)
-        self._use(_judged(found, found, some))
+        self._use(judged(found, found, some))
         del found, some  # the frames below are dropped one by one
         self._spots.extend(spots)
         self.scenes.append(first[0].frame.number)
@@ -346,12 +367,14 @@ class Follower:
         self._known, self._lost = self._known + frames, self._lost + background.lost * frames
         registration = self.camera.registration if self.camera.shakes else None
         lost, self._signs = self._lost / self._known, self._signs + background.signs
+        self._seen = np.concatenate([self._seen, background.seen])
         self._background = background = replace(
             background,
             registration=registration,
             lost=lost,
             drift=self._drift,
             signs=self._signs,
+            seen=self._seen,
             returned=self._returned,
         )
         self._separator = None  # it keeps the background before
@@ -359,7 +382,13 @@ class Follower:
 
     def _separate_one(self, one: Aligned, v: Float, explained: float) -> Separated:
         assert self._separator is not None
-        return self._separator(one, v, explained)
+        separated = self._separator(one, v, explained)
+        self._hindsight.add(one, self._aligned_mask(one, separated.mask))
+        return separated
+
+    def _aligned_mask(self, one: Aligned, mask: Mask) -> Mask:
+        """A mask as it is in the aligned picture."""
+        return mask if self.stabilise else move(mask, (-one.shift[0], -one.shift[1]))
 
     def _fit(self, frames: list[Aligned]) -> list[Fitted]:
         if not frames:
@@ -385,8 +414,7 @@ class Follower:
 
         Only where it has an outline: something else may be a ghost, which is to be forgotten (see `ghosts`).
         """
-        if not self.stabilise:
-            mask = move(mask, (-one.shift[0], -one.shift[1]))
+        mask = self._aligned_mask(one, mask)
         seconds, self._time = max(one.frame.time - self._time, 0.0), one.frame.time
         self._in_front = np.where(max_of_block(mask), self._in_front + np.float32(seconds), np.float32(0))
         stays = (self._in_front > SURE) & (self._in_front <= self.absorb)
@@ -394,7 +422,7 @@ class Follower:
             return one.picture
         background = self.background.picture(v)
         if len(self._v) % LOOK_EVERY == 0 or self._things.shape != stays.shape:
-            self._things = _things(mask, one.picture, background)
+            self._things = blocks_of_things(mask, one.picture.luma, background.luma)
         return one.picture.replaced(background, stays & self._things)
 
     def _refresh(self) -> None:
@@ -419,12 +447,12 @@ class Follower:
         earlier = list(self._spots)
 
         def learn_again() -> tuple[Background, list[Spots]]:
-            fitted = _fitter(replace(current, entries=entries))(recent, v)
+            fitted = fitter(replace(current, entries=entries))(recent, v)
             release_memory()
-            complete, spots = _complete(fitted, witnesses, recent, earlier)
+            whole, spots = complete(fitted, witnesses, recent, earlier)
             del fitted
             release_memory()
-            return _judged(complete, current, witnesses), spots
+            return judged(whole, current, witnesses), spots
 
         release_memory()
         self._next = self._threads.submit(learn_again)
@@ -444,73 +472,6 @@ def is_restless(background: Background) -> bool:
     """Whether so much of a scene moves by itself, as leaves and water do, that its looks are learnt slowly."""
     level = background.noise_level[0]
     return bool(level > LOUD or restless(background.noise, level).mean() > MUCH)
-
-
-def _fitter(current: Background) -> Callable[[PixelSamples, Float], Background]:
-    """A function that gives the background of samples and of v of their frames (T x r).
-
-    It needs little of the one that is known so far, and does not keep its pictures.
-    """
-    level, result, entries = noise_level(current.noise, current.chroma_noise), current.result, current.entries
-    rank, scale = current.rank, current.brightness
-
-    def fit(samples: PixelSamples, v: Float) -> Background:
-        found = fit_pixels(samples, v.astype(np.float32), level, result, entries)
-        if rank == 1:
-            return found
-        brightness = (v @ scale[:, None]).astype(np.float32)
-        return without_things(replace(found, brightness=scale), fit_pixels(samples, brightness, level, result, entries))
-
-    return fit
-
-
-def _things(mask: Mask, picture: Picture, background: Picture) -> Mask:
-    """The blocks of what is in front and has an outline: anything else may be a ghost (see `ghosts`)."""
-    ratio = outline_ratio(mask, picture.luma, background.luma)
-    is_thing = (ratio > 0) & (ratio < 1)
-    return max_of_block(is_thing) if is_thing.shape == mask.shape else is_thing
-
-
-def _in_front_of(
-    found: Background, pictures: Sequence[Picture], stride: int
-) -> Callable[[slice, NDArray[np.int64]], Mask]:
-    """Which blocks of pixels are covered in the frames that are given for them, by the nearest of these pictures.
-
-    A block is covered by what stays in front of it for some pictures in a row; leaves and waves do so more briefly.
-    Beside somebody they are a part of his region, but no farther from the background than they ever are.
-    """
-    far, masks = np.float32(WITHIN) * found.flicker, []
-    low, high = found.bounds(THRESHOLD, far), found.bounds(THRESHOLD, found.flicker)
-    for one, v in zip(pictures, found.coefficients_of(pictures)[0], strict=True):
-        background, mask = found.compare(one, v, low, high)
-        masks.append(ndimage.binary_dilation(_things(mask, one, background), np.ones((3, 3), bool)))
-    in_front = np.stack(masks).reshape(len(masks), -1)
-    spells = in_front[0] + np.count_nonzero(in_front[1:] & ~in_front[:-1], axis=0)
-    many = in_front.sum(axis=0)
-    covered = in_front & (many >= SPELL * spells) & (many >= LONG * len(in_front))
-    blocks = np.arange(covered.shape[1])
-    return lambda tile, frames: covered[np.minimum((frames + stride // 2) // stride, len(covered) - 1), blocks[tile]]
-
-
-def _complete(
-    found: Background, pictures: Sequence[Picture], samples: PixelSamples, earlier: Sequence[Spots] = ()
-) -> tuple[Background, list[Spots]]:
-    """A background that was fitted to these samples, without ghosts and with the flicker, by some whole pictures.
-
-    The flicker is that of their spots, which are returned too, and of earlier ones. The samples of ghosts are
-    corrected, so that they do not come back.
-    """
-    clean, v = found.without_ghosts(pictures), found.coefficients
-    blocks = np.flatnonzero(max_of_block(np.any(clean.luma != found.luma, axis=0)))
-    if blocks.size:
-        samples.correct(blocks, lambda t: found.picture(v[t]), lambda t: clean.picture(v[t]))
-    spots = clean.spots_in(pictures)
-    return replace(clean, flicker=flicker_of([*earlier, *spots][-REMEMBERED:])), spots
-
-
-def _judged(found: Background, used: Background, pictures: Sequence[Picture]) -> Background:
-    """A background, with what speaks against it in pictures that were separated by the one that was used."""
-    return replace(found, lost=share_lost(found.still, pictures), signs=used.signs_in(pictures))
 
 
 def check_absorb(absorb: float) -> None:

@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from ..entries.frames import PICTURES, Frames, NoVideoError, frame_label
+from ..entries.clips.picture_files import PICTURES, frame_label
+from ..entries.clips.reader import NoVideoError
+from ..entries.frames import Frames
 from ..entries.pictures import Grey, Picture, Region
 from ..support.addresses import hide_passwords
 from . import metrics
