@@ -166,7 +166,7 @@ class Lines:
         gram = few.T @ few
         system = np.diag(self.penalties + mostly) + (-gram if mostly else gram)
         _, found, failed = dposv(system, product)
-        return np.linalg.solve(system, product) if failed else np.asarray(found)
+        return np.asarray(np.linalg.solve(system, product) if failed else found)
 
 
 def _components(X: Float, near: Float | None = None) -> tuple[Float, Float]:
