@@ -7,9 +7,10 @@ class are drawn as these were, a band of level p holds the truth with probabilit
 distribution and however wrong the model is: with n errors kept aside, the ⌈p (n + 1)⌉-th smallest is taken.
 
 Errors of one piece, such as a gap, go together. They count as N ≤ n, the number of independent errors of which the
-share beyond the quantile would vary as it does from piece to piece, and the ⌈p n (N + 1) / N⌉-th smallest is taken. And
-the error of a piece is divided by the usual size of the other pieces, as that of an entry which is missing is: its own
-size would make it usual.
+share beyond the quantile would vary as it does from piece to piece. Of the p / n that ⌈p (n + 1)⌉ adds to the share p,
+1 / 2n is the half of an error that stands at the quantile itself, and the rest, (p - 1/2) / n, is for the quantile
+being that of the errors seen, not of others; with pieces the latter is (p - 1/2) / N. And the error of a piece is
+divided by the usual size of the other pieces, as that of a missing entry is: its own size would make it usual.
 
 Where entries kept aside are not as those to be predicted, errors have weights: for how many of these each one stands.
 """
@@ -164,17 +165,17 @@ def _drawn_means(magnitudes: Float, groups: Index, n_groups: int, damping: float
 
 
 def _quantile(ratios: Float, level: float, pieces: Index, weights: Float) -> float:
-    """The ⌈level n (N + 1) / N⌉-th smallest, or the largest; infinite if n is too small. Ratios are sorted.
+    """The smallest one up to which the share of the weights is level + (level - 1/2) / N + 1 / 2n, or the largest.
 
-    With weights, the smallest one up to which their share is level (N + 1) / N.
+    Infinite if n is too small. Ratios are sorted.
 
     >>> _quantile(np.arange(1.0, 10.0), 0.9, np.arange(9), np.ones(9))
     9.0
     >>> _quantile(np.arange(1.0, 4.0), 0.9, np.arange(3), np.ones(3))
     inf
     >>> _quantile(np.arange(1.0, 101.0), 0.9, np.arange(100) // 10, np.ones(100))  # the largest are of one piece
-    99.0
-    >>> _quantile(np.arange(1.0, 101.0), 0.9, np.arange(100), np.repeat([4.0, 1.0], 50))  # N is 73.5
+    95.0
+    >>> _quantile(np.arange(1.0, 101.0), 0.9, np.arange(100), np.repeat([4.0, 1.0], 50))  # n and N count as 73.5
     79.0
     """
     n = len(ratios)
@@ -182,7 +183,8 @@ def _quantile(ratios: Float, level: float, pieces: Index, weights: Float) -> flo
         return math.inf
     share = np.cumsum(weights) / weights.sum()
     N = _independent(share > level + 1e-9, pieces, weights)
-    return float(ratios[min(n - 1, int(np.searchsorted(share, level * (1 + 1 / N) - 1e-9)))])
+    wanted = level + (level - 0.5) / N + 0.5 * float(weights @ weights) / float(weights.sum()) ** 2
+    return float(ratios[min(n - 1, int(np.searchsorted(share, wanted - 1e-9)))])
 
 
 def _independent(beyond: NDArray[np.bool_], pieces: Index, weights: Float) -> float:

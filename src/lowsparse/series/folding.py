@@ -15,6 +15,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg.lapack import dposv
 
 from ..sweeps import Float
 from .correlation import column_medians, column_scales
@@ -25,6 +26,7 @@ FEW = 0.2  # readings of a line, relative to the usual number, that do not deter
 ITERATIONS, CHANGE = 8, 0.05  # at most; they end when what is filled changes by less, relative
 FASTER = 1.3  # steps of what is filled, relative to the formula
 FAINT, MOST = 0.1, 80  # components are kept if s² > FAINT λ, and so many at most
+MANY = 2 * MOST  # lines, from which on components follow changes of the data by steps
 CLIP = 3.0  # scales, at which a reading counts
 
 
@@ -129,14 +131,15 @@ class Lines:
         X = np.where(missing, folding.fold(guess)[counts > 0], lines)
         X[np.isnan(X)] = 0.0
         strength = shrinkage * float(np.nanmean(np.clip(Z, -CLIP, CLIP) ** 2)) * math.sqrt(X.size)
-        for _ in range(ITERATIONS):
-            squares, U = _components(X)
-            made = (U * (squares / (squares + strength))) @ (U.T @ X)
-            steps = FASTER * (made - X)[missing]
-            X[missing] += steps
-            if np.linalg.norm(steps) <= CHANGE * np.linalg.norm(X[missing]):
-                break
+        gaps, values = np.flatnonzero(missing), X.reshape(-1)
         squares, U = _components(X)
+        for _ in range(ITERATIONS):
+            made = (U * (squares / (squares + strength))) @ (U.T @ X)
+            steps = FASTER * (made.reshape(-1)[gaps] - values[gaps])
+            values[gaps] += steps
+            squares, U = _components(X, U)
+            if np.linalg.norm(steps) <= CHANGE * np.linalg.norm(values[gaps]):
+                break
         kept = squares > FAINT * strength
         V = (X.T @ U[:, kept]) / np.sqrt(squares[kept])
         return cls(folding, V, strength / squares[kept], float(np.median(counts[counts > 0])))
@@ -161,15 +164,32 @@ class Lines:
         mostly = 2 * np.count_nonzero(read) > len(read)
         few = self.V.take(np.flatnonzero(~read if mostly else read), axis=0)
         gram = few.T @ few
-        gram = np.eye(len(gram)) - gram if mostly else gram
-        return np.asarray(np.linalg.solve(gram + np.diag(self.penalties), product))
+        system = np.diag(self.penalties + mostly) + (-gram if mostly else gram)
+        _, found, failed = dposv(system, product)
+        return np.asarray(np.linalg.solve(system, product) if failed else found)
 
 
-def _components(X: Float) -> tuple[Float, Float]:
-    """The largest squares of singular values, and left singular vectors, by the Gram matrix of the smaller side."""
-    if X.shape[0] <= X.shape[1]:
-        squares, U = np.linalg.eigh(X @ X.T)
-        return np.maximum(squares[: -MOST - 1 : -1], 0.0), U[:, : -MOST - 1 : -1]
-    squares, V = np.linalg.eigh(X.T @ X)
-    squares = np.maximum(squares[: -MOST - 1 : -1], np.finfo(float).tiny)
-    return squares, X @ V[:, : -MOST - 1 : -1] / np.sqrt(squares)
+def _components(X: Float, near: Float | None = None) -> tuple[Float, Float]:
+    """The largest squares of singular values, and left singular vectors, by the Gram matrix of the smaller side.
+
+    If there are many lines and X has changed little since vectors `near` were found, those in the span of X Xᵀ times
+    these: in a third of the time.
+
+    >>> rng = np.random.default_rng(1)
+    >>> X, change = rng.standard_normal((MANY, 4)) @ rng.standard_normal((4, 300)), rng.standard_normal((MANY, 300))
+    >>> near, exact = _components(X + 0.01 * change, _components(X)[1])[0], _components(X + 0.01 * change)[0]
+    >>> bool(np.allclose(near[:4], exact[:4], rtol=1e-6)), near.shape == exact.shape
+    (True, True)
+    """
+    if X.shape[0] > X.shape[1]:
+        squares, V = np.linalg.eigh(X.T @ X)
+        squares = np.maximum(squares[: -MOST - 1 : -1], np.finfo(float).tiny)
+        return squares, X @ V[:, : -MOST - 1 : -1] / np.sqrt(squares)
+    gram = X @ X.T
+    if near is None or len(gram) < MANY:
+        squares, U = np.linalg.eigh(gram)
+    else:
+        Q = np.linalg.qr(gram @ near)[0]
+        squares, U = np.linalg.eigh(Q.T @ (gram @ Q))
+        U = Q @ U
+    return np.maximum(squares[: -MOST - 1 : -1], 0.0), U[:, : -MOST - 1 : -1]

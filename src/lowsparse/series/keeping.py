@@ -12,7 +12,7 @@ import numpy as np
 from .runs import Bool, Runs
 
 SHARE = 0.1  # of the readings
-MOST = 32_000  # readings
+MOST = 20_000  # readings: each is missing beside the others that are kept aside, unlike what is missing beside readings
 LEAST = 0.002  # share of the entries that are missing, below which runs are drawn
 WINDOWS = 40  # whose runs of the moved mask are used or not
 LONGEST = 8  # a run is a period, or the data's length divided by this, at most

@@ -52,8 +52,8 @@ class Runs:
     def mask(self, shape: tuple[int, int]) -> Bool:
         """The moments x series mask that is true in these runs, which do not overlap."""
         steps = np.zeros((shape[0] + 1, shape[1]), np.int32)
-        np.add.at(steps, (self.begin, self.series), 1)
-        np.add.at(steps, (self.end, self.series), -1)
+        steps[self.begin, self.series] += 1  # no two begin at the same entry, and none is named twice
+        steps[self.end, self.series] -= 1
         return np.asarray(np.cumsum(steps[:-1], axis=0) > 0)
 
     def sums(self, X: Float | Bool) -> Float:
@@ -79,13 +79,12 @@ class Runs:
         array([ 2., nan])
         """
         run, x = self._numbers(X)
-        run, x = run[~np.isnan(x)], x[~np.isnan(x)]
-        x = x[np.lexsort((x, run))]
-        count = np.bincount(run, minlength=len(self))
-        first = np.cumsum(count) - count
+        known = ~np.isnan(x)
+        count = np.bincount(run[known], minlength=len(self))
+        last = np.cumsum(count)
         found = np.full(len(self), np.nan)
         some = count > 0
-        found[some] = (x[(first + (count - 1) // 2)[some]] + x[(first + count // 2)[some]]) / 2
+        found[some] = medians(x[known], (last - count)[some], last[some])
         return found
 
 
