@@ -45,6 +45,7 @@ LARGE = 0.05  # share of samples in a group whose wrong entries are usual by the
 NOISELESS = 1e-5  # noise relative to the size of the entries, below which any loss gives the same
 BY_CHANCE = 2.0  # standard errors, within which a mean is that of no difference
 LISTED = 8  # samples named in a note
+DISTINCT = 6  # passes that find directions with twice the variance of any noise; those of noise alone take more
 BEYOND = 2  # directions off a subspace among which another is looked for
 # Quantile of the squares of residuals along them; in variances by chance it is 1.6, and no more if they are noise.
 OFTEN, BARE_NOISE = 0.8, 2.0
@@ -317,7 +318,7 @@ class JudgedFit:
         e = np.minimum(np.maximum(e, -bound), bound) * M.spread_over_rows(1.0 * self.kept)
         samples = M.with_stored_values(e).T.open_sweep()
         count = max(1, min(BEYOND, components.shape[1] - len(components)))
-        axes, _ = left_singular_vectors(samples, M.shape[1], count, generator(0))
+        axes, _ = left_singular_vectors(samples, M.shape[1], count, generator(0), max_passes=DISTINCT)
         return _Directions(axes, samples.regress(axes, None, Robust(c=1.0, kind=Kind.SQUARED)).V, float(np.mean(e * e)))
 
     def subspace_of_most(self) -> tuple[CentredFit, Flags] | None:
