@@ -74,7 +74,7 @@ def usual_cutoff(distance: Float, cutoff: float) -> float:
     [90, 4]
     """
     far = distance[distance > cutoff]
-    if far.size <= MANY_FAR * distance.size or (apart(distance, cutoff).any() and _are_alike(far)):
+    if far.size <= MANY_FAR * distance.size or (apart(distance, cutoff).any() and are_alike(far)):
         return cutoff
     return float(np.quantile(distance, USUAL))
 
@@ -173,10 +173,11 @@ def on_all_sides(away: Float) -> bool:
     """Whether samples are at all distances on all sides of a centre, as those with a component that others lack."""
     sizes = np.linalg.norm(away, axis=1)
     one_sided = np.linalg.norm(away.mean(axis=0)) > ONE_SIDED * math.sqrt(float(np.mean(sizes**2)))
-    return not one_sided and not _are_alike(sizes)
+    return not one_sided and not are_alike(sizes)
 
 
-def _are_alike(distance: Float) -> bool:
+def are_alike(distance: Float) -> bool:
+    """Whether samples are at about the same distance, but for some that are farther out."""
     return bool(np.quantile(distance, 0.1) >= ALIKE * np.median(distance))
 
 
