@@ -194,8 +194,8 @@ class _Data:
         """The MM-estimate from its first passes; c stays at 4.7 σ where the wider loss would follow errors."""
         if _errors_are_near(self.residuals(rough), rough.noise):
             return self.settle(rough, Kind.TUKEY, STRICT, last=True)
-        wide = self.settle(rough, Kind.TUKEY, WIDE, fixed=True)
-        return self._least_squares(wide) or self.settle(wide, Kind.TUKEY, WIDE, last=True)
+        wide = self.settle(rough, Kind.TUKEY, WIDE, last=True)
+        return self._least_squares(wide) or wide
 
     def better(self, one: AffineFit, other: AffineFit) -> AffineFit:
         """The fit with the smaller loss, with the passes of both."""
