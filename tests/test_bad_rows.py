@@ -568,6 +568,19 @@ def test_a_tight_group_beside_the_centre_does_not_turn_the_subspace(share, seed)
     assert pca.noise_ < 0.11
 
 
+@pytest.mark.parametrize("n", [80, 300])
+def test_the_rest_of_a_curve_is_not_wrong_because_a_part_is_almost_flat(n):
+    rng = np.random.default_rng([75, n])
+    t = rng.uniform(-2, 2, n)
+    X = np.stack([t, t**2, np.sin(2 * t)], axis=1) @ rng.standard_normal((3, 20)) + 0.2 * rng.standard_normal((n, 20))
+    pca = RobustPCA(2).fit(X)  # without a look at the shape of the cloud, 28 % and 37 % of the rows are off
+    assert not pca.row_outliers_.off.any()
+    assert "along a curve" in pca.result_.notes[-1]
+    enough = RobustPCA(3).fit(X)
+    assert enough.row_outliers_.off.mean() < 0.02
+    assert "curve" not in str(enough.result_.notes)
+
+
 def test_of_two_halves_none_is_wrong():
     """The rows are on two parallel planes: nobody can say which is right."""
     rng = np.random.default_rng(58)

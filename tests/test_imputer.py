@@ -432,3 +432,15 @@ def test_stuck_values_are_replaced_and_round_numbers_are_not():
     assert np.abs(found - truth)[stuck, 2].mean() < 0.3 * np.abs(X - truth)[stuck, 2].mean()
     for other in (np.round(X, 1), np.where(stuck[:, None], X.max(axis=0), X), np.where(stuck[:, None], 0.0, X)):
         assert np.isnan(RobustImputer().fit(other).model_.stuck).all()  # rounded, clipped, or zero
+
+
+@pytest.mark.parametrize("mean", [0.1, 3.0])
+def test_rare_counts_without_a_gap_are_not_replaced_and_errors_are(mean):
+    rng = np.random.default_rng([77, 1])
+    L = rng.standard_normal((300, 2)) @ rng.standard_normal((2, 10)) / np.sqrt(2)
+    X = rng.poisson(mean * np.exp(0.5 * L)).astype(float)
+    wrong = rng.random(X.shape) < 0.01
+    spoilt = np.where(wrong, 200.0, X)
+    filled = RobustImputer(clean=True).fit_transform(spoilt)
+    assert (filled != spoilt)[wrong].all()
+    assert (filled != spoilt)[~wrong].mean() < 0.002  # of 0.1 on average, every 2 and 3 was replaced

@@ -17,6 +17,7 @@ from .containers import matrix_of
 from .protocol import HeldOut, ResidentSummary
 
 PART = 2**20  # entries processed at once
+IN_CACHE = 2**17  # the same, where they are looked up
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -445,7 +446,12 @@ class ObservedMatrix(ResidentSummary):
 
     def spread_over_rows(self, numbers: NDArray[Any]) -> NDArray[Any]:
         """For each entry, the number of its row."""
-        return numbers[self.rows]
+        numbers = np.asarray(numbers)
+        spread = np.empty(self.nnz, numbers.dtype)
+        for first in range(0, self.nnz, IN_CACHE):  # indexing takes a copy as int64, and twice as long
+            part = slice(first, first + IN_CACHE)
+            np.take(numbers, self.rows[part], out=spread[part], mode="clip")
+        return spread
 
     def reduce(self, merging: str, function: Callable[..., tuple[Any, ...]], *numbers: NDArray[Any]) -> tuple[Any, ...]:
         """``function(self, *numbers)``: it is one piece."""

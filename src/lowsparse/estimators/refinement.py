@@ -58,6 +58,9 @@ HARDLY_ANY = 0.001  # share of residuals between 4 and 6 standard deviations; 0.
 TAILS = 0.02  # share of residuals beyond 2.5 standard deviations, above which errors may hide in the noise
 ROUGH_PASSES, MAX_PASSES = 20, 60
 FEW_PASSES = 6  # over all samples, from a fit to some of them
+# Turn of the subspace by a pass, relative to that by the one before, below which no more is to come than NEARLY times
+# the tolerance is above it; and that from which on passes have momentum.
+FAST, NEARLY, SLOW = 0.2, 2.5, 0.6
 ROUGH = 10.0  # tolerance of all but the last passes, relative to that of the last
 SAMPLE = 100_000  # residuals by which scales and losses are compared
 NEARLY_SQUARED = 20.0  # c in standard deviations: with hardly any error left, almost least squares
@@ -224,9 +227,11 @@ class _Data:
         """The least squares fit to what is no gross error, by the noise of each column relative to that of all."""
         bound = self.M.spread_over_columns(OUTLIER * fit.noise * relative)
         for _ in range(rounds):
-            e = self.errors(fit)
+            e, before = self.errors(fit), fit.n_iter
             cleaned = self.M.with_stored_values(self.M.values + e * (np.abs(e) > bound))
             fit = self._of(cleaned).settle(fit, Kind.SQUARED, 1.0, last=True, passes=passes)
+            if fit.n_iter == before + 1:  # with these left out, it is where it was
+                break
         return fit
 
     def _of(self, M: PartialMatrix) -> _Data:
@@ -269,14 +274,20 @@ class _Data:
     ) -> AffineFit:
         """Regress features and samples in turn until the subspace is at rest.
 
-        The noise follows until the last time, unless it is fixed.
+        The noise follows until the last time, unless it is fixed. Where passes are slow, they begin ahead of the last
+        fit, by more and more of the last step, as long as that leads onwards: Nesterov's momentum, with restarts.
         """
         fixed |= last or kind is Kind.SQUARED
         tolerance = self._tolerance(fit) * (1 if last else ROUGH)
+        start, before, n_slow = fit, math.inf, 0
         for _ in range(passes if last else ROUGH_PASSES):
-            previous, fit = fit, self._pass(fit, kind, width, fixed=fixed)
-            if _turn(fit, previous) <= tolerance:
+            previous, fit = fit, self._pass(start, kind, width, fixed=fixed)
+            turn = _turn(fit, previous)
+            if turn <= tolerance or turn <= min(NEARLY * tolerance, FAST * before):
                 break
+            slow = (turn > SLOW * before or n_slow > 0) and _is_onwards(fit, previous, start)
+            n_slow, before = (n_slow + 1) * slow, turn
+            start = _ahead(fit, previous, n_slow / (n_slow + 3))
         return fit
 
     def _pass(self, fit: AffineFit, kind: Kind, width: float, *, fixed: bool) -> AffineFit:
@@ -392,6 +403,21 @@ def _errors_are_near(e: Float, noise: float) -> bool:
 def _turn(fit: AffineFit, other: AffineFit) -> float:
     """The distance of the components of a fit from the subspace of another."""
     return float(np.linalg.norm(fit.components - fit.components @ other.components.T @ other.components))
+
+
+def _step(fit: AffineFit, previous: AffineFit) -> Float:
+    """The change of the scores from a previous fit, on the axes of this one."""
+    return fit.scores - previous.scores @ (previous.components @ fit.components.T)
+
+
+def _ahead(fit: AffineFit, previous: AffineFit, share: float) -> AffineFit:
+    """A fit, moved on by a share of its step."""
+    return replace(fit, scores=fit.scores + share * _step(fit, previous)) if share else fit
+
+
+def _is_onwards(fit: AffineFit, previous: AffineFit, start: AffineFit) -> bool:
+    """Whether a pass has gone on, from a start ahead of a previous fit, in the direction of the whole step."""
+    return start is previous or float(np.vdot(_step(fit, start), _step(fit, previous))) >= 0
 
 
 def _long_tailed(v: Float) -> Float:

@@ -23,8 +23,9 @@ from ..linalg.grassmann import basis
 from ..linalg.lowrank import LowRank
 from ..linalg.scale import OUTLIER, outlying
 from ..result import Result
-from ..robust.cases import FEWEST, ScoreDistribution, on_all_sides, usual_cutoff
+from ..robust.cases import FEWEST, OrthogonalLimit, ScoreDistribution, on_all_sides, usual_cutoff
 from ..robust.coarse import CoarseColumns
+from ..robust.curves import continue_as_curve
 from ..robust.majority import Plane, far_apart, majority_plane
 from ..robust.rows import RowModel, RowOutliers
 from ..solvers.start import generator, left_singular_vectors
@@ -45,11 +46,18 @@ LARGE = 0.05  # share of samples in a group whose wrong entries are usual by the
 NOISELESS = 1e-5  # noise relative to the size of the entries, below which any loss gives the same
 BY_CHANCE = 2.0  # standard errors, within which a mean is that of no difference
 LISTED = 8  # samples named in a note
+DISTINCT = 6  # passes that find directions with twice the variance of any noise; those of noise alone take more
 BEYOND = 2  # directions off a subspace among which another is looked for
 # Quantile of the squares of residuals along them; in variances by chance it is 1.6, and no more if they are noise.
 OFTEN, BARE_NOISE = 0.8, 2.0
 CLOSER = 0.7  # median distance of most samples from another subspace, relative to that from this one
 MOST = 0.58  # share of the samples that are most: of two halves nobody can say which is right
+
+
+BENT = (
+    "the rows lie along a curve, and only a part of it is almost flat: no row is called wrong, and all have a say; "
+    "more components may follow the curve"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +199,7 @@ def fit_good_rows(first: CentredFit, backend: str, *, move: bool, choose: bool) 
     start = refine(first, np.ones(first.result.M.shape[0], bool))
     if start.fit.is_exact and not start.cases.off.any():  # what explains all samples exactly cannot be theirs alone
         return start
-    most = _fit_of_most(start, refine)
+    of_all, most = start, _fit_of_most(start, refine)
     start, found = most or start, most
     kept, held = start.kept & ~start.suspects, True
     if most is None and (start.cases.off.mean() > SO_MANY or kept.mean() < 1 - MANY or start.unevenness > UNEVEN):
@@ -210,6 +218,8 @@ def fit_good_rows(first: CentredFit, backend: str, *, move: bool, choose: bool) 
         kept = kept & ~new
     if found is None or not (found.cases.off & ~found.kept).any():  # suspects that fit the others are no threat
         return start
+    if found.is_bent:
+        return of_all.without_limit().with_remark(BENT)
     fitting = ~found.kept & ~found.cases.off
     for some in (fitting, fitting & ~found.cases.far):
         if some.mean() > FEW:  # they were left out but fit: they stay if they do not turn the subspace
@@ -317,7 +327,7 @@ class JudgedFit:
         e = np.minimum(np.maximum(e, -bound), bound) * M.spread_over_rows(1.0 * self.kept)
         samples = M.with_stored_values(e).T.open_sweep()
         count = max(1, min(BEYOND, components.shape[1] - len(components)))
-        axes, _ = left_singular_vectors(samples, M.shape[1], count, generator(0))
+        axes, _ = left_singular_vectors(samples, M.shape[1], count, generator(0), max_passes=DISTINCT)
         return _Directions(axes, samples.regress(axes, None, Robust(c=1.0, kind=Kind.SQUARED)).V, float(np.mean(e * e)))
 
     def subspace_of_most(self) -> tuple[CentredFit, Flags] | None:
@@ -349,6 +359,25 @@ class JudgedFit:
         Q, R = basis((Z - plane.centre) @ plane.axes)
         L = LowRank(Q, R @ plane.axes.T @ wider.components)
         return replace(self.fit, result=replace(self.fit.result, L=L)), kept
+
+    @property
+    def is_bent(self) -> bool:
+        """Whether samples off the subspace are the rest of a curved cloud, of which the others are a flat part."""
+        k, d = len(self.model.components), self.fit.result.M.shape[1]
+        return k < d and continue_as_curve(*self._squared_scores(self.cases.off), self.cases.off)
+
+    def _squared_scores(self, off: Flags) -> tuple[Float, Float]:
+        """Scores of all samples by least squares, within the subspace and along what those off it have in common."""
+        M, (scores, _, components) = self.fit.result.M, axes_of(self.fit.result.L, self.kept)
+        (k, d), backend = components.shape, host_backend(self.fit.result.backend)
+        e = self.model.errors(M, scores) * M.spread_over_rows(1.0 * off)
+        axes, _ = left_singular_vectors(
+            M.with_stored_values(e).T.open_sweep(backend), d, min(BEYOND, d - k), generator(0), max_passes=DISTINCT
+        )
+        axes = np.linalg.qr(axes - components.T @ (components @ axes))[0]
+        options = Robust(c=1.0, kind=Kind.SQUARED)
+        Z = M.T.open_sweep(backend).regress(np.hstack([components.T, axes]), None, options).V
+        return Z[:, :k], Z[:, k:]
 
     @property
     def far_out(self) -> Flags:
@@ -386,6 +415,16 @@ class JudgedFit:
         farthest = usual_cutoff(cases.score_distance[self.kept & ~cases.off], cases.score_cutoff)
         return replace(self, model=replace(self.model, farthest=farthest), cases=replace(cases, score_cutoff=farthest))
 
+    def without_limit(self) -> JudgedFit:
+        """Without a limit of the distance from the subspace: it says nothing."""
+        model = replace(self.model, limit=OrthogonalLimit(math.inf))
+        return replace(self, model=model, cases=replace(self.cases, orthogonal_cutoff=np.full(self.kept.size, np.inf)))
+
+    def with_remark(self, remark: str) -> JudgedFit:
+        """With one more note."""
+        result = replace(self.fit.result, notes=(*self.fit.result.notes, remark))
+        return replace(self, fit=replace(self.fit, result=result))
+
     def with_note(self) -> JudgedFit:
         """With a note of the samples that have no say, if there are any."""
         rows = self.cases.indices
@@ -393,5 +432,4 @@ class JudgedFit:
             return self
         named = ", ".join(map(str, rows[:LISTED])) + (", ..." if rows.size > LISTED else "")
         note = f"{rows.size} rows do not fit the subspace of the others, and have no say in it: {named}"
-        result = replace(self.fit.result, notes=(*self.fit.result.notes, note))
-        return replace(self, fit=replace(self.fit, result=result))
+        return self.with_remark(note)

@@ -59,6 +59,7 @@ class Imputation:
     result: Result  # of the low-rank part
     width: float  # c of the regression that gives the offsets of rows
     noise_by_column: Float  # in units of the features' spread
+    bound_by_column: Float  # residual of a gross error, at least, in these units
     stuck: Float  # the number at which a column is stuck, or NaN
 
     @classmethod
@@ -105,11 +106,13 @@ class Imputation:
         width, noise = EFFICIENT * robust_scale(result.M.values.astype(np.float64)), _noise_by_column(result, backend)
         if M is not given:
             result = replace(result, M=preparation.apply(given))
-        stuck = stuck_values(given)
+        # what is rare in a coarse column, as 3 is in counts that are mostly 0, is no error without a gap before it
+        reach = 0.0 if coarse is None else coarse.reach / preparation.scale
+        bound, stuck = np.maximum(OUTLIER * noise, reach), stuck_values(given)
         result = _flag_by_column(
-            result, noise, stuck / preparation.scale - preparation.level, preparation.offset, backend
+            result, bound, stuck / preparation.scale - preparation.level, preparation.offset, backend
         )
-        return cls(preparation, result, width, noise, stuck)
+        return cls(preparation, result, width, noise, bound, stuck)
 
     @property
     def rank(self) -> int:
@@ -160,7 +163,7 @@ class Imputation:
             c=self._c,
             ridge=self.result.noise**2,
             unit=self._unit,
-            tolerance=(OUTLIER * self.noise_by_column + 1e-7) * scale,
+            tolerance=(self.bound_by_column + 1e-7) * scale,
             stuck=self.stuck,
         )
 
@@ -235,12 +238,11 @@ def column_noise(result: Result, backend: str) -> Float:
     return np.asarray(CONSISTENT * sweep.kth_largest(np.abs(e), (result.M.column_counts + 1) // 2), dtype=np.float64)
 
 
-def _flag_by_column(result: Result, noise: Float, stuck: Float, offset: Float, backend: str) -> Result:
-    """The result with outliers by the noise of each column, and entries that are stuck, of rows with these offsets."""
+def _flag_by_column(result: Result, bound: Float, stuck: Float, offset: Float, backend: str) -> Result:
+    """The result with outliers by the bound of each column, and entries that are stuck, of rows with these offsets."""
     M, (_, e) = result.M, _residuals(result, backend)
     is_stuck = np.abs(M.values - M.spread_over_columns(stuck) + M.spread_over_rows(offset)) <= EXPLAINED
-    bound = np.maximum(OUTLIER * noise, EXPLAINED)
-    flagged = outlying(e / M.spread_over_columns(bound) + 2.0 * np.sign(e) * is_stuck, 1.0)
+    flagged = outlying(e / M.spread_over_columns(np.maximum(bound, EXPLAINED)) + 2.0 * np.sign(e) * is_stuck, 1.0)
     S = M.outliers(flagged, -e[flagged].astype(M.dtype, copy=False))
     return replace(result, flagged=flagged, S=S)
 

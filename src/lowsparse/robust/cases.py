@@ -29,6 +29,7 @@ from .mixture import two_groups
 DIRECTIONS = 500
 TOGETHER = 2**17  # numbers at once, which stay in a cache
 SAMPLE = 2000  # samples by which centre and covariance are found
+MEASURED = 500  # samples by which centre and scale in a direction are
 MAX_STEPS = 50  # of concentration
 HALF_WIDTH = 0.6745  # of the central half of a standard normal distribution
 USUAL = 0.999  # quantile of the distances of good samples that is the cut-off
@@ -73,7 +74,7 @@ def usual_cutoff(distance: Float, cutoff: float) -> float:
     [90, 4]
     """
     far = distance[distance > cutoff]
-    if far.size <= MANY_FAR * distance.size or (apart(distance, cutoff).any() and _are_alike(far)):
+    if far.size <= MANY_FAR * distance.size or (apart(distance, cutoff).any() and are_alike(far)):
         return cutoff
     return float(np.quantile(distance, USUAL))
 
@@ -172,10 +173,11 @@ def on_all_sides(away: Float) -> bool:
     """Whether samples are at all distances on all sides of a centre, as those with a component that others lack."""
     sizes = np.linalg.norm(away, axis=1)
     one_sided = np.linalg.norm(away.mean(axis=0)) > ONE_SIDED * math.sqrt(float(np.mean(sizes**2)))
-    return not one_sided and not _are_alike(sizes)
+    return not one_sided and not are_alike(sizes)
 
 
-def _are_alike(distance: Float) -> bool:
+def are_alike(distance: Float) -> bool:
+    """Whether samples are at about the same distance, but for some that are farther out."""
     return bool(np.quantile(distance, 0.1) >= ALIKE * np.median(distance))
 
 
@@ -187,11 +189,13 @@ def _outlyingness(Z: Float) -> Float:
     lengths = np.linalg.norm(directions, axis=1)
     directions = directions[lengths > 0] / lengths[lengths > 0, None]
     found = np.zeros(len(Z))
-    half = len(Z) // 2 + 1
+    step = -(-len(Z) // MEASURED)
+    some = -(-len(Z) // step)
+    half = some // 2 + 1
     for part in np.array_split(directions, max(1, len(Z) * len(directions) // TOGETHER)):
         x = part @ Z.T
-        ordered = np.sort(x, axis=1)
-        widths = ordered[:, half - 1 :] - ordered[:, : len(Z) - half + 1]
+        ordered = np.sort(x[:, ::step], axis=1)
+        widths = ordered[:, half - 1 :] - ordered[:, : some - half + 1]
         first = np.argmin(widths, axis=1)[:, None]
         width = np.take_along_axis(widths, first, axis=1)
         x -= np.take_along_axis(ordered, first, axis=1) + width / 2

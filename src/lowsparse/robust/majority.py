@@ -19,7 +19,7 @@ from ..entries.statistics import usual_numbers
 from ..sweeps import Float
 
 MOST = 0.55  # share of the samples to which the subspace must be close
-SAMPLE = 500  # samples by which it is found
+FIRST_SAMPLE, SAMPLE = 200, 500  # samples by which the best starts are found; and the subspace
 GOOD_STARTS, MOST_STARTS = 5.0, 500  # starts without a bad sample, in the mean; all starts
 STEPS, BEST, LAST_STEPS = 2, 10, 20  # of concentration; starts that are concentrated further
 TOGETHER = 2**20  # numbers at once
@@ -50,16 +50,16 @@ def majority_plane(Z: Float, k: int) -> Plane:
     >>> bool(np.linalg.norm(found.axes[2]) < 0.05), bool(found.distances(Z)[:80].min() > 2.5)
     (True, True)
     """
-    some = Z[:: -(-len(Z) // SAMPLE)]
-    n, p = some.shape
+    few = Z[:: -(-len(Z) // FIRST_SAMPLE)]
+    n, p = few.shape
     count = min(MOST_STARTS, math.ceil(GOOD_STARTS / MOST ** (k + 1)))
     rng = np.random.default_rng(0x6D616A)
     starts = np.argsort(rng.random((count, n)), axis=1)[:, : k + 1]
     parts = np.array_split(starts, max(1, count * n * p // TOGETHER))
-    found = [_concentrate(some, *_through(some, part, k), STEPS) for part in parts]
+    found = [_concentrate(few, *_through(few, part, k), STEPS) for part in parts]
     centres, axes, squares = (np.concatenate(x) for x in zip(*found, strict=True))
     best = np.argsort(squares, kind="stable")[:BEST]
-    centres, axes, squares = _concentrate(some, centres[best], axes[best], LAST_STEPS)
+    centres, axes, squares = _concentrate(Z[:: -(-len(Z) // SAMPLE)], centres[best], axes[best], LAST_STEPS)
     first = int(np.argmin(squares))
     return Plane(centres[first], axes[first])
 
