@@ -377,7 +377,7 @@ class Ladder(Solver):
         if following is None and exact_once and evidence.evidence(state) > EVIDENCE[0]:
             accepted = True
         if accepted or following is None:
-            larger = judging.with_one_rank_more(state)
+            larger = judging.with_one_rank_more(state, once=self.searches == 1)
             state.next_noise = 0.0 if larger is None else larger.noise
             if self.attempts not in state.made:
                 larger = larger or self._with_component(state)
