@@ -212,6 +212,31 @@ def test_a_column_far_from_zero_is_filled_like_the_others():
     assert np.abs(filled - truth)[np.isnan(X[:, 0]), 0].mean() < 1.0  # the standard deviation is 2
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.01])
+def test_what_only_its_own_number_tells_is_no_error(noise):
+    """Nothing is wrong. One column goes with no other: what L is there, the entry itself must say."""
+    for seed in range(3):
+        rng = np.random.default_rng([41, seed])
+        rest = rng.standard_normal((200, 3)) @ rng.standard_normal((3, 9)) + noise * rng.standard_normal((200, 9))
+        X = np.column_stack([rest / rest.std(axis=0), 2020 + 2 * rng.standard_normal(200)])
+        X[rng.random(X.shape) < 0.15] = np.nan
+        imputer, given = RobustImputer(clean=True), ~np.isnan(X)
+        for filled in (imputer.fit_transform(X), imputer.transform(X)):
+            assert np.array_equal(filled[given], X[given])
+        assert not imputer.model_.result.flagged.size  # `lowsparse complete --clean` goes by these
+
+
+def test_the_same_entries_are_errors_to_the_model_and_to_the_imputer():
+    X, _, _ = table(9, n=200, d=9, noise=0.01, wrong=0.05, rank=3)
+    X = np.column_stack([X, 2020 + 2 * np.random.default_rng(1).standard_normal(200)])
+    imputer = RobustImputer(clean=True)
+    replaced = (imputer.fit_transform(X) != X) & ~np.isnan(X)
+    result = imputer.model_.result
+    flagged = np.zeros_like(replaced)
+    flagged[result.M.rows[result.flagged], result.M.columns_of_entries()[result.flagged]] = True
+    assert np.array_equal(replaced, flagged)
+
+
 def test_a_feature_that_is_noisier_than_others_has_no_more_errors():
     rng = np.random.default_rng(19)
     truth = rng.standard_normal((300, 2)) @ rng.standard_normal((2, 12))

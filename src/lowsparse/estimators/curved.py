@@ -72,11 +72,11 @@ def without_errors(given: NDArray[Any], fitted: Float, model: Imputation) -> NDA
     return np.where(model.prediction.is_wrong(given, fitted), np.nan, given)
 
 
-def compare(M: ObservedMatrix, fit: Callable[[ObservedMatrix], Imputation], estimator: Any, backend: str) -> Comparison:
+def compare(M: ObservedMatrix, fit: Callable[[ObservedMatrix], Imputation], estimator: Any) -> Comparison:
     """How well low rank and a refining estimator predict entries kept aside. `fit` gives the low-rank model."""
     split = holdout(M, HELD_OUT, random_state=0)
     model = fit(split.M)
-    fitted = model.lowrank(backend).to_dense()
+    fitted = model.lowrank().to_dense()
     given = np.full(M.shape, np.nan)
     given[split.M.rows, split.M.columns_of_entries()] = split.M.values
     known = ~np.isnan(given).all(axis=0)

@@ -174,7 +174,7 @@ class RobustImputer(SampleTransformer):
         True
         """
         samples = self._fit(X)
-        fitted = self.model_.lowrank(self.backend)
+        fitted = self.model_.lowrank()
         if samples is None:
             return self._map_chunks(partial(self._without("model_")._fill_fitted, fitted.V), X, fitted.U)
         return self._fill(X, samples, self._refined(samples, fitted.to_dense()))
@@ -388,10 +388,10 @@ class RobustImputer(SampleTransformer):
         imputer = as_imputer(self.refine)
         if samples is None or not isinstance(M, ObservedMatrix):
             raise TypeError("refine is for samples in memory: fit a part of the rows, X[:100_000].compute()")
-        comparison = compare(M, fit, self.refine, self.backend)
+        comparison = compare(M, fit, self.refine)
         self.notes_ = (comparison.note,)
         if comparison.refined < comparison.low_rank:
-            table = without_errors(to_dense(samples), self.model_.lowrank(self.backend).to_dense(), self.model_)
+            table = without_errors(to_dense(samples), self.model_.lowrank().to_dense(), self.model_)
             train(imputer, table[:, self._kept])
             self.refiner_ = imputer
 

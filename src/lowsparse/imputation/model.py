@@ -5,7 +5,9 @@
 Rows are samples. The scales s, levels b and offsets a are those of `offsets`; y is the L of `solve`, its rank chosen by
 held-out entries. A new row gets its offset, then its coefficients on the low-rank part, by the same robust regressions,
 from its own entries alone. Rows that were fitted are regressed once more in the end: the path of shrinkage, which may
-have found the low-rank part, shrinks them too much; the prior that it implies does not.
+have found the low-rank part, shrinks them too much; the prior that it implies does not. Those that have gross errors
+then are regressed as new rows are, too: in a column that hardly any other goes with, as the year of a sample, an entry
+is flagged only if nothing else fits it.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from numpy.typing import NDArray
 
 from ..entries.observed import ObservedMatrix
 from ..entries.protocol import PartialMatrix
+from ..entries.statistics import row_sums
+from ..linalg.grassmann import basis
 from ..linalg.lowrank import LowRank
 from ..linalg.scale import CONSISTENT, OUTLIER, outlying, robust_scale
 from ..loop import Progress
@@ -56,7 +60,8 @@ class Imputation:
     """
 
     preparation: Preparation
-    result: Result  # of the low-rank part
+    result: Result  # of the low-rank part, with the rows as they were regressed in the end
+    B: Float  # n x rank: what rows are regressed on, with coefficients of variance 1
     width: float  # c of the regression that gives the offsets of rows
     noise_by_column: Float  # in units of the features' spread
     bound_by_column: Float  # residual of a gross error, at least, in these units
@@ -108,11 +113,10 @@ class Imputation:
             result = replace(result, M=preparation.apply(given))
         # what is rare in a coarse column, as 3 is in counts that are mostly 0, is no error without a gap before it
         reach = 0.0 if coarse is None else coarse.reach / preparation.scale
-        bound, stuck = np.maximum(OUTLIER * noise, reach), stuck_values(given)
-        result = _flag_by_column(
-            result, bound, stuck / preparation.scale - preparation.level, preparation.offset, backend
-        )
-        return cls(preparation, result, width, noise, bound, stuck)
+        bound, stuck = np.maximum(OUTLIER * noise, np.maximum(reach, EXPLAINED)), stuck_values(given)
+        A, B = _factors(result.L)
+        model = cls(preparation, result, B, width, noise, bound, stuck)
+        return (model._with_rows(A, backend) if model.rank else model)._with_flags(backend)
 
     @property
     def rank(self) -> int:
@@ -131,23 +135,39 @@ class Imputation:
         """The share of the entries that are gross errors."""
         return int(self.result.flagged.size) / self.result.M.nnz
 
-    def lowrank(self, backend: str = "auto") -> LowRank:
-        """All entries of the rows that were fitted: s_j (b_j + a_i + y_ij) = [A, a, 1] [s Bᵀ; s; s b], with y = A Bᵀ.
-
-        The rows are regressed as new rows are, but from the coefficients of the fit.
-        """
+    def lowrank(self) -> LowRank:
+        """All entries of the rows that were fitted: s_j (b_j + a_i + y_ij) = [U, a, 1] [s V; s; s b], with y = U V."""
         prepared, L = self.preparation, self.result.L
-        A, B = L.U, L.V.T
-        if self.rank:
-            rows, B = self._factors()
-            options = Robust(c=self._c, n_reweight=N_REWEIGHT, ridge=self.result.noise**2)
-            A = self.result.M.T.open_sweep(host_backend(backend)).regress(B, rows, options).V
         s, one = prepared.scale, np.ones(L.shape[0])
-        return LowRank(np.column_stack([A, prepared.offset, one]), np.vstack([s * B.T, s, s * prepared.level]))
+        return LowRank(np.column_stack([L.U, prepared.offset, one]), np.vstack([s * L.V, s, s * prepared.level]))
+
+    def _with_rows(self, A: Float, backend: str) -> Self:
+        """With the rows regressed on B again, from the coefficients A; those with gross errors without a start too."""
+        M, B, host = self.result.M, self.B, host_backend(backend)
+        options = Robust(c=self._c, n_reweight=N_REWEIGHT, ridge=self.result.noise**2)
+        A = M.T.open_sweep(host).regress(B, A, options).V
+        e = M.open_sweep(host).residual(A, B)
+        (wrong,) = M.reduce("+", row_sums, 1.0 * (np.abs(e) > M.spread_over_columns(self.bound_by_column)))
+        for rows in _parts(np.flatnonzero(wrong), M.row_counts, M.largest_part):
+            part = M.T.take_columns(rows)
+            assert part is not None
+            A[rows] = self.prediction.regression.better_coefficients(part.to_host(), A[rows], host)
+        left, triangle = basis(A)
+        return replace(self, result=replace(self.result, L=LowRank(left, triangle @ B.T)))
+
+    def _with_flags(self, backend: str) -> Self:
+        """With outliers by the bound of each column, and entries that are stuck."""
+        M, prepared = self.result.M, self.preparation
+        stuck = M.spread_over_columns(self.stuck / prepared.scale - prepared.level)
+        is_stuck = np.abs(M.values - stuck + M.spread_over_rows(prepared.offset)) <= EXPLAINED
+        _, e = _residuals(self.result, backend)
+        flagged = outlying(e / M.spread_over_columns(self.bound_by_column) + 2.0 * np.sign(e) * is_stuck, 1.0)
+        S = M.outliers(flagged, -e[flagged].astype(M.dtype, copy=False))
+        return replace(self, result=replace(self.result, flagged=flagged, S=S))
 
     def row_outliers(self) -> RowOutliers:
         """How far the rows that were fitted are from the others; each column in units of its noise."""
-        noise, (A, B) = np.maximum(self.noise_by_column, EXPLAINED), self._factors()
+        noise, (A, B) = np.maximum(self.noise_by_column, EXPLAINED), _factors(self.result.L)
         M = self.result.M.with_stored_values(self.result.M.values / self.result.M.spread_over_columns(noise))
         model = RowModel(np.ascontiguousarray((B / noise[:, None]).T), 1.0, M.median_magnitude() or 1.0)
         return model.fit_and_measure(M, A, M.row_counts > 0)[1]
@@ -159,19 +179,13 @@ class Imputation:
         return Prediction(
             preparation=replace(self.preparation, offset=np.zeros(0)),
             width=self.width,
-            B=self._factors()[1] if self.rank else np.zeros((scale.size, 0)),
+            B=self.B,
             c=self._c,
             ridge=self.result.noise**2,
             unit=self._unit,
             tolerance=(self.bound_by_column + 1e-7) * scale,
             stuck=self.stuck,
         )
-
-    def _factors(self) -> tuple[Float, Float]:
-        """A and B = V diag(σ) / √m with A Bᵀ = L: columns of A have variance 1, so the ridge is that of the noise."""
-        left, sizes, right = np.linalg.svd(self.result.L.V, full_matrices=False)  # U is orthonormal
-        k, root = self.rank, math.sqrt(self.result.L.shape[0])
-        return self.result.L.U @ left[:, :k] * root, np.ascontiguousarray(right[:k].T * (sizes[:k] / root))
 
     @property
     def _c(self) -> float:
@@ -214,8 +228,13 @@ class Prediction:
                 offset = np.repeat(y[:, 0], rest.column_counts)
                 rest = rest.with_values((rest.values - offset).astype(rest.dtype))
             if self.B.shape[1]:
-                y += self._regression(self.B, self.c, self.ridge).coefficients(rest, backend) @ self.B.T
+                y += self.regression.coefficients(rest, backend) @ self.B.T
         return scale * (level + y)
+
+    @property
+    def regression(self) -> SubspaceRegression:
+        """The regression of rows on B."""
+        return self._regression(self.B, self.c, self.ridge)
 
     def _regression(self, B: Float, c: float, ridge: float) -> SubspaceRegression:
         return SubspaceRegression(B, c, self.unit, largest=LONGEST * math.sqrt(B.shape[1]), ridge=ridge)
@@ -238,13 +257,17 @@ def column_noise(result: Result, backend: str) -> Float:
     return np.asarray(CONSISTENT * sweep.kth_largest(np.abs(e), (result.M.column_counts + 1) // 2), dtype=np.float64)
 
 
-def _flag_by_column(result: Result, bound: Float, stuck: Float, offset: Float, backend: str) -> Result:
-    """The result with outliers by the bound of each column, and entries that are stuck, of rows with these offsets."""
-    M, (_, e) = result.M, _residuals(result, backend)
-    is_stuck = np.abs(M.values - M.spread_over_columns(stuck) + M.spread_over_rows(offset)) <= EXPLAINED
-    flagged = outlying(e / M.spread_over_columns(np.maximum(bound, EXPLAINED)) + 2.0 * np.sign(e) * is_stuck, 1.0)
-    S = M.outliers(flagged, -e[flagged].astype(M.dtype, copy=False))
-    return replace(result, flagged=flagged, S=S)
+def _factors(L: LowRank) -> tuple[Float, Float]:
+    """A and B = V diag(σ) / √m with A Bᵀ = L: columns of A have variance 1, so the ridge is that of the noise."""
+    left, sizes, right = np.linalg.svd(L.V, full_matrices=False)  # U is orthonormal
+    k, root = int(np.count_nonzero(np.linalg.norm(L.V, axis=1))), math.sqrt(L.shape[0])
+    return L.U @ left[:, :k] * root, np.ascontiguousarray(right[:k].T * (sizes[:k] / root))
+
+
+def _parts(lines: NDArray[np.intp], counts: NDArray[np.int64], largest: int) -> list[NDArray[np.intp]]:
+    """These lines in parts with so many entries in all, or of one line."""
+    before = np.cumsum(counts[lines])
+    return np.split(lines, np.flatnonzero(np.diff(before // max(largest, 1))) + 1) if lines.size else []
 
 
 def _residuals(result: Result, backend: str) -> tuple[Sweep, Any]:

@@ -220,10 +220,13 @@ def regress_by_subsets(
     return _with_smaller_loss(M, sweep, B, C, best, c)
 
 
-def _with_smaller_loss(M: ObservedMatrix, sweep: Sweep, B: Float, C: Float, other: Float, c: float) -> Float:
-    """For each column, the row of C, or of `other` if its sum of log(1 + (e/c)²) is smaller."""
+def _with_smaller_loss(
+    M: ObservedMatrix, sweep: Sweep, B: Float, C: Float, other: Float, c: float, *, ridge: float = 0.0
+) -> Float:
+    """For each column, the row v of C, or of `other` if its loss Σ log(1 + (e/c)²) + ridge/c² ‖v‖² is smaller."""
     losses = (np.log1p((sweep.residual(B, V) / c) ** 2) for V in (C, other))
     loss, other_loss = column_sums(M, *losses)
+    loss, other_loss = (sums + ridge / c**2 * (V * V).sum(axis=1) for sums, V in ((loss, C), (other_loss, other)))
     return np.where((other_loss < loss)[:, None], other, C)
 
 
@@ -271,6 +274,11 @@ class SubspaceRegression:
             fits.append(sweep.regress(self.B, near, options).V)
         from_zero, from_least_squares = fits
         return _with_smaller_loss(M, sweep, self.B, from_zero, from_least_squares, c)
+
+    def better_coefficients(self, M: ObservedMatrix, C: Float, backend: str = "auto") -> Float:
+        """For each column of M, those without a start, or its row of C if that has the smaller loss."""
+        found, options = self.coefficients(M, backend), self._options
+        return _with_smaller_loss(M, M.open_sweep(backend), self.B, found, C, options.c, ridge=self.ridge)
 
     def coefficients_near(self, start: Float, M: ObservedMatrix, backend: str = "auto") -> Float:
         """Coefficients (n x r) of the columns of M from a start (r numbers): at the nearest minimum of the loss."""
