@@ -201,6 +201,22 @@ def test_a_table_may_have_the_rank_as_it_is(rank):
     assert levels.any() == (rank > 4)
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+@pytest.mark.parametrize("rank", [1, 4])
+def test_levels_are_found_along_with_a_given_rank(rank, noise):
+    """Less levels found before it, the table would have a rank more than is given."""
+    rng = np.random.default_rng([18, rank])
+    truth = 5 * rng.standard_normal(60) + rng.standard_normal((300, rank)) @ rng.standard_normal((rank, 60))
+    X = truth + noise * rng.standard_normal(truth.shape)
+    X[rng.random(X.shape) < 0.1] += 10.0
+    X[rng.random(X.shape) < 0.3] = np.nan
+    imputer = RobustImputer(rank)
+    filled = imputer.fit_transform(X)
+    error = np.sqrt(np.mean((filled - truth)[np.isnan(X)] ** 2))
+    assert error < (0.5 * noise or 1e-6)
+    assert imputer.rank_ == rank
+
+
 def test_a_column_far_from_zero_is_filled_like_the_others():
     rng = np.random.default_rng(18)
     truth = rng.standard_normal((200, 3)) @ rng.standard_normal((3, 10)) + 0.2 * rng.standard_normal((200, 10))

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self
 
@@ -64,6 +64,10 @@ class Preparation:
     def without_levels(self) -> Preparation:
         """The scales alone."""
         return Preparation(self.scale, np.zeros_like(self.level), np.zeros_like(self.offset), math.inf)
+
+    def without_offsets(self) -> Preparation:
+        """The scales and levels."""
+        return replace(self, offset=np.zeros_like(self.offset), damping=math.inf)
 
     def apply(self, M: PartialMatrix) -> PartialMatrix:
         """y_ij = x_ij / s_j - b_j - a_i, for the rows that were fitted."""
