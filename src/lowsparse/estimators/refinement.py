@@ -57,7 +57,7 @@ ALMOST = 0.03  # share of residuals between 2.5 and 4 standard deviations; 0.012
 HARDLY_ANY = 0.001  # share of residuals between 4 and 6 standard deviations; 0.00006 if they are normal
 TAILS = 0.02  # share of residuals beyond 2.5 standard deviations, above which errors may hide in the noise
 ROUGH_PASSES, MAX_PASSES = 20, 60
-FEW_PASSES = 6  # over all samples, from a fit to some of them
+FEW_PASSES = 6  # over all samples, from a fit to some of them; and with directions that may be noise
 # Turn of the subspace by a pass, relative to that by the one before, below which no more is to come than NEARLY times
 # the tolerance is above it; and that from which on passes have momentum.
 FAST, NEARLY, SLOW = 0.2, 2.5, 0.6
@@ -113,9 +113,17 @@ def regress_samples(
     return lines.refit(axes, guess, c, 5, like=fit.scores[usual]).V
 
 
-def settle_roughly(M: PartialMatrix, fit: AffineFit, kept: Flags, *, centred: bool, backend: str) -> AffineFit:
-    """A fit to M after a few passes of almost least squares: what it lacks, it follows, and leaves out gross errors."""
-    return _Data.of(M, kept, centred, host_backend(backend)).settle(fit, Kind.TUKEY, NEARLY_SQUARED)
+def settle_roughly(M: PartialMatrix, fit: AffineFit, k: int, kept: Flags, *, centred: bool, backend: str) -> AffineFit:
+    """A fit to M after a few passes of almost least squares: what it lacks, it follows, and leaves out gross errors.
+
+    The first k components are known, the others may be noise alone, which would never be at rest. So a few passes are
+    enough if they do not lead away from the first.
+    """
+    data = _Data.of(M, kept, centred, host_backend(backend))
+    found = data.settle(fit, Kind.TUKEY, NEARLY_SQUARED, passes=FEW_PASSES)
+    if _turn(replace(fit, components=fit.components[:k]), found) <= data.usual_error(fit):
+        return found
+    return data.settle(found, Kind.TUKEY, NEARLY_SQUARED)
 
 
 def refine_further(
@@ -280,7 +288,7 @@ class _Data:
         fixed |= last or kind is Kind.SQUARED
         tolerance = self._tolerance(fit) * (1 if last else ROUGH)
         start, before, n_slow = fit, math.inf, 0
-        for _ in range(passes if last else ROUGH_PASSES):
+        for _ in range(min(passes, MAX_PASSES if last else ROUGH_PASSES)):
             previous, fit = fit, self._pass(start, kind, width, fixed=fixed)
             turn = _turn(fit, previous)
             if turn <= tolerance or turn <= min(NEARLY * tolerance, FAST * before):
