@@ -185,11 +185,11 @@ class RowModel:
         others = np.flatnonzero(~suspects)
         rows = np.union1d(np.flatnonzero(suspects), others[:: max(1, others.size // OTHERS)])
         few = 2 * rows.size <= suspects.size and M.row_counts[rows].sum() <= M.largest_part
-        part = M.T.take_columns(rows) if few else None
+        part = _take_rows(M, rows) if few else None
         if part is None:
             return self._joint_distances(M, scores, needed, suspects, off)
         joint = np.zeros(suspects.size)
-        joint[rows], common = self._joint_distances(part.T, scores[rows], needed, suspects[rows], off[rows])
+        joint[rows], common = self._joint_distances(part, scores[rows], needed, suspects[rows], off[rows])
         return joint, common
 
     def _joint_distances(
@@ -254,6 +254,14 @@ class RowModel:
         unit = max(self.noise, EXPLAINED * self.unit)
         distance = np.sqrt(squares / np.maximum(freedom, 1)) / unit * (freedom > 0)
         return distance, np.where(observed > 0, 1 - counts / np.maximum(observed, 1), 0.0), freedom, within
+
+
+def _take_rows(M: PartialMatrix, rows: NDArray[np.intp]) -> PartialMatrix | None:
+    """Some rows; None if they have no entries. In memory no transposed copy is made."""
+    if not (M.in_pieces or M.on_gpu):
+        return M.to_host().take_rows(rows)
+    found = M.T.take_columns(rows)
+    return None if found is None else found.T
 
 
 def _fair_sums(growth: Float, bound: float, columns: Resident, e: Float, sizes: Float) -> tuple[Float, ...]:
