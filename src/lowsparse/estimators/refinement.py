@@ -180,10 +180,6 @@ class _Data:
         """Over about `SAMPLE` entries."""
         return self.heard.sample(SAMPLE).to_host().open_sweep(self.backend)
 
-    def estimate(self, start: AffineFit) -> AffineFit:
-        """The MM-estimate from a start."""
-        return self.finish(self.rough(start))
-
     def rough(self, start: AffineFit) -> AffineFit:
         """The first passes of the MM-estimate from a start, with the noise of the last ones.
 
