@@ -255,7 +255,9 @@ class ObservedMatrix(ResidentSummary):
         numbers = np.asarray(values)
         if numbers.dtype != self.dtype or numbers.shape != self.values.shape or not np.isfinite(numbers).all():
             return ObservedMatrix(self.indptr, self.rows, numbers, self.shape)  # which says what is wrong
-        return ObservedMatrix.trusted(self.indptr, self.rows, numbers, self.shape)
+        found = ObservedMatrix.trusted(self.indptr, self.rows, numbers, self.shape)
+        object.__setattr__(found, "_counted", self._counted)  # they are counted once
+        return found
 
     def to_scipy(self) -> "sp.csc_array[Any]":
         """The entries as SciPy holds them.
@@ -447,6 +449,8 @@ class ObservedMatrix(ResidentSummary):
     def spread_over_rows(self, numbers: NDArray[Any]) -> NDArray[Any]:
         """For each entry, the number of its row."""
         numbers = np.asarray(numbers)
+        if self.nnz == self.shape[0] * self.shape[1]:
+            return np.tile(numbers, self.shape[1])
         spread = np.empty(self.nnz, numbers.dtype)
         for first in range(0, self.nnz, IN_CACHE):  # indexing takes a copy as int64, and twice as long
             part = slice(first, first + IN_CACHE)

@@ -26,6 +26,9 @@ def column_sums(columns: Resident, *numbers: NDArray[Any]) -> tuple[NDArray[np.f
 
 def row_sums(columns: Resident, *numbers: NDArray[Any]) -> tuple[NDArray[np.float64], ...]:
     """Sums over each row, of one or more numbers for each entry; for `PartialMatrix.reduce` with "+"."""
+    m, n = columns.shape
+    if columns.nnz == m * n:  # all are observed: the same sums, in the same order
+        return tuple(y.reshape(n, m).sum(axis=0, dtype=np.float64) for y in numbers)
     return tuple(np.bincount(columns.rows, weights=y, minlength=columns.shape[0]).astype(np.float64) for y in numbers)
 
 

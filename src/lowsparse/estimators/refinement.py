@@ -56,11 +56,11 @@ LIGHTLY = 0.5  # noise by which least squares shrinks scores, relative to the no
 ALMOST = 0.03  # share of residuals between 2.5 and 4 standard deviations; 0.012 if they are normal
 HARDLY_ANY = 0.001  # share of residuals between 4 and 6 standard deviations; 0.00006 if they are normal
 TAILS = 0.02  # share of residuals beyond 2.5 standard deviations, above which errors may hide in the noise
-ROUGH_PASSES, MAX_PASSES = 20, 60
-FEW_PASSES = 6  # over all samples, from a fit to some of them
-# Turn of the subspace by a pass, relative to that by the one before, below which no more is to come than NEARLY times
-# the tolerance is above it; and that from which on passes have momentum.
-FAST, NEARLY, SLOW = 0.2, 2.5, 0.6
+ROUGH_PASSES, MAX_PASSES = 10, 60
+FEW_PASSES = 6  # over all samples, from a fit to some of them; and with directions that may be noise
+# Turn of the subspace by a pass, in tolerances, and those by all passes to come, if each is to the one before as this
+# one was, below which these are left out; and that relation from which on passes have momentum.
+NEARLY, REST, SLOW = 3.0, 0.6, 0.6
 ROUGH = 10.0  # tolerance of all but the last passes, relative to that of the last
 SAMPLE = 100_000  # residuals by which scales and losses are compared
 NEARLY_SQUARED = 20.0  # c in standard deviations: with hardly any error left, almost least squares
@@ -68,7 +68,8 @@ NEARLY_SQUARED = 20.0  # c in standard deviations: with hardly any error left, a
 # use up, or less, if they are good.
 CLEARLY = 1 / 3
 FURTHER = 3  # reweightings of samples from zero, beyond what brings the scale of the loss down to the noise
-WORST, MOST = 0.1, 2000  # share of samples that are regressed again in the end; their number
+# Share of samples that are regressed again in the end, at most; deviations from the median of their loss; their number.
+WORST, WORSE, MOST = 0.1, 2.0, 2000
 FAR = 1e4  # distance to which entries without a say are moved, in units
 LEAST_FREEDOM = 0.25  # share of the entries that are not used up by parameters, for the scale of the noise
 
@@ -113,9 +114,17 @@ def regress_samples(
     return lines.refit(axes, guess, c, 5, like=fit.scores[usual]).V
 
 
-def settle_roughly(M: PartialMatrix, fit: AffineFit, kept: Flags, *, centred: bool, backend: str) -> AffineFit:
-    """A fit to M after a few passes of almost least squares: what it lacks, it follows, and leaves out gross errors."""
-    return _Data.of(M, kept, centred, host_backend(backend)).settle(fit, Kind.TUKEY, NEARLY_SQUARED)
+def settle_roughly(M: PartialMatrix, fit: AffineFit, k: int, kept: Flags, *, centred: bool, backend: str) -> AffineFit:
+    """A fit to M after a few passes of almost least squares: what it lacks, it follows, and leaves out gross errors.
+
+    The first k components are known, the others may be noise alone, which would never be at rest. So a few passes are
+    enough if they do not lead away from the first.
+    """
+    data = _Data.of(M, kept, centred, host_backend(backend))
+    found = data.settle(fit, Kind.TUKEY, NEARLY_SQUARED, passes=FEW_PASSES)
+    if _turn(replace(fit, components=fit.components[:k]), found) <= data.usual_error(fit):
+        return found
+    return data.settle(found, Kind.TUKEY, NEARLY_SQUARED)
 
 
 def refine_further(
@@ -171,10 +180,6 @@ class _Data:
         """Over about `SAMPLE` entries."""
         return self.heard.sample(SAMPLE).to_host().open_sweep(self.backend)
 
-    def estimate(self, start: AffineFit) -> AffineFit:
-        """The MM-estimate from a start."""
-        return self.finish(self.rough(start))
-
     def rough(self, start: AffineFit) -> AffineFit:
         """The first passes of the MM-estimate from a start, with the noise of the last ones.
 
@@ -190,12 +195,24 @@ class _Data:
         noise = trimmed_deviation(e, robust_scale(e)) / math.sqrt(self.freedom(len(rough.components)))
         return replace(rough, noise=noise)
 
-    def finish(self, rough: AffineFit) -> AffineFit:
-        """The MM-estimate from its first passes; c stays at 4.7 σ where the wider loss would follow errors."""
+    def widen(self, rough: AffineFit) -> AffineFit:
+        """The first passes, and some of the second: as near to the MM-estimate as a comparison needs."""
         if _errors_are_near(self.residuals(rough), rough.noise):
             return self.settle(rough, Kind.TUKEY, STRICT, last=True)
-        wide = self.settle(rough, Kind.TUKEY, WIDE, last=True)
-        return self._least_squares(wide) or wide
+        return self.settle(rough, Kind.TUKEY, WIDE, fixed=True)
+
+    def finish(self, rough: AffineFit) -> AffineFit:
+        """The MM-estimate from its first passes; c stays at 4.7 σ where the wider loss would follow errors.
+
+        Where no residual is larger than those of noise, least squares need no more than the first passes.
+        """
+        sizes = np.abs(self.residuals(rough))
+        if _errors_are_near(sizes, rough.noise):
+            return self.settle(rough, Kind.TUKEY, STRICT, last=True)
+        large = sizes[sizes > OUTLIER * rough.noise]
+        if large.size > HARDLY_ANY * sizes.size or (large > WIDE * rough.noise).any():
+            rough = self.settle(rough, Kind.TUKEY, WIDE, last=True)
+        return self._least_squares(rough) or self.settle(rough, Kind.TUKEY, WIDE, last=True)
 
     def better(self, one: AffineFit, other: AffineFit) -> AffineFit:
         """The fit with the smaller loss, with the passes of both."""
@@ -228,9 +245,10 @@ class _Data:
         bound = self.M.spread_over_columns(OUTLIER * fit.noise * relative)
         for _ in range(rounds):
             e, before = self.errors(fit), fit.n_iter
-            cleaned = self.M.with_stored_values(self.M.values + e * (np.abs(e) > bound))
-            fit = self._of(cleaned).settle(fit, Kind.SQUARED, 1.0, last=True, passes=passes)
-            if fit.n_iter == before + 1:  # with these left out, it is where it was
+            wrong = np.abs(e) > bound
+            data = self._of(self.M.with_stored_values(self.M.values + e * wrong)) if wrong.any() else self
+            fit = data.settle(fit, Kind.SQUARED, 1.0, last=True, passes=passes)
+            if data is self or fit.n_iter == before + 1:  # with these left out, it is where it was
                 break
         return fit
 
@@ -280,14 +298,16 @@ class _Data:
         fixed |= last or kind is Kind.SQUARED
         tolerance = self._tolerance(fit) * (1 if last else ROUGH)
         start, before, n_slow = fit, math.inf, 0
-        for _ in range(passes if last else ROUGH_PASSES):
+        for _ in range(min(passes, MAX_PASSES if last else ROUGH_PASSES)):
             previous, fit = fit, self._pass(start, kind, width, fixed=fixed)
             turn = _turn(fit, previous)
-            if turn <= tolerance or turn <= min(NEARLY * tolerance, FAST * before):
+            fast = n_slow == 0 and turn * turn <= REST * tolerance * (before - turn)
+            if turn <= tolerance or (fast and turn <= NEARLY * tolerance):
                 break
             slow = (turn > SLOW * before or n_slow > 0) and _is_onwards(fit, previous, start)
-            n_slow, before = (n_slow + 1) * slow, turn
-            start = _ahead(fit, previous, n_slow / (n_slow + 3))
+            before = turn if n_slow == 0 else math.inf  # turns with momentum do not tell what is to come
+            n_slow = (n_slow + 1) * slow
+            start = _ahead(fit, previous, n_slow / (n_slow + 2))
         return fit
 
     def _pass(self, fit: AffineFit, kind: Kind, width: float, *, fixed: bool) -> AffineFit:
@@ -390,7 +410,8 @@ class _Data:
         (loss,) = samples.reduce("|", partial(_bounded_squares, c), e)
         loss /= np.maximum(samples.column_counts, 1)
         far = usual.distances(fit.scores) > score_cutoff(len(fit.components))
-        found = np.flatnonzero(self.kept & (far | (loss > np.quantile(loss[self.kept], 1 - WORST))))
+        low, middle, high = np.quantile(loss[self.kept], [0.16, 0.5, 1 - WORST])
+        found = np.flatnonzero(self.kept & (far | (loss > max(high, middle + WORSE * (middle - low)))))
         return np.sort(found[np.argsort(-loss[found], kind="stable")[:MOST]])
 
 
@@ -459,16 +480,16 @@ class _Usual:
         if some is None:
             return self.data.finish(rough)
         part, strict = some
-        strict = part.finish(replace(strict, n_iter=strict.n_iter + rough.n_iter - first.n_iter))
+        strict = part.widen(replace(strict, n_iter=strict.n_iter + rough.n_iter - first.n_iter))
         if _errors_are_near(self.data.residuals(strict), strict.noise):
-            return strict
-        again = self.data.estimate(strict)  # its bound loses fewer good entries, if it rejects the errors too
-        found = self.data.finish(replace(rough, n_iter=again.n_iter))
+            return part.finish(strict)
+        again = self.data.widen(self.data.rough(strict))  # its bound loses fewer good entries, if it rejects the errors
+        found = self.data.widen(replace(rough, n_iter=again.n_iter))
         losses = [self._loss(fit, WIDE * strict.noise) for fit in (found, again, strict)]
         best = found if losses[0] <= losses[1] else again
         clearly = 1 - CLEARLY * (1 - self.data.freedom(len(first.components)))
-        best = strict if losses[2] < clearly * min(losses[:2]) else best
-        return replace(best, n_iter=found.n_iter)
+        data, best = (part, strict) if losses[2] < clearly * min(losses[:2]) else (self.data, best)
+        return data.finish(replace(best, n_iter=found.n_iter))
 
     def _without_suspicious(self, found: AffineFit, first: AffineFit) -> tuple[_Data, AffineFit] | None:
         """All but the entries that are unusual for their feature and for the fit to the others, and a rough fit.

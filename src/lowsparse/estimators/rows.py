@@ -347,7 +347,8 @@ class JudgedFit:
         axes = np.linalg.qr(axes - components.T @ (components @ axes))[0]
         beyond = np.zeros((n, axes.shape[1]))
         wider = AffineFit(np.zeros(d), np.hstack([scores, beyond]), np.vstack([components, axes.T]), self.model.noise)
-        wider = settle_roughly(M, wider, self.kept, centred=self.fit.mean is not None, backend=self.fit.result.backend)
+        centred, backend = self.fit.mean is not None, self.fit.result.backend
+        wider = settle_roughly(M, wider, k, self.kept, centred=centred, backend=backend)
         Z, own = wider.scores, Plane(-wider.components @ wider.mean, basis(wider.components @ components.T)[0])
         plane = majority_plane(Z, k)
         kept = ~far_apart(plane.distances(Z))

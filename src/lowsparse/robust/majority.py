@@ -56,12 +56,12 @@ def majority_plane(Z: Float, k: int) -> Plane:
     rng = np.random.default_rng(0x6D616A)
     starts = np.argsort(rng.random((count, n)), axis=1)[:, : k + 1]
     parts = np.array_split(starts, max(1, count * n * p // TOGETHER))
-    found = [_concentrate(few, *_through(few, part, k), STEPS) for part in parts]
+    found = [_concentrate(few, *_through(few, part), k, STEPS) for part in parts]
     centres, axes, squares = (np.concatenate(x) for x in zip(*found, strict=True))
     best = np.argsort(squares, kind="stable")[:BEST]
-    centres, axes, squares = _concentrate(Z[:: -(-len(Z) // SAMPLE)], centres[best], axes[best], LAST_STEPS)
+    centres, axes, squares = _concentrate(Z[:: -(-len(Z) // SAMPLE)], centres[best], axes[best], k, LAST_STEPS)
     first = int(np.argmin(squares))
-    return Plane(centres[first], axes[first])
+    return Plane(centres[first], axes[first, :, :k])
 
 
 def far_apart(distances: Float) -> NDArray[np.bool_]:
@@ -85,31 +85,32 @@ def _most(n: int) -> int:
     return math.ceil(MOST * n)
 
 
-def _through(Z: Float, starts: NDArray[np.intp], k: int) -> tuple[Float, Float]:
-    """Centres and axes of the affine subspaces through samples, k + 1 for each."""
+def _through(Z: Float, starts: NDArray[np.intp]) -> tuple[Float, Float]:
+    """Centres and axes of the affine subspaces through samples, k + 1 for each; the axes from k on are orthogonal."""
     points = Z[starts]
     centres = points.mean(axis=1)
-    return centres, np.linalg.qr(np.swapaxes(points[:, 1:] - points[:, :1], 1, 2))[0][:, :, :k]
+    return centres, np.linalg.qr(np.swapaxes(points[:, 1:] - points[:, :1], 1, 2), mode="complete")[0]
 
 
-def _concentrate(Z: Float, centres: Float, axes: Float, steps: int) -> tuple[Float, Float, Float]:
+def _concentrate(Z: Float, centres: Float, axes: Float, k: int, steps: int) -> tuple[Float, Float, Float]:
     """Affine subspaces after steps in each of which the samples closest to one give the next; their objectives."""
-    h, k = _most(len(Z)), axes.shape[2]
+    h = _most(len(Z))
     for _ in range(steps):
-        closest = np.argpartition(_squares(Z, centres, axes), h - 1, axis=1)[:, :h]
+        closest = np.argpartition(_squares(Z, centres, axes[:, :, k:]), h - 1, axis=1)[:, :h]
         points = Z[closest]
         new = points.mean(axis=1)
-        points = points - new[:, None]
-        turned = np.linalg.eigh(np.swapaxes(points, 1, 2) @ points)[1][:, :, ::-1][:, :, :k]
+        points -= new[:, None]
+        axes = np.linalg.eigh(np.swapaxes(points, 1, 2) @ points)[1][:, :, ::-1]
         at_rest = np.allclose(new, centres, rtol=1e-12, atol=0.0)
-        centres, axes = new, turned
+        centres = new
         if at_rest:
             break
-    squares = np.partition(_squares(Z, centres, axes), h - 1, axis=1)[:, :h].mean(axis=1)
+    squares = np.partition(_squares(Z, centres, axes[:, :, k:]), h - 1, axis=1)[:, :h].mean(axis=1)
     return centres, axes, squares
 
 
-def _squares(Z: Float, centres: Float, axes: Float) -> Float:
-    """The squares of the distances of all samples from each of some affine subspaces."""
-    away = Z - centres[:, None]
-    return np.asarray(np.maximum(np.sum(away**2, axis=2) - np.sum((away @ axes) ** 2, axis=2), 0.0))
+def _squares(Z: Float, centres: Float, normals: Float) -> Float:
+    """The squares of the distances of all samples from each of some affine subspaces, by what is orthogonal to it."""
+    middle = np.matmul(centres[:, None], normals)[:, 0]
+    along = np.matmul(np.moveaxis(normals, 2, 0), Z.T) - middle.T[:, :, None]
+    return np.asarray(np.sum(along * along, axis=0))

@@ -19,7 +19,8 @@ from .cases import STRICT, OrthogonalLimit, ScoreDistribution, score_cutoff
 from .regression import EXPLAINED
 
 # Share of gross errors in a sample that is wrong as a whole: the last always is. The second is if it has the
-# probability `CHANCE` where errors are as frequent as in usual samples; so is the first if the others fit poorly, too.
+# probability `CHANCE` where errors are as frequent as in usual samples; so is the first if the others fit poorly, too,
+# or only far out within the subspace: where many entries may be left out, some scores fit the others.
 SOME, MANY, MOSTLY, CHANCE = 0.1, 1 / 3, 0.5, 1e-6
 OTHERS = 5000  # samples that are no suspects, by which these are judged
 TURNED = 1.5  # bound of the length of the error of the subspace, relative to what is usual
@@ -139,7 +140,7 @@ class RowModel:
         cases = model._judge(M, distances, np.zeros_like(distance))
         if suspects is not None and np.count_nonzero(suspects) > 2:
             needed = np.eye(len(self.components)) if needed is None else needed
-            joint, common = model._joint_distances_from_some(M, scores, needed, suspects)
+            joint, common = model._joint_distances_from_some(M, scores, needed, suspects, cases.off)
             alone, cases = cases.off, replace(cases, joint_distance=joint)
             model = replace(model, common=common if (cases.off & ~alone).any() else None)
         return model, cases
@@ -167,7 +168,8 @@ class RowModel:
         farthest = score_cutoff(len(self.components)) if self.farthest is None else self.farthest
         counts, line = np.unique(np.maximum(M.row_counts, 1), return_inverse=True)
         chance = (np.asarray(binom.isf(CHANCE, counts, self.cell_share), dtype=np.float64) / counts)[line]
-        least = np.where(distance > self.limit.rarely_exceeded(freedom), SOME, MANY)
+        doubtful = (distance > self.limit.rarely_exceeded(freedom)) | (within > farthest)
+        least = np.where(doubtful, SOME, MANY)
         cutoffs = farthest, self.limit.cutoff(freedom), np.clip(chance, least, MOSTLY)
         return RowOutliers(within, distance, share, *cutoffs, joint)
 
@@ -177,27 +179,27 @@ class RowModel:
         return replace(self, components=needed.T @ self.components, scores=self.scores.along(needed)), scores @ needed
 
     def _joint_distances_from_some(
-        self, M: PartialMatrix, scores: Float, needed: Float, suspects: Flags
+        self, M: PartialMatrix, scores: Float, needed: Float, suspects: Flags, off: Flags
     ) -> tuple[Float, CommonDirection]:
         """`_joint_distances`, by all suspects and, where samples are many, some thousand others: they tell as well."""
         others = np.flatnonzero(~suspects)
         rows = np.union1d(np.flatnonzero(suspects), others[:: max(1, others.size // OTHERS)])
         few = 2 * rows.size <= suspects.size and M.row_counts[rows].sum() <= M.largest_part
-        part = M.T.take_columns(rows) if few else None
+        part = _take_rows(M, rows) if few else None
         if part is None:
-            return self._joint_distances(M, scores, needed, suspects)
+            return self._joint_distances(M, scores, needed, suspects, off)
         joint = np.zeros(suspects.size)
-        joint[rows], common = self._joint_distances(part.T, scores[rows], needed, suspects[rows])
+        joint[rows], common = self._joint_distances(part, scores[rows], needed, suspects[rows], off[rows])
         return joint, common
 
     def _joint_distances(
-        self, M: PartialMatrix, scores: Float, needed: Float, suspects: Flags
+        self, M: PartialMatrix, scores: Float, needed: Float, suspects: Flags, off: Flags
     ) -> tuple[Float, CommonDirection]:
         """How far suspects are from the others in the direction of the residuals e of the other suspects.
 
         It is s - e, where s is the sum over all suspects; for others it is s, which is returned too. Residuals are
         clipped at gross errors. A group far out has the error of the subspace in common, which is about δ σ √(d/n) long
-        at the distance δ within it.
+        at the distance δ within it. If most suspects are off, and at one side of the others, those beside them are too.
         """
         part, scores = self._within(needed, scores)
         assert part.scores is not None
@@ -214,8 +216,10 @@ class RowModel:
         spread = robust_scale(usual - np.median(usual)) or OUTLIER * self.noise + 1e-7 * self.unit
         axis = s / (float(np.linalg.norm(s)) or 1.0)
         common = CommonDirection(axis, needed, float(turned), float(np.median(usual)), spread)
-        if np.median(common.distance(along, within / growth, white)[suspects]) > STRICT:
-            common = replace(common, centre=np.median(common.position(along, white)[suspects], axis=0))
+        centre = np.median(common.position(along, white)[suspects], axis=0)
+        together = np.mean(off[suspects]) > 0.5 and np.linalg.norm(centre) > 2 * STRICT
+        if together or np.median(common.distance(along, within / growth, white)[suspects]) > STRICT:
+            common = replace(common, centre=centre)
         return suspects * common.distance(along, within / growth, white), common
 
     def _clipped_errors(self, M: PartialMatrix, scores: Float, within: Float) -> tuple[PerEntry, Float]:
@@ -250,6 +254,14 @@ class RowModel:
         unit = max(self.noise, EXPLAINED * self.unit)
         distance = np.sqrt(squares / np.maximum(freedom, 1)) / unit * (freedom > 0)
         return distance, np.where(observed > 0, 1 - counts / np.maximum(observed, 1), 0.0), freedom, within
+
+
+def _take_rows(M: PartialMatrix, rows: NDArray[np.intp]) -> PartialMatrix | None:
+    """Some rows; None if they have no entries. In memory no transposed copy is made."""
+    if not (M.in_pieces or M.on_gpu):
+        return M.to_host().take_rows(rows)
+    found = M.T.take_columns(rows)
+    return None if found is None else found.T
 
 
 def _fair_sums(growth: Float, bound: float, columns: Resident, e: Float, sizes: Float) -> tuple[Float, ...]:
