@@ -1,0 +1,45 @@
+"""What the predictions of series gain from each other: bends, bridges over long gaps, days that nobody read."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+
+from lowsparse.series.bridging import Bridge
+from lowsparse.series.model import SeriesModel
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_moments_of_smooth_series_are_not_filled_by_straight_lines(seed):
+    """A wave that passes one series after the other."""
+    rng = np.random.default_rng([31, seed])
+    wave = np.convolve(rng.standard_normal(640), np.hanning(9), "same")
+    truth = np.column_stack([wave[20 - 2 * j : 620 - 2 * j] for j in range(5)])
+    truth += 0.05 * rng.standard_normal(truth.shape)
+    missing = np.broadcast_to(rng.random((600, 1)) < 0.1, truth.shape)
+    filled = SeriesModel.fit(np.where(missing, np.nan, truth))[0].fill(np.where(missing, np.nan, truth)).values
+    read = np.flatnonzero(~missing[:, 0])
+    lines = np.column_stack([np.interp(np.arange(600), read, x[read]) for x in truth.T])
+    assert np.abs(filled - truth)[missing].mean() < 0.38 * np.abs(lines - truth)[missing].mean()
+
+
+def test_a_day_that_nobody_read_follows_the_usual_day_where_days_are_independent():
+    """Not the days beside it, which are two; the usual one is a mean of nine."""
+    errors = []
+    for seed in range(2, 4):
+        rng = np.random.default_rng([32, seed])
+        usual = rng.standard_normal((24, 4))
+        X = np.tile(usual, (10, 1)) + 0.5 * rng.standard_normal((240, 4))
+        X[96:120] = np.nan
+        filled = SeriesModel.fit(X, (24,))[0].fill(X).values[96:120]
+        errors.append([np.abs(filled - usual).mean(), np.abs(np.nanmean(X.reshape(10, 24, 4), axis=0) - usual).mean()])
+    ours, of_mean = np.mean(errors, axis=0)
+    assert ours < 1.55 * of_mean
+
+
+def test_readings_that_are_too_far_apart_for_their_correlation_to_be_known_do_not_make_bridges_swing():
+    """The first and the last reading are 300 moments apart, and correlations are known up to 200."""
+    R = np.full((400, 1), np.nan)
+    R[[48, 49, 50, 190, 191, 350], 0] = 1.0, 1.0, 1.0, -1.0, -1.0, 1.0
+    bridge = Bridge(np.exp(-np.arange(201.0) / 1000)[:, None], np.ones(1), ())
+    assert np.abs(bridge.fill(R)).max() <= 1.01
