@@ -5,6 +5,7 @@ import pytest
 
 pytest.importorskip("sklearn")
 
+from lowsparse.series.anomalies import find_anomalies
 from lowsparse.series.bridging import Bridge
 from lowsparse.series.model import SeriesModel
 
@@ -43,3 +44,26 @@ def test_readings_that_are_too_far_apart_for_their_correlation_to_be_known_do_no
     R[[48, 49, 50, 190, 191, 350], 0] = 1.0, 1.0, 1.0, -1.0, -1.0, 1.0
     bridge = Bridge(np.exp(-np.arange(201.0) / 1000)[:, None], np.ones(1), ())
     assert np.abs(bridge.fill(R)).max() <= 1.01
+
+
+@pytest.mark.parametrize(("power", "others"), [(1, 0), (-1, 0), (3, 0), (1, 3)])
+def test_a_sixth_of_a_series_in_another_unit_is_found_unless_others_have_it_too(power, others):
+    rng = np.random.default_rng([33, power + 5])
+    t = np.arange(24 * 16)[:, None]
+    truth = 100 + 10 * np.sin(2 * np.pi * t / 24) * rng.uniform(0.8, 1.2, 5) + rng.standard_normal((len(t), 5))
+    X = truth.copy()
+    X[rng.random(X.shape) < 0.05] = np.nan
+    X[100:170, : 1 + others] *= 10.0**power
+    X[300:303, 0] = 0.0
+    wrong = (truth != X) & ~np.isnan(X)
+    model, good = SeriesModel.fit(X, (24,))
+    found = ~good & ~np.isnan(X)
+    if others:
+        assert not found[100:170, : 1 + others].any()
+        return
+    assert (found == wrong).all()
+    filled = model.fill(X, good=good)
+    listed, _ = find_anomalies(model, X, filled)
+    assert listed.kind.tolist() == ["wrong unit", "zero or negative"]
+    assert np.abs(filled.values - truth)[wrong].mean() < 1.5
+    assert (model.fill(X).bad == wrong).all()

@@ -43,6 +43,7 @@ from .lengths import gap_lengths, length_weights
 from .mixing import Mixture
 from .normal import FURTHER, Normal
 from .runs import Bool, distances_to_readings
+from .units import wrong_units
 
 SHARP, SMOOTH, LAGGED, LAGGED_SMOOTH = 1e-4, 0.03, 0.1, 1.0  # ridges of covariances
 LAGS = (0, 1, -1)
@@ -102,6 +103,7 @@ class SeriesModel:
     ) -> tuple[Self, Bool]:
         """Fit series X: moments x series, NaN missing, each with a reading; the model, and which readings are good."""
         rng = np.random.default_rng(random_state)
+        X = np.where(wrong_units(X), np.nan, X)
         centre = column_medians(X)
         scale = column_scales(X - centre)
         Z = (X - centre) / scale
@@ -127,7 +129,7 @@ class SeriesModel:
         """
         Z = self.scaled(X)
         with one_blas_thread:
-            good = self.judge.good(Z, first) if good is None else good
+            good = self.judge.good(np.where(wrong_units(X), np.nan, Z), first) if good is None else good
             classes = _classes(good, ~good)
             given = np.where(good, Z, np.nan)
             t, j = np.nonzero(~good)
