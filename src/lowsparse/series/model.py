@@ -235,10 +235,13 @@ class Parts:
             if isinstance(part, LowRankMoments):
                 columns.append(L[wanted])
         usual, lines = self.shape.expect(Z, first), straight_lines(Z)
-        short = wanted & (distances_to_readings(~np.isnan(Z))[1] <= SHORT)
-        columns += [lines[wanted], (usual + straight_lines(Z - usual))[wanted]]
-        columns.append(self.bends.expect(Z, lines, short)[wanted])
+        columns += [lines[wanted], (usual + straight_lines(Z - usual))[wanted], self.bent(Z, lines, wanted)]
         return np.column_stack(columns)
+
+    def bent(self, Z: Float, lines: Float, wanted: Bool) -> Float:
+        """Predictions of the wanted entries by straight lines, the filled Z, with bends in short gaps."""
+        short = wanted & (distances_to_readings(~np.isnan(Z))[1] <= SHORT)
+        return self.bends.expect(Z, lines, short)[wanted]
 
 
 def _determined(expected: Iterable[Float], usual: Float, about_usual: Bridge) -> Iterator[Float]:
@@ -350,7 +353,8 @@ class _Fold:
     ) -> Self:
         """Of a small table, or where little is kept aside, it is predicted in parts, by a fit to the other parts too.
 
-        Then about as much is fitted and seen as for what is missing, and the errors are as large.
+        Then about as much is fitted and seen as for what is missing, and the errors are as large. Of larger tables the
+        bends, which rest on the moments beside, see as much.
         """
         seen, aside = good & ~aside, aside & good
         rest = np.where(seen, Z, np.nan)
@@ -358,14 +362,18 @@ class _Fold:
         moments, series = np.nonzero(aside)
         classes, lengths = _classes(seen, aside), gap_lengths(seen, aside)
         pieces = _pieces(aside, classes)
-        if len(pieces) >= ENOUGH and Z.size > SMALL:
+        enough = len(pieces) >= ENOUGH and Z.size > SMALL
+        if enough:
             F = parts.predict(rest, expected, aside)
         else:
             F, known = np.zeros((len(pieces), parts.count)), parts.knowing(np.where(good, Z, np.nan))
-            for own in _divided(pieces):
-                wanted = np.zeros(Z.shape, bool)
-                wanted[moments[own], series[own]] = True
-                given = np.where(good & ~wanted, Z, np.nan)
+        for own in _divided(pieces):
+            wanted = np.zeros(Z.shape, bool)
+            wanted[moments[own], series[own]] = True
+            given = np.where(good & ~wanted, Z, np.nan)
+            if enough:
+                F[own, -1] = parts.bent(given, straight_lines(given), wanted)
+            else:
                 again = known.refit(given, quick=True)
                 F[own] = again.predict(given, again.expect(given), wanted)
                 classes[own] = _classes(good & ~wanted, wanted)
