@@ -67,3 +67,15 @@ def test_a_sixth_of_a_series_in_another_unit_is_found_unless_others_have_it_too(
     assert listed.kind.tolist() == ["wrong unit", "zero or negative"]
     assert np.abs(filled.values - truth)[wrong].mean() < 1.5
     assert (model.fill(X).bad == wrong).all()
+
+
+def test_sums_and_differences_of_other_series_are_exact():
+    rng = np.random.default_rng([34, 2])
+    own = np.cumsum(rng.standard_normal((600, 4)), axis=0) * 0.2 + rng.standard_normal((600, 4))
+    truth = np.column_stack([own, own.sum(axis=1), own[:, 0] - own[:, 1] + 0.5 * own[:, 2]])
+    X = truth.copy()
+    for first in range(0, 600, 25):  # one series at a time
+        X[first : first + rng.integers(3, 20), rng.integers(6)] = np.nan
+    missing = np.isnan(X)
+    filled = SeriesModel.fit(X)[0].fill(X).values
+    assert np.abs(filled - truth)[missing].mean() < 3e-4 * truth.std()

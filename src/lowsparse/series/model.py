@@ -45,7 +45,7 @@ from .normal import FURTHER, Normal
 from .runs import Bool, distances_to_readings
 from .units import wrong_units
 
-SHARP, SMOOTH, LAGGED, LAGGED_SMOOTH = 1e-4, 0.03, 0.1, 1.0  # ridges of covariances
+SHARP, SMOOTH, LAGGED, LAGGED_SMOOTH = 1e-6, 0.03, 0.1, 1.0  # ridges of covariances
 LAGS = (0, 1, -1)
 STRAIGHT = 3  # predictions by straight lines, the last ones
 SUCCESSION = 0.1  # share of the moments that were read after which the next one was too, that is enough for lags
