@@ -6,7 +6,8 @@ readings before and after it and the nearest ones at the same phase of each peri
     ĝ(t) = bᵀ C⁻¹ g(N),   C = r between the neighbours (plus noise), b = r between t and them.
 
 In a short gap that follows the readings at its ends; in a long one, where b is small, it tends to 0. The cost is linear
-in the number of moments to be predicted.
+in the number of moments to be predicted. Neighbours are no farther than half of the largest lag of r: those before and
+those after are then no farther apart than this lag, and C is a matrix of correlations.
 """
 
 from __future__ import annotations
@@ -136,6 +137,7 @@ class Gaps:
         """The wanted entries, with neighbours among those that were read."""
         t, j = np.nonzero(wanted)
         found = _Neighbours(read, periods).of(t, j)
+        found[np.abs(found - t[:, None]) > largest_lag(len(read), periods) // 2] = -1
         lags = np.where(found >= 0, found - t[:, None], 2 * len(read))
         return cls(t, j, found, *distinct(np.column_stack([j, lags]).astype(np.int32)))
 

@@ -10,7 +10,11 @@ A series is x = centre + scale z. A part of the model expects L of z, and adds w
 - L is of low rank, days x (hour of day, series), if there is a period: what the day and the others say (`folding`); and
   the same with days that begin at noon, whose errors at the ends of days are others.
 
-Two more predictions are straight lines between the readings at the ends of the gap: of z, and of what the shape leaves.
+Where L is not determined, as on a day that nobody read, it is the usual shape, with a bridge of what stands out from
+it.
+
+Three more predictions are straight lines between the readings at the ends of the gap: of z, of what the shape leaves,
+and, in short gaps, with the bends that the moments around and the other series let expect (`bends`).
 
 They are fitted to the data less some readings, which were kept aside in the pattern of those that are missing; on these
 the weights of the mixture are found, by how far the next reading is, whether the moment was read by the others, and by
@@ -29,6 +33,7 @@ from numpy.typing import NDArray
 from ..robust.calibration import Calibration, Sizes, sizes_by_other_pieces, usual_sizes
 from ..support.threads import one_blas_thread
 from ..sweeps import Float
+from .bends import Bends, straight_lines
 from .bridging import Bridge, Gaps
 from .correlation import column_medians, column_scales, count_pairs, largest_lag
 from .folding import Folding, Lines, Shape
@@ -38,10 +43,11 @@ from .lengths import gap_lengths, length_weights
 from .mixing import Mixture
 from .normal import FURTHER, Normal
 from .runs import Bool, distances_to_readings
+from .units import wrong_units
 
-SHARP, SMOOTH, LAGGED, LAGGED_SMOOTH = 1e-4, 0.03, 0.1, 1.0  # ridges of covariances
+SHARP, SMOOTH, LAGGED, LAGGED_SMOOTH = 1e-6, 0.03, 0.1, 1.0  # ridges of covariances
 LAGS = (0, 1, -1)
-STRAIGHT = 2  # predictions by straight lines, the last ones
+STRAIGHT = 3  # predictions by straight lines, the last ones
 SUCCESSION = 0.1  # share of the moments that were read after which the next one was too, that is enough for lags
 SHRINKAGE = 0.1, 0.3  # of days from midnight, and from noon
 SHORT = 2  # moments to the readings on both sides, at most, of entries in the first class
@@ -97,6 +103,7 @@ class SeriesModel:
     ) -> tuple[Self, Bool]:
         """Fit series X: moments x series, NaN missing, each with a reading; the model, and which readings are good."""
         rng = np.random.default_rng(random_state)
+        X = np.where(wrong_units(X), np.nan, X)
         centre = column_medians(X)
         scale = column_scales(X - centre)
         Z = (X - centre) / scale
@@ -122,7 +129,7 @@ class SeriesModel:
         """
         Z = self.scaled(X)
         with one_blas_thread:
-            good = self.judge.good(Z, first) if good is None else good
+            good = self.judge.good(np.where(wrong_units(X), np.nan, Z), first) if good is None else good
             classes = _classes(good, ~good)
             given = np.where(good, Z, np.nan)
             t, j = np.nonzero(~good)
@@ -169,8 +176,8 @@ class Parts:
 
     shape: Shape  # of the shortest period
     expectations: tuple[Expectation, ...]
-    along: tuple[Bridge, ...]  # of z - L, for each expectation
-    across: Bridge  # of z: fills L where it is not determined
+    along: tuple[Bridge, ...]  # of z - L, for each expectation; the first is the usual shape
+    bends: Bends
 
     @classmethod
     def fit(
@@ -181,14 +188,13 @@ class Parts:
         If it was fitted before, the low-rank part of moments is given.
         """
         pairs = count_pairs(~np.isnan(Z), largest_lag(len(Z), periods))
-        across = Bridge.fit(Z, periods, pairs)
-        expectations = _expectations(Z, periods, across, low_rank=low_rank)
-        expected = list(across.fill_each(part.expect(Z) for part in expectations))
-        along = tuple(
-            Bridge.fit(Z - L, periods, pairs, part.common if isinstance(part, Shape) else 0.0)
-            for part, L in zip(expectations, expected, strict=True)
-        )
-        return cls(Shape.fit(Z, periods[:1]), expectations, along, across), expected
+        shape = Shape.fit(Z, periods)
+        usual = shape.expect(Z)
+        about_usual = Bridge.fit(Z - usual, periods, pairs, shape.common)
+        expectations = _expectations(Z, shape, about_usual, low_rank=low_rank)
+        expected = list(_determined((part.expect(Z) for part in expectations), usual, about_usual))
+        along = (about_usual, *(Bridge.fit(Z - L, periods, pairs) for L in expected[1:]))
+        return cls(Shape.fit(Z, periods[:1]), expectations, along, Bends.fit(Z)), expected
 
     @property
     def count(self) -> int:
@@ -205,9 +211,9 @@ class Parts:
 
         A quick fit keeps the low-rank part of moments too: it takes longer than all the others.
         """
-        periods = self.across.periods
+        periods = self.along[0].periods
         kept = self.low_rank if quick else None
-        expectations = _expectations(Z, periods, self.across, self.expectations, kept)
+        expectations = _expectations(Z, Shape.fit(Z, periods), self.along[0], self.expectations, kept)
         return replace(self, shape=Shape.fit(Z, periods[:1]), expectations=expectations)
 
     def knowing(self, Z: Float) -> Parts:
@@ -217,25 +223,36 @@ class Parts:
 
     def expect(self, Z: Float, first: int = 0) -> Iterator[Float]:
         """What each part expects of Z, which begins `first` moments after the data that were fitted."""
-        return self.across.fill_each(part.expect(Z, first) for part in self.expectations)
+        usual = self.expectations[0].expect(Z, first)
+        return _determined((part.expect(Z, first) for part in self.expectations), usual, self.along[0])
 
     def predict(self, Z: Float, expected: Iterable[Float], wanted: Bool, first: int = 0) -> Float:
         """Predictions of the wanted entries, in the order of `numpy.nonzero`, in columns, by what is expected of Z."""
-        gaps = Gaps.of(~np.isnan(Z), wanted, self.across.periods)
+        gaps = Gaps.of(~np.isnan(Z), wanted, self.along[0].periods)
         columns = []
         for part, L, bridge in zip(self.expectations, expected, self.along, strict=True):
             columns.append(L[wanted] + bridge.predict(Z - L, gaps))
             if isinstance(part, LowRankMoments):
                 columns.append(L[wanted])
-        usual = self.shape.expect(Z, first)
-        columns += [_straight(Z, wanted), usual[wanted] + _straight(Z - usual, wanted)]
+        usual, lines = self.shape.expect(Z, first), straight_lines(Z)
+        columns += [lines[wanted], (usual + straight_lines(Z - usual))[wanted], self.bent(Z, lines, wanted)]
         return np.column_stack(columns)
+
+    def bent(self, Z: Float, lines: Float, wanted: Bool) -> Float:
+        """Predictions of the wanted entries by straight lines, the filled Z, with bends in short gaps."""
+        short = wanted & (distances_to_readings(~np.isnan(Z))[1] <= SHORT)
+        return self.bends.expect(Z, lines, short)[wanted]
+
+
+def _determined(expected: Iterable[Float], usual: Float, about_usual: Bridge) -> Iterator[Float]:
+    """What is expected, and where it is not determined the usual shape and a bridge of what stands out from this."""
+    return (usual + filled for filled in about_usual.fill_each(L - usual for L in expected))
 
 
 def _expectations(
     Z: Float,
-    periods: tuple[int, ...],
-    across: Bridge,
+    shape: Shape,
+    about_usual: Bridge,
     before: tuple[Expectation, ...] = (),
     low_rank: LowRankMoments | None = None,
 ) -> tuple[Expectation, ...]:
@@ -243,15 +260,16 @@ def _expectations(
     start = {part.lags: part for part in before if isinstance(part, Normal)}
     further = FURTHER if Z.size <= SMALL else 1  # steps from the start: much data have been fitted well enough
     sharp = Normal.fit(Z, SHARP, start=start.get((0,)), further=further)
-    found: tuple[Expectation, ...] = (Shape.fit(Z, periods), sharp, replace(sharp, ridge=SMOOTH))
+    found: tuple[Expectation, ...] = (shape, sharp, replace(sharp, ridge=SMOOTH))
     if (LAGS in start) if before else _in_succession(Z):
         first, further = (start[LAGS], further) if before else (sharp.lagged(Z, LAGS), FURTHER)
         lagged = Normal.fit(Z, LAGGED, LAGS, start=first, further=further)
         found = (*found[:2], lagged, found[2], replace(lagged, ridge=LAGGED_SMOOTH))
     if Z.size <= SMALL:
         found += (low_rank or LowRankMoments.fit(Z, np.random.default_rng(0)),)
+    periods = about_usual.periods
     if periods and len(Z) >= LINES * periods[0]:
-        guess = across.fill(sharp.expect(Z))
+        guess = next(_determined([sharp.expect(Z)], shape.expect(Z), about_usual))
         shifts = (0, periods[0] // 2)
         found += tuple(
             Lines.fit(Z, Folding(periods[0], shift), shrinkage, guess)
@@ -335,7 +353,8 @@ class _Fold:
     ) -> Self:
         """Of a small table, or where little is kept aside, it is predicted in parts, by a fit to the other parts too.
 
-        Then about as much is fitted and seen as for what is missing, and the errors are as large.
+        Then about as much is fitted and seen as for what is missing, and the errors are as large. Of larger tables the
+        bends, which rest on the moments beside, see as much.
         """
         seen, aside = good & ~aside, aside & good
         rest = np.where(seen, Z, np.nan)
@@ -343,14 +362,18 @@ class _Fold:
         moments, series = np.nonzero(aside)
         classes, lengths = _classes(seen, aside), gap_lengths(seen, aside)
         pieces = _pieces(aside, classes)
-        if len(pieces) >= ENOUGH and Z.size > SMALL:
+        enough = len(pieces) >= ENOUGH and Z.size > SMALL
+        if enough:
             F = parts.predict(rest, expected, aside)
         else:
             F, known = np.zeros((len(pieces), parts.count)), parts.knowing(np.where(good, Z, np.nan))
-            for own in _divided(pieces):
-                wanted = np.zeros(Z.shape, bool)
-                wanted[moments[own], series[own]] = True
-                given = np.where(good & ~wanted, Z, np.nan)
+        for own in _divided(pieces):
+            wanted = np.zeros(Z.shape, bool)
+            wanted[moments[own], series[own]] = True
+            given = np.where(good & ~wanted, Z, np.nan)
+            if enough:
+                F[own, -1] = parts.bent(given, straight_lines(given), wanted)
+            else:
                 again = known.refit(given, quick=True)
                 F[own] = again.predict(given, again.expect(given), wanted)
                 classes[own] = _classes(good & ~wanted, wanted)
@@ -444,16 +467,6 @@ def _pieces(aside: Bool, classes: NDArray[np.intp]) -> NDArray[np.intp]:
     )
     pieces = np.where(classes >= UNSEEN, shape[0] * shape[1] + first_unseen[t, 0], first[t, j] * shape[1] + j)
     return np.asarray(pieces)
-
-
-def _straight(Z: Float, wanted: Bool) -> Float:
-    """The straight line between the nearest readings; beyond the last one its value."""
-    lines = np.zeros_like(Z)
-    for j, z in enumerate(Z.T):
-        known = np.flatnonzero(~np.isnan(z))
-        if known.size:
-            lines[:, j] = np.interp(np.arange(len(z)), known, z[known])
-    return lines[wanted]
 
 
 def _classes(good: Bool, wanted: Bool) -> NDArray[np.intp]:
