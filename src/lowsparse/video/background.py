@@ -328,7 +328,8 @@ class Background:
         unit = self.spread()
         low, high = self.bounds(threshold, unit=unit), self.bounds(threshold, self.flicker, unit=unit)
         del unit  # as large as the background
-        darker, brighter, factor = self.signs.has_shadows, self.signs.has_patches, self.signs.shadow_factor
+        factor = None if self.moves else self.signs.shadow_factor  # a smeared background is darker by chance
+        darker, brighter = self.signs.has_shadows or factor is not None, self.signs.has_patches
 
         def separate(one: Aligned, v: Float, explained: float) -> Separated:
             background, mask = self.compare(one.picture, v, low, high, clean)

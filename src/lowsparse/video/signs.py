@@ -124,13 +124,14 @@ class Signs:
     @property
     def has_shadows(self) -> bool:
         """Whether so much of what is in front is the background, darker, that shadows are cast."""
-        seen, least = (1.0, 1.0) if usual_factor(self.factors) is None else OF_ONE_FACTOR
-        return self.darker > max(seen * SHADED * self.textured, least * LEAST * self.front)
+        return self.darker > max(SHADED * self.textured, LEAST * self.front)
 
     @property
     def shadow_factor(self) -> float | None:
         """The factor of the light that most shadows have, if there are any and it is known."""
-        return usual_factor(self.factors) if self.has_shadows else None
+        seen, least = OF_ONE_FACTOR
+        are_cast = self.darker > max(seen * SHADED * self.textured, least * LEAST * self.front)
+        return usual_factor(self.factors) if are_cast else None
 
     @property
     def has_patches(self) -> bool:
