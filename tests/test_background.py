@@ -30,7 +30,7 @@ from lowsparse.video.pixel_regression import regress, typical_sample
 from lowsparse.video.registration import Aligned, Registration, _noise
 from lowsparse.video.sampling import EvenlySpaced, Layout, PixelSampler, default_share
 from lowsparse.video.separation import STILL, separate_video
-from lowsparse.video.shadows import without_light
+from lowsparse.video.shadows import BINS, without_light
 from lowsparse.video.shelf import Shelf
 from lowsparse.video.signs import Signs
 from lowsparse.video.tracking import FIRST, LONGEST, MOST, NEW_SCENE, Follower, follow, most_held_back
@@ -438,7 +438,7 @@ def test_dark_clothes_are_no_shadow():
     wall, dark = background.still.luma, np.zeros(moving[0].shape, bool)
     dark[10:60, 30:60] = True
     frame = np.where(dark, 0.4 * wall.mean(), wall).astype(np.uint8)  # a thing of one colour
-    assert without_light(dark, frame, wall, darker=True, brighter=True)[dark].mean() > 0.95
+    assert without_light(dark, Picture(frame), Picture(wall), darker=True, brighter=True)[dark].mean() > 0.95
 
 
 def test_a_shadow_in_a_large_picture():
@@ -447,9 +447,41 @@ def test_a_shadow_in_a_large_picture():
     frame, changed, body = wall.copy(), np.zeros(wall.shape, bool), np.s_[100:300, 100:160]
     frame[100:300, 160:230] = 0.6 * wall[100:300, 160:230]
     frame[body], changed[100:300, 100:230] = wall[:200, 400:460] + 80, True
-    kept = without_light(changed, frame, wall, darker=True, brighter=False)
+    kept = without_light(changed, Picture(frame), Picture(wall), darker=True, brighter=False)
     assert kept[body].mean() > 0.9
     assert kept[100:300, 160:230].mean() < 0.15
+
+
+@pytest.mark.parametrize("stream", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_shadow_on_a_road_without_a_texture_is_not_in_front(stream):
+    """Its factor is seen where it falls on lines; a car that is as dark, but of another colour, is in front."""
+    T, H, W = 48, 48, 72
+    rng = np.random.default_rng(6)
+    road, moving = np.full((H, W, 3), 130.0), np.zeros((T, H, W), bool)
+    road[42:44] = 200
+    frames = np.repeat(road[None], T, axis=0)
+    for t in range(T):
+        x = t
+        light = np.ones((H, W))
+        light[20:46, x + 10 : x + 20] = 0.6
+        frames[t] *= ndimage.gaussian_filter(light, 1)[..., None]
+        frames[t, 14:40, x : x + 10] = (130, 55, 55) if t // 7 % 2 else 230  # a luma of 78, as in the shadow
+        moving[t, 14:40, x : x + 10] = True
+    coloured = as_frames(np.clip(frames + 2 * rng.standard_normal(frames.shape), 0, 255))
+    done = [*follow(coloured)] if stream else [*learn(coloured).separate(coloured)]
+    masks = np.stack([one.mask for one in done])
+    assert masks[moving].mean() > 0.97
+    assert metrics.f1(masks, moving) > 0.95  # 0.75 if shadows are told by their texture alone
+
+
+def test_one_factor_of_shadows_is_known_if_most_have_it():
+    few = Signs(pictures=1, front=0.1, textured=0.01, darker=2e-4, factors=2e-4 * np.eye(BINS)[20])
+    assert few.shadow_factor == pytest.approx(0.6, abs=0.01)
+    assert (few + few).shadow_factor == few.shadow_factor
+    assert Signs(pictures=1, front=0.1, textured=0.01, darker=2e-4).shadow_factor is None
+    various = np.full(BINS, 2e-4 / BINS)
+    assert Signs(pictures=1, front=0.1, textured=0.01, darker=2e-4, factors=various).shadow_factor is None
+    assert not Signs(pictures=1, front=0.1, textured=0.01, darker=2e-4, factors=various).has_shadows
 
 
 def test_what_has_the_same_brightness_is_seen_by_its_colour():

@@ -324,7 +324,8 @@ def _notes(job: VideoJob, done: Separation, ended: bool) -> list[str]:
 
 def _light(signs: Signs) -> list[str]:
     """What is said of shadows and patches of light."""
-    kinds = {"shadows": signs.has_shadows, "patches of light": signs.has_patches}
+    has_shadows = signs.has_shadows or signs.shadow_factor is not None
+    kinds = {"shadows": has_shadows, "patches of light": signs.has_patches}
     found = " and ".join(kind for kind, there in kinds.items() if there)
     return [f"{found} were found, and left out where the background is seen in them; --clean 0 keeps them"] * bool(
         found

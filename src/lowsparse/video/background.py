@@ -328,12 +328,13 @@ class Background:
         unit = self.spread()
         low, high = self.bounds(threshold, unit=unit), self.bounds(threshold, self.flicker, unit=unit)
         del unit  # as large as the background
-        darker, brighter = self.signs.has_shadows, self.signs.has_patches
+        factor = None if self.moves else self.signs.shadow_factor  # a smeared background is darker by chance
+        darker, brighter = self.signs.has_shadows or factor is not None, self.signs.has_patches
 
         def separate(one: Aligned, v: Float, explained: float) -> Separated:
             background, mask = self.compare(one.picture, v, low, high, clean)
             if clean and (darker or brighter):
-                mask = without_light(mask, one.picture.luma, background.luma, darker=darker, brighter=brighter)
+                mask = without_light(mask, one.picture, background, darker=darker, brighter=brighter, factor=factor)
             if stabilise:
                 return Separated(
                     replace(one.frame, picture=one.picture), v[: self.rank], background, mask, float(explained)

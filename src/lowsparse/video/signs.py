@@ -14,7 +14,7 @@ front more often than the rest. A lamp is none: what it adds is smooth.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from typing import Self
 
 import numpy as np
@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from ..entries.pictures import Grey
+from ..sweeps import Float
 from .foreground import FINE, Mask, Value, label_regions, majority, max_of_block
 from .ghosts import outline_ratio
 from .light import split_changes
 from .sampling import Single
-from .shadows import seen_surface
+from .shadows import BINS, count_factors, seen_surface, usual_factor
 
 OUTLINED = 0.8  # ratio of the steps at the border of a region, above which it has no outline of its own
 VAGUE = 0.16  # share of what is in front that has none, above which the background is doubtful
@@ -37,6 +38,7 @@ MOST_EDGES, THAN_OTHERS = 0.5, 2.2  # share of them that is never calm, and time
 # Share of the texture behind what is in front that is seen, darker or brighter, if it is light.
 SHADED, LIT = 0.025, 0.1
 LEAST = 0.01  # share of what is in front that is light, then
+OF_ONE_FACTOR = 0.5, 0.05  # times these shares suffice for shadows that have nearly one factor
 NOISIER, LEVELS = 3.0, 3.0  # times the usual noise, and grey levels of it: a pixel with more is never calm
 GAP = 5  # side of the square of pixels within which such pixels are of one place
 PLACE, SOLID = (0.015, 0.2), 0.5  # share of the picture that a single place has, and share of such pixels in it;
@@ -67,6 +69,9 @@ class Signs:
     place: float = 0.0  # of all pixels, that are of a single place that is never calm,
     in_place: float = 0.0  # and of all pixels, that are in front there
     specks: float = 0.0  # of all pixels, that differ in regions too small for the mask
+    factors: Float = field(
+        default_factory=lambda: np.zeros(BINS), compare=False
+    )  # of `darker`, by the factor of the light
 
     @classmethod
     def of(cls, mask: Mask, frame: Grey, background: Grey) -> Self:
@@ -85,8 +90,18 @@ class Signs:
         vague = outline_ratio(mask, frame, background) > OUTLINED
         vague |= split_changes(mask, one, other)[0]
         edges, others = (float(mask[part].mean()) if part.any() else 0.0 for part in (is_edge, ~is_edge))
-        surface = (float(part.mean()) for part in seen_surface(mask, frame, background))
-        return cls(1, float(mask.mean()), float(vague.mean()), edges, others, *surface)
+        textured, darker, brighter, factor = seen_surface(mask, frame, background)
+        return cls(
+            pictures=1,
+            front=float(mask.mean()),
+            vague=float(vague.mean()),
+            edges=edges,
+            others=others,
+            textured=float(textured.mean()),
+            darker=float(darker.mean()),
+            brighter=float(brighter.mean()),
+            factors=count_factors(factor[darker]) / mask.size,
+        )
 
     def __add__(self, other: Signs) -> Signs:
         return Signs(*(mine + yours for mine, yours in zip(astuple(self), astuple(other), strict=True)))
@@ -110,6 +125,13 @@ class Signs:
     def has_shadows(self) -> bool:
         """Whether so much of what is in front is the background, darker, that shadows are cast."""
         return self.darker > max(SHADED * self.textured, LEAST * self.front)
+
+    @property
+    def shadow_factor(self) -> float | None:
+        """The factor of the light that most shadows have, if there are any and it is known."""
+        seen, least = OF_ONE_FACTOR
+        are_cast = self.darker > max(seen * SHADED * self.textured, least * LEAST * self.front)
+        return usual_factor(self.factors) if are_cast else None
 
     @property
     def has_patches(self) -> bool:
