@@ -27,6 +27,7 @@ Array = NDArray[Any]
 Mask = NDArray[np.bool_]
 
 NOISE = 2.0  # grey levels
+LANES, MIN_ROAD = 3, 40  # of a road, and its width in pixels from which on cars are seen
 LENGTH = 200  # frames
 FILM = "vtest.avi"
 STILLS = {  # archives of which the median is a picture without people, and the steps by which it is made smaller
@@ -337,6 +338,83 @@ def _shadows(made: Made) -> Made:
     return made
 
 
+def _car(rng: np.random.Generator) -> Walker:
+    """The back of a car: body and roof, a dark window, wheels, lamps."""
+    y, x = np.mgrid[-1 : 1 : 48 * 1j, -1 : 1 : 56 * 1j]
+    roof = (np.abs(x) < 0.8 + 0.3 * y) & (y < 0) & (y > -0.95)
+    window = (np.abs(x) < 0.68 + 0.3 * y) & (y < -0.2) & (y > -0.8)
+    wheels = (np.abs(np.abs(x) - 0.72) < 0.16) & (y > 0.6)
+    shape = (np.abs(x / 0.97) ** 6 + np.abs((y - 0.3) / 0.6) ** 6 < 1) | roof | wheels
+    colour = rng.uniform(20, 230) * rng.uniform(0.7, 1.2, 3)
+    pixels = np.clip(colour * (1.1 - 0.2 * y)[..., None], 12, 245)
+    pixels[window], pixels[wheels] = rng.uniform(25, 70), 22
+    pixels[(np.abs(np.abs(x) - 0.8) < 0.12) & (np.abs(y - 0.15) < 0.1)] = (150, 30, 30)
+    return Walker(pixels, shape)
+
+
+def _asphalt(rng: np.random.Generator, along: Array, across: Array) -> Array:
+    """A road without a texture, its lines, and grass beside it; `along` is 0 at the horizon and 1 below."""
+    picture = np.repeat((rng.uniform(110, 150) * (0.95 + 0.1 * along))[..., None], 3, axis=2)
+    picture[np.abs(across * LANES - np.rint(across * LANES)) < 0.03] = 205
+    grass = ndimage.gaussian_filter(rng.standard_normal(along.shape), 1.3)
+    off = (across < 0) | (across > 1)
+    picture[off] = (85, 110, 60) * (1 + 0.12 * grass[off] / grass.std())[:, None]
+    picture[along == 0] = (190, 200, 215)
+    return picture.astype(np.float32)
+
+
+def _drives(rng: np.random.Generator) -> Array:
+    """How far along the road each car (column) is in each frame; NaN while it is not there. Some stop for a while."""
+    begins = np.cumsum(rng.exponential(14, 40).astype(int) + 5) - 80
+    places = np.full((LENGTH, len(begins)), np.nan)
+    for k, begin in enumerate(begins):
+        along, speed, held = 0.0, rng.uniform(0.02, 0.04), rng.integers(30, 80) * (rng.random() < 0.15)
+        for t in range(begin, LENGTH):
+            stands = along > 0.5 and held > 0
+            held -= stands
+            along += 0.0 if stands else speed * (0.12 + along)
+            if t >= 0 and along < 1.6:
+                places[t, k] = along
+    return places
+
+
+def _road(rng: np.random.Generator, height: int = 168, width: int = 224) -> Made:
+    """A road in the sun, seen from above it, on which cars drive up.
+
+    Their shadows, all of one factor, fall to one side and have soft borders; they are not in front.
+    """
+    y, x = np.mgrid[:height, :width]
+    horizon = 0.1 * height
+    along = np.clip((y - horizon) / (height - horizon), 0, 1)
+    still = _asphalt(rng, along, (x - 0.5 * width * (1 - along)) / np.maximum(1.05 * width * along, 1))
+    made = Made(np.repeat(still[None], LENGTH, axis=0), rng)
+    factor, side, reach = rng.uniform(0.5, 0.75), rng.choice([-1, 1]), rng.uniform(0.35, 0.9)
+    places, cars = _drives(rng), [_car(rng) for _ in range(12)]
+    lane = (rng.integers(LANES, size=(places.shape[1],)) + 0.5) / LANES
+    for t, there in enumerate(places):
+        light: Array = np.ones(along.shape)
+        seen: list[tuple[Walker, int, int]] = []
+        for k in np.argsort(there)[: np.count_nonzero(~np.isnan(there))]:  # the farthest first
+            road = 1.05 * width * there[k]
+            if road < MIN_ROAD:
+                continue
+            car = cars[k % len(cars)].scaled(round(0.17 * road))
+            h, w = car.shape.shape
+            top = round(horizon + (height - horizon) * there[k]) - h
+            first = round(0.5 * width * (1 - there[k]) + road * lane[k] - w / 2)
+            if not (top < height and -w < first < width):
+                continue
+            seen.append((car, top, first))
+            ends = sorted((first + w / 2, first + w / 2 + side * (0.5 + reach) * w))
+            cast = np.zeros(along.shape)
+            cast[max(top + h // 2, 0) : top + h, max(int(ends[0]), 0) : max(int(ends[1]), 0)] = 1
+            light = np.minimum(light, 1 - (1 - factor) * ndimage.gaussian_filter(cast, 0.06 * w))
+        made.frames[t] *= light[..., None].astype(np.float32)
+        for car, top, first in seen:
+            made.paste(car, t, top, first)
+    return made
+
+
 def _moving_background(name: str) -> Callable[[Sources, np.random.Generator], tuple[Array, Mask]]:
     def scene(sources: Sources, rng: np.random.Generator) -> tuple[Array, Mask]:
         clip = sources.clips[name]
@@ -372,4 +450,5 @@ SCENES: dict[str, Callable[[Sources, np.random.Generator], tuple[Array, Mask]]] 
     "panning": lambda s, r: _panning(Made.on(s, r)).walk().finish(),
     "automatic exposure": lambda s, r: _automatic(Made.on(s, r).walk()).finish(),
     "breathing exposure": lambda s, r: _breathing(Made.on(s, r).walk()).finish(),
+    "road in the sun": lambda s, r: _road(r).finish(colour=True),
 }
