@@ -5,6 +5,7 @@ No constant of the method was chosen on these seeds.
 
 import dataclasses
 import importlib
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -674,23 +675,33 @@ def test_a_component_that_only_some_lines_have_is_found(m, n, rank, group, side,
     assert r.L.error(truth, relative=True) < 1e-6
 
 
-def test_such_a_component_is_found_where_errors_go_together():
-    """An exact fit of the full rank spends a component on errors that have the structure of what is sought.
+@cache
+def solved_beside_a_pattern(seed):
+    """The answer to such a problem in which a sixth of the entries are wrong in a pattern of rank 1, and the truth."""
+    rng = np.random.default_rng(seed)
+    truth, _ = with_group(100, 70, 4, 16, "columns", seed)
+    rows, columns = rng.permutation(100)[:40], rng.permutation(70)[:28]
+    X = truth.copy()
+    X[np.ix_(rows, columns)] += np.outer(3 * rng.standard_normal(40), rng.standard_normal(28))
+    return ls.solve(X, 4), truth
 
-    Of the searches that should confirm what one has found, few end at it here; how many depends on the rounding of the
-    processor. So it is always found, and one answer of eight may be left without the promise.
-    """
-    promised = 0
-    for seed in (1, 3, 5, 10, 0, 2, 4, 6):
-        rng = np.random.default_rng(seed)
-        truth, _ = with_group(100, 70, 4, 16, "columns", seed)
-        rows, columns = rng.permutation(100)[:40], rng.permutation(70)[:28]
-        X = truth.copy()
-        X[np.ix_(rows, columns)] += np.outer(3 * rng.standard_normal(40), rng.standard_normal(28))
-        r = ls.solve(X, 4)
-        assert r.L.error(truth, relative=True) < 1e-6
-        promised += r.converged
-    assert promised >= 7
+
+PATTERNS = [1, 3, 5, 10, 0, 2, 4, 6]  # seeds
+
+
+@pytest.mark.parametrize("seed", PATTERNS)
+def test_such_a_component_is_found_where_errors_go_together(seed):
+    """An exact fit of the full rank spends a component on errors that have the structure of what is sought."""
+    r, truth = solved_beside_a_pattern(seed)
+    assert r.L.error(truth, relative=True) < 1e-6
+
+
+missed = pytest.mark.xfail(strict=False, reason="on some processors two further searches miss it: right, but STALLED")
+
+
+@pytest.mark.parametrize("seed", [pytest.param(PATTERNS[0], marks=missed), *PATTERNS[1:]])
+def test_what_is_found_where_errors_go_together_is_promised(seed):
+    assert solved_beside_a_pattern(seed)[0].converged
 
 
 def test_rows_that_have_nothing_in_common_are_no_group():

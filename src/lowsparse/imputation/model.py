@@ -45,8 +45,8 @@ FEW = 20  # entries; the noise of a column with fewer is the usual one
 MAX_REPLACED = 0.2  # share of entries that are replaced as gross errors, unless more is asked for
 THIN = 50  # entries of the median column, below which rows get offsets
 ENOUGH = 2.0  # entries for each parameter of a fit, from which on a fit that is closer to them is better
-CLEARLY = 0.1  # difference of the mean logarithms of residuals
-N_PLANE = 30  # reweightings
+CLEARLY = 0.1  # difference of the mean logarithms of residuals from which on one fit is closer than another
+N_PLANE = 30  # reweightings of the plane in which the rows of a fit lie
 SAMPLE = 20_000  # entries by which two fits are compared
 LONGEST = 3.0  # coefficients of a row that few entries determine, relative to the usual length
 
@@ -320,9 +320,9 @@ def _factors(L: LowRank) -> tuple[Float, Float]:
 
 
 def _parts(lines: NDArray[np.intp], counts: NDArray[np.int64], largest: int) -> list[NDArray[np.intp]]:
-    """These lines in parts with so many entries in all, or of one line."""
-    before = np.cumsum(counts[lines])
-    return np.split(lines, np.flatnonzero(np.diff(before // max(largest, 1))) + 1) if lines.size else []
+    """These lines in parts of about so many entries, or of one line."""
+    before = np.cumsum(counts[lines]) - 1  # the last entry of each
+    return np.split(lines, np.flatnonzero(np.diff(before // largest)) + 1) if lines.size else []
 
 
 def _residuals(result: Result, backend: str) -> tuple[Sweep, Any]:
