@@ -38,7 +38,7 @@ from ..sweeps import Float, host_backend, min_support
 from .subspace import principal_axes
 
 BLOCK_FACTOR = 4.0  # size of the block relative to what determines the affine subspace
-ROUGH = Ladder(attempts=2, searches=1)  # what it misses another rough fit may find
+ROUGH = Ladder(attempts=2, searches=1, rank_is_limit=True)  # what it misses another rough fit may find
 FIRST_C = 2.0  # first c relative to the c for the residuals, which contain the error of the medians
 PACE = 0.3  # least c relative to its previous value
 MAX_PASSES = 100  # over the block
@@ -187,7 +187,7 @@ class _AffineBlock:
         left, they start again at the mean that was found, as long as that leads to less noise.
         """
         if thorough:
-            return self._fit_from_rough(rank, 1, Ladder(searches=1))
+            return self._fit_from_rough(rank, 1, Ladder(searches=1, rank_is_limit=True))
         best = self._best_of_two(rank)
         if best.noise > self.options.tol * self.unit and np.median(np.abs(self.levels)) < CLOSE * self.unit:
             zero = self._with_levels(np.zeros_like(self.levels))

@@ -329,7 +329,7 @@ class RobustPCA(RowDetector):
     def _solve(self, M: PartialMatrix, rank: int | str, start: str | LowRank) -> Result:
         method = self.method
         if isinstance(method, str) and isinstance(from_name(method), Ladder):
-            method = Ladder(searches=1)  # rows and a centre are judged here
+            method = Ladder(searches=1, rank_is_limit=True)  # rows and a centre are judged here
         return solve(
             M,
             rank,

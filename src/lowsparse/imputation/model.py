@@ -13,7 +13,7 @@ is flagged only if nothing else fits it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Self
@@ -30,12 +30,12 @@ from ..linalg.scale import CONSISTENT, OUTLIER, outlying, robust_scale
 from ..loop import Progress
 from ..result import Result, Status
 from ..robust.coarse import CoarseColumns
-from ..robust.regression import EFFICIENT, EXPLAINED, SMALLEST, SubspaceRegression
+from ..robust.regression import EFFICIENT, EXPLAINED, SubspaceRegression
 from ..robust.rows import RowModel, RowOutliers
 from ..solve import solve
-from ..solvers.ladder import Ladder
 from ..support.checks import check_count
 from ..sweeps import Float, Robust, Sweep, host_backend
+from .fitting import fit_table, usual_error
 from .offsets import NEGLIGIBLE, Preparation
 from .stuck import stuck_values
 
@@ -43,11 +43,6 @@ HELPS = 0.5  # error of held-out entries relative to the scale of y, below which
 N_REWEIGHT = 2  # in the last regression of the rows that were fitted
 FEW = 20  # entries; the noise of a column with fewer is the usual one
 MAX_REPLACED = 0.2  # share of entries that are replaced as gross errors, unless more is asked for
-THIN = 50  # entries of the median column, below which rows get offsets
-ENOUGH = 2.0  # entries for each parameter of a fit, from which on a fit that is closer to them is better
-CLEARLY = 0.1  # difference of the mean logarithms of residuals from which on one fit is closer than another
-N_PLANE = 30  # reweightings of the plane in which the rows of a fit lie
-SAMPLE = 20_000  # entries by which two fits are compared
 LONGEST = 3.0  # coefficients of a row that few entries determine, relative to the usual length
 
 
@@ -83,27 +78,14 @@ class Imputation:
         callback: Callable[[Progress], object] | None = None,
     ) -> Self:
         """Fit M, in memory or in pieces; `rank` is the largest rank of y, `callback` that of `solve`."""
-        max_rank = None if rank == "auto" else min(check_count("rank", rank, also="'auto'"), *M.shape)
+        largest = None if rank == "auto" else min(check_count("rank", rank, also="'auto'"), *M.shape)
         given = _without_negligible(M)
         coarse = CoarseColumns.of(given)
-        M = given if coarse is None else coarse.spread(given)
-        # Where columns have few entries, a low-rank fit cannot find the offsets of the rows by itself.
-        preparation = Preparation.fit(M, rows=bool(np.median(M.column_counts) < THIN), backend=backend)
-        solve_auto = partial(
-            solve,
-            rank="auto",
-            method=Ladder(searches=1),
-            max_iter=max_iter,
-            backend=backend,
-            random_state=random_state,
-            callback=callback,
-        )
-        if max_rank is None:
-            result = solve_auto(preparation.apply(M))
-        else:
-            preparation, result = _fit_with_rank(M, preparation, solve_auto, max_rank)
+        options = {"max_iter": max_iter, "backend": backend, "random_state": random_state, "callback": callback}
+        fit = fit_table(given, coarse, largest, partial(solve, **options), backend)  # type: ignore[arg-type]
+        preparation, result = fit.preparation, fit.result
         width, noise = EFFICIENT * robust_scale(result.M.values.astype(np.float64)), _noise_by_column(result, backend)
-        if M is not given:
+        if coarse is not None:  # it may have been fitted with noise
             result = replace(result, M=preparation.apply(given))
         # what is rare in a coarse column, as 3 is in counts that are mostly 0, is no error without a gap before it
         reach = 0.0 if coarse is None else coarse.reach / preparation.scale
@@ -234,76 +216,10 @@ class Prediction:
         return SubspaceRegression(B, c, self.unit, largest=LONGEST * math.sqrt(B.shape[1]), ridge=ridge)
 
 
-def _fit_with_rank(
-    M: PartialMatrix, preparation: Preparation, solve: Callable[..., Result], rank: int
-) -> tuple[Preparation, Result]:
-    """A fit of this rank at most, with levels or without: with them the table may have this rank, or one more."""
-    given = preparation.without_levels()
-    unlevelled = solve(given.apply(M), max_rank=rank)
-    few = M.nnz < ENOUGH * rank * sum(M.shape)  # any fit is close to many of the entries
-    error = _usual_error(unlevelled) if unlevelled.converged else math.inf
-    if few and error <= EXPLAINED and unlevelled.L.rank == rank:
-        return given, unlevelled
-    levelled = solve(preparation.apply(M), max_rank=rank)
-    if few:
-        return (given, unlevelled) if error < 0.5 * levelled.noise - EXPLAINED else (preparation, levelled)
-    best = preparation, levelled
-    for fit in ((given, unlevelled), *_fit_about_own_levels(M, preparation, solve, levelled, rank)):
-        best = fit if _is_closer(fit[1], best[1]) else best
-    return best
-
-
-def _fit_about_own_levels(
-    M: PartialMatrix, preparation: Preparation, solve: Callable[..., Result], fitted: Result, rank: int
-) -> Iterator[tuple[Preparation, Result]]:
-    """A fit of this rank to the table less levels that are found along with it, if one more is closer than that fitted.
-
-    Levels found before a fit are those of no point of the affine subspace in which the rows lie: less these, an exact
-    table has a rank more. A row in the middle of a fit with one more is in that subspace.
-    """
-    levels = preparation.without_offsets()
-    larger = solve(levels.apply(M), max_rank=min(rank + 1, *M.shape))
-    if larger.L.rank > rank and _is_closer(larger, fitted):
-        levels = replace(levels, level=levels.level + _usual_row(larger.L))
-        yield levels, solve(levels.apply(M), max_rank=rank)
-
-
-def _usual_row(L: LowRank) -> Float:
-    """A point of the plane on which most rows of U lie, close to their medians, times V: in their affine subspace.
-
-    The plane u·w = 1 is fitted by reweighted least squares, as rows that are wrong as a whole are off it.
-    """
-    root: Float = np.ones(len(L.U))  # of the weights
-    w: Float = np.zeros(L.U.shape[1])
-    for _ in range(N_PLANE):
-        w = np.asarray(np.linalg.lstsq(L.U * root[:, None], root, rcond=None)[0], dtype=np.float64)
-        e = 1 - L.U @ w
-        root = 1 / np.sqrt(1 + (e / (EFFICIENT * robust_scale(e) + SMALLEST)) ** 2)
-    middle = np.median(L.U, axis=0)
-    onto = (1 - middle @ w) / max(float(w @ w), np.finfo(float).tiny) * w
-    return np.asarray((middle + onto) @ L.V, dtype=np.float64)
-
-
-def _is_closer(one: Result, other: Result) -> bool:
-    """Whether a fit is clearly closer to the entries than another: gross errors, which both leave, hardly count."""
-
-    def distance(result: Result) -> float:
-        sample = result.M.sample(SAMPLE)
-        e = sample.open_sweep().residual(result.L.U, np.ascontiguousarray(result.L.V.T))
-        return float(np.mean(np.log(np.abs(e) + EXPLAINED)))
-
-    return distance(one) < distance(other) - CLEARLY
-
-
-def _usual_error(result: Result) -> float:
-    """The robust scale of the errors of held-out entries, if there are any; at least the noise."""
-    return max(result.noise, result.held_out or 0.0)
-
-
 def _noise_by_column(result: Result, backend: str) -> Float:
     """The noise of each column, at least that of all together: relative to their spread, columns differ in it."""
     own = column_noise(result, backend)
-    return np.maximum(_usual_error(result), np.where(result.M.column_counts >= FEW, own, 0.0))
+    return np.maximum(usual_error(result), np.where(result.M.column_counts >= FEW, own, 0.0))
 
 
 def column_noise(result: Result, backend: str) -> Float:

@@ -35,6 +35,8 @@ CLIP = 6.0  # bound on deviations, relative to the column's median deviation
 FEW = 20  # entries; a column with fewer has the usual scale
 # A column starts at its own median if that is more than FAR scales from those of others, and it has KNOWN entries.
 FAR, KNOWN = 10.0, 5
+LIKE = 10.0  # largest scale of a column relative to the smallest, where they are in like units
+SLIGHT = 0.5  # usual level of a column, in units of its scale, below which there is hardly any
 MAX_ITER = 30
 CONVERGED = 0.01  # root mean square change of the offsets in the last iteration, relative to the noise
 SAMPLE = 20_000  # entries by which the scale of the noise is estimated
@@ -61,9 +63,16 @@ class Preparation:
         level, offset, damping = _offsets(near, rows)
         return cls(scale, far + level, offset, damping)
 
+    @property
+    def hardly_has_levels(self) -> bool:
+        """Whether a number at the level of its column is hardly anything else than zero."""
+        return float(np.mean(self.level**2)) < SLIGHT**2
+
     def without_levels(self) -> Preparation:
-        """The scales alone."""
-        return Preparation(self.scale, np.zeros_like(self.level), np.zeros_like(self.offset), math.inf)
+        """The scales alone; one scale for all columns where they are in like units: the table as it is."""
+        like = self.scale.max() <= LIKE * self.scale.min()
+        scale = np.full_like(self.scale, math.exp(float(np.mean(np.log(self.scale))))) if like else self.scale
+        return Preparation(scale, np.zeros_like(self.level), np.zeros_like(self.offset), math.inf)
 
     def without_offsets(self) -> Preparation:
         """The scales and levels."""

@@ -38,12 +38,12 @@ class Ties:
     def __init__(self, M: ObservedMatrix, transpose: ObservedMatrix) -> None:
         self.M, self.transpose = M, transpose
         self.tied = np.zeros(M.nnz, bool)
-        if any(_is_repeated(_some_columns(A)).mean() > SUSPICIOUS[0] / 4 for A in (M, transpose)):
+        if any(is_repeated(_some_columns(A)).mean() > SUSPICIOUS[0] / 4 for A in (M, transpose)):
             number, times = _different_numbers(M.values)
             often = times[number] >= REPEATED  # only these can be tied
             some = _take_entries(M, often)
-            tied = _is_repeated(some)
-            tied[np.argsort(some.rows, kind="stable")] |= _is_repeated(some.T)
+            tied = is_repeated(some)
+            tied[np.argsort(some.rows, kind="stable")] |= is_repeated(some.T)
             self.tied[often] = tied
         self.share = float(self.tied.mean()) if M.nnz else 0.0
         self.suspicious = SUSPICIOUS[0] < self.share < SUSPICIOUS[1] and not _are_round(number[~self.tied])
@@ -109,7 +109,7 @@ def _occur_among(values: Numbers, numbers: Numbers) -> NDArray[np.bool_]:
     return np.asarray(numbers[np.minimum(np.searchsorted(numbers, values), numbers.size - 1)] == values)
 
 
-def _is_repeated(M: ObservedMatrix) -> NDArray[np.bool_]:
+def is_repeated(M: ObservedMatrix) -> NDArray[np.bool_]:
     """Of each entry: whether its value occurs at least `REPEATED` times in its column."""
     columns = M.columns_of_entries()
     order = np.lexsort((M.values, columns))

@@ -93,7 +93,9 @@ class SampleBlock:
 def fit_first(block: SampleBlock, rank: int) -> Estimate | None:
     """The estimate from this block alone; None if it is L = 0."""
     rank = min(rank, block.M.shape[1])
-    result = solve(block.M, rank, method=Ladder(attempts=ATTEMPTS, searches=1), backend=block.sweep.name)
+    result = solve(
+        block.M, rank, method=Ladder(attempts=ATTEMPTS, searches=1, rank_is_limit=True), backend=block.sweep.name
+    )
     sizes, axes = np.linalg.eigh(result.L.V @ result.L.V.T)
     if not sizes[-1] > (NOTHING * block.unit) ** 2:
         return None

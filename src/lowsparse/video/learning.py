@@ -327,7 +327,7 @@ def _learn_coefficients(
     seen, rows = np.unique(frames[new], return_inverse=True)
     indptr = offsets(new.sum(axis=1))
     M = ObservedMatrix(indptr, rows.astype(np.int32), x[new], (seen.size, blocks.size))
-    result = solve(M, rank, method=Ladder(searches=1), backend=backend)
+    result = solve(M, rank, method=Ladder(searches=1, rank_is_limit=True), backend=backend)
     V = result.L.U * np.where(result.L.U.sum(axis=0) < 0, -1, 1)
     bright = V[V[:, 0] > 0.1 * V[:, 0].max(), 0]
     V /= np.median(bright) if rank == 1 and bright.size else np.sqrt(np.mean(V**2)) or 1.0

@@ -131,6 +131,9 @@ class Ladder(Solver):
         "only one of the two explains far more",
         at_least=1,
     )
+    rank_is_limit: bool = parameter(
+        False, "the rank is low on purpose: too low only if one rank more leaves a third of the noise instead of a half"
+    )
     shrink: bool = parameter(True, "with choose_rank: try a path of shrinkage too, and take what predicts better")
 
     def with_chosen_rank(self) -> Self:
@@ -377,7 +380,7 @@ class Ladder(Solver):
         if following is None and exact_once and evidence.evidence(state) > EVIDENCE[0]:
             accepted = True
         if accepted or following is None:
-            larger = judging.with_one_rank_more(state, once=self.searches == 1)
+            larger = judging.with_one_rank_more(state, limited=self.rank_is_limit)
             state.next_noise = 0.0 if larger is None else larger.noise
             if self.attempts not in state.made:
                 larger = larger or self._with_component(state)

@@ -20,8 +20,8 @@ from .state import LadderState, log_error, orthonormalise, parameter_count
 PARTLY = 0.2  # noise of a part relative to that of all, below which all could be explained far better
 FEW = 4  # entries per parameter, below which the slow attempt ends in joint steps
 TIGHT = 0.7  # coupling, below which the explained entries connect all rows and columns
-# Noise with one rank more relative to the noise, below which the fit lacks a component; the second if it is searched
-# for once: the estimators and the video do so, which limit the rank and judge rows, centres and pixels themselves.
+# Noise with one rank more relative to the noise, below which the fit lacks a component; the second if the rank is a
+# limit: those of the estimators and the video are, which judge rows, centres and pixels themselves.
 LESS = (1 / 2, 1 / 3)
 FARTHER = 2.0  # scale of residuals of held-out entries, relative to what is expected, above which L does not predict
 # The same relative to that of fitted entries, from which held-out ones must be predicted: with residuals that are less
@@ -151,8 +151,8 @@ def is_partly_better(state: LadderState) -> bool:
     return state.part_noise + EXPLAINED * state.unit < PARTLY * state.best.noise
 
 
-def with_one_rank_more(state: LadderState, *, once: bool) -> LadderState | None:
-    """The best attempt with one rank more, if that leaves far less noise; `once` if L is searched for once.
+def with_one_rank_more(state: LadderState, *, limited: bool) -> LadderState | None:
+    """The best attempt with one rank more, if that leaves far less noise; `limited` if the rank is a limit.
 
     A fit that has spent a component on errors with structure lacks one of its own.
     """
@@ -170,7 +170,7 @@ def with_one_rank_more(state: LadderState, *, once: bool) -> LadderState | None:
     while trial.passes < 15 and (trial.passes < PATIENCE or trial.recent[-1] < SETTLED * trial.recent[-3]):
         run_pass(trial)
     trial.noise = unbiased(trial.noise, k)
-    return trial if trial.noise < LESS[once] * unbiased(state.best.noise, k - 1) else None
+    return trial if trial.noise < LESS[limited] * unbiased(state.best.noise, k - 1) else None
 
 
 def refit_poor_lines(state: LadderState) -> tuple[tuple[Float, Float], int]:
