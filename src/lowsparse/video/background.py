@@ -28,7 +28,7 @@ from scipy import ndimage
 
 from ..entries.frames import Frame
 from ..entries.observed import ObservedMatrix
-from ..entries.pictures import NEUTRAL, Grey, Picture, doubled
+from ..entries.pictures import NEUTRAL, Grey, Picture, doubled, levels
 from ..result import Result
 from ..robust.regression import EFFICIENT, WILD, SubspaceRegression
 from ..support.checks import check_count, check_positive
@@ -137,6 +137,35 @@ class Background:
             combined(light, self.luma), None if self.chroma is None else combined(light, self.chroma, NEUTRAL)
         )
         return toned(even, curve(tone)) if tone.any() else even
+
+    def with_noise(self, picture: Picture, blocks: NDArray[np.bool_], rng: np.random.Generator) -> Picture:
+        """A picture of the background with the noise that its pixels have, in some blocks of 2 x 2 of them.
+
+        Parameters
+        ----------
+        picture
+            What `picture` gives.
+        blocks
+            Those that get noise, a mask (⌈H/2⌉, ⌈W/2⌉).
+        rng
+            What draws it.
+
+        Returns
+        -------
+        Picture
+            Elsewhere as it was.
+        """
+
+        def noisy(plane: Grey, noise: Single) -> Grey:
+            where = _resized(blocks, plane.shape[-2:])
+            plane, spread = plane.copy(), noise[..., where]
+            plane[..., where] = levels(plane[..., where] + spread * rng.standard_normal(spread.shape, np.float32))
+            return plane
+
+        luma = noisy(picture.luma, self.noise)
+        if picture.chroma is None or self.chroma_noise is None:
+            return Picture(luma)
+        return Picture(luma, noisy(picture.chroma, self.chroma_noise))
 
     def align(self, frame: Frame) -> Aligned:
         """A frame and its picture as the camera would have taken it had it not moved.
