@@ -924,7 +924,7 @@ def test_who_walks_slowly_before_leaves_is_found_from_the_first_frames_of_a_stre
 
 
 def test_what_a_stream_has_put_its_background_in_place_of_does_not_say_how_bright_it_is():
-    """There the background has no noise, and the quietest pixels are all behind something large and dark."""
+    """The quietest pixels may all be behind something large and dark."""
     begin = FIRST + 40
     _, frames = scene(T=begin + 80, H=48, W=64, seed=14)
     frames[begin:, :, 32:] = 60

@@ -57,8 +57,8 @@ WITNESSES = 24  # whole frames from which the flicker is learnt
 REACH = 3  # side of the square of blocks around a spot in which it flickers as well
 BEYOND = 1.3  # times the flicker: what is in front goes that far
 PROBES = 4096  # pixels that determine v of a frame, for each rank
-# Times the median noise, up to which a pixel may be one of these: the quieter half may be where a stream has put its
-# background in place of something large, which has no noise, and then none of what is seen determines v.
+# Times the median noise, up to which a pixel may be one of these: the quieter half may all be behind something large,
+# and then none of what is seen determines v.
 QUIET = 1.5
 TONED = 1024  # of them determine the curve of tones
 BATCH = 4  # frames whose v is computed together
