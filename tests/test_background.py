@@ -474,6 +474,25 @@ def test_a_shadow_on_a_road_without_a_texture_is_not_in_front(stream):
     assert metrics.f1(masks, moving) > 0.95  # 0.75 if shadows are told by their texture alone
 
 
+def test_a_shadow_on_a_smooth_road_reaches_up_to_what_casts_it():
+    rng = np.random.default_rng(8)
+    road = np.full((60, 80), 130.0)
+    frame, changed = road.copy(), np.zeros(road.shape, bool)
+    frame[10:50, 20:34], frame[10:50, 34:50] = 30, 78
+    changed[10:50, 20:50] = True
+    frame += 2 * rng.standard_normal(road.shape)
+    kept = without_light(
+        changed,
+        Picture(np.rint(frame).astype(np.uint8)),
+        Picture(road.astype(np.uint8)),
+        darker=True,
+        brighter=False,
+        factor=0.6,
+    )
+    assert kept[12:48, 20:34].all()
+    assert kept[12:48, 34:36].mean() < 0.1  # 0.5 if means over squares decide there as well
+
+
 def test_one_factor_of_shadows_is_known_if_most_have_it():
     few = Signs(pictures=1, front=0.1, textured=0.01, darker=2e-4, factors=2e-4 * np.eye(BINS)[20])
     assert few.shadow_factor == pytest.approx(0.6, abs=0.01)
@@ -905,7 +924,7 @@ def test_who_walks_slowly_before_leaves_is_found_from_the_first_frames_of_a_stre
 
 
 def test_what_a_stream_has_put_its_background_in_place_of_does_not_say_how_bright_it_is():
-    """There the background has no noise, and the quietest pixels are all behind something large and dark."""
+    """The quietest pixels may all be behind something large and dark."""
     begin = FIRST + 40
     _, frames = scene(T=begin + 80, H=48, W=64, seed=14)
     frames[begin:, :, 32:] = 60

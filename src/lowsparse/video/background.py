@@ -28,7 +28,7 @@ from scipy import ndimage
 
 from ..entries.frames import Frame
 from ..entries.observed import ObservedMatrix
-from ..entries.pictures import NEUTRAL, Grey, Picture, doubled
+from ..entries.pictures import NEUTRAL, Grey, Picture, doubled, levels
 from ..result import Result
 from ..robust.regression import EFFICIENT, WILD, SubspaceRegression
 from ..support.checks import check_count, check_positive
@@ -57,8 +57,8 @@ WITNESSES = 24  # whole frames from which the flicker is learnt
 REACH = 3  # side of the square of blocks around a spot in which it flickers as well
 BEYOND = 1.3  # times the flicker: what is in front goes that far
 PROBES = 4096  # pixels that determine v of a frame, for each rank
-# Times the median noise, up to which a pixel may be one of these: the quieter half may be where a stream has put its
-# background in place of something large, which has no noise, and then none of what is seen determines v.
+# Times the median noise, up to which a pixel may be one of these: the quieter half may all be behind something large,
+# and then none of what is seen determines v.
 QUIET = 1.5
 TONED = 1024  # of them determine the curve of tones
 BATCH = 4  # frames whose v is computed together
@@ -137,6 +137,35 @@ class Background:
             combined(light, self.luma), None if self.chroma is None else combined(light, self.chroma, NEUTRAL)
         )
         return toned(even, curve(tone)) if tone.any() else even
+
+    def with_noise(self, picture: Picture, blocks: NDArray[np.bool_], rng: np.random.Generator) -> Picture:
+        """A picture of the background with the noise that its pixels have, in some blocks of 2 x 2 of them.
+
+        Parameters
+        ----------
+        picture
+            What `picture` gives.
+        blocks
+            Those that get noise, a mask (⌈H/2⌉, ⌈W/2⌉).
+        rng
+            What draws it.
+
+        Returns
+        -------
+        Picture
+            Elsewhere as it was.
+        """
+
+        def noisy(plane: Grey, noise: Single) -> Grey:
+            where = _resized(blocks, plane.shape[-2:])
+            plane, spread = plane.copy(), noise[..., where]
+            plane[..., where] = levels(plane[..., where] + spread * rng.standard_normal(spread.shape, np.float32))
+            return plane
+
+        luma = noisy(picture.luma, self.noise)
+        if picture.chroma is None or self.chroma_noise is None:
+            return Picture(luma)
+        return Picture(luma, noisy(picture.chroma, self.chroma_noise))
 
     def align(self, frame: Frame) -> Aligned:
         """A frame and its picture as the camera would have taken it had it not moved.

@@ -43,6 +43,7 @@ from .sampling import MIN_SAMPLES, TARGET, EvenlySpaced, PixelSampler, PixelSamp
 from .tone import FAR_LESS, KNOTS, fit_tone, inverse, tiles_at
 from .witnesses import place_in, share_staying, signs_in, spots_in
 
+FEW_BLOCKS = 4000  # that say how large the noise is
 PER_FRAME = 400  # pixels of each frame from which v is learnt, for each rank
 TILE, COMPILED_TILE, GPU_TILE = 1024, 8192, 16_384  # blocks regressed together: larger arrays are slower to allocate
 GPU_WORKERS = 2  # tiles on a GPU at the same time, half a GB each at most
@@ -190,13 +191,25 @@ def _fit_rank(
     sampler: PixelSampler, samples: PixelSamples, rank: int, backend: str, on_progress: OnProgress | None = None
 ) -> Background:
     """The background of this rank, whatever it follows."""
-    rng = np.random.default_rng([sampler.frames, samples.layout.blocks])
-    enough = max(4000, math.ceil(PER_FRAME * rank / sampler.share))
-    some = np.sort(rng.permutation(samples.layout.blocks)[:enough])
+    some = _some_blocks(samples, sampler.frames, math.ceil(PER_FRAME * rank / sampler.share))
     result, v = _learn_coefficients(samples, some, rank, sampler.frames, backend)
     x, vs, b = _fit_without_tones(samples, some, v) if rank == 1 else _rough_fit(samples, some, v)
-    noise = estimate_noise(x, vs, b)
-    return fit_pixels(samples, v, noise_level(noise[:4], noise[4:]), result, sampler.entries, on_progress)
+    return fit_pixels(samples, v, _noise_level(estimate_noise(x, vs, b)), result, sampler.entries, on_progress)
+
+
+def _some_blocks(samples: PixelSamples, seed: int, enough: int = FEW_BLOCKS) -> NDArray[np.intp]:
+    """The numbers of so many blocks or a few thousand, drawn at random."""
+    rng, blocks = np.random.default_rng([seed, samples.layout.blocks]), samples.layout.blocks
+    return np.sort(rng.permutation(blocks)[: max(FEW_BLOCKS, enough)])
+
+
+def find_noise_level(samples: PixelSamples, v: Single) -> tuple[float, float]:
+    """The usual noise of luma and of chroma, given v of all frames.
+
+    It is that beside the look that a block has most often. Beside the final b, which on leaves is in the middle of
+    their looks, it is larger, and would grow whenever the background is learnt again.
+    """
+    return _noise_level(estimate_noise(*_rough_fit(samples, _some_blocks(samples, len(v)), v)))
 
 
 def _rough_fit(samples: PixelSamples, blocks: NDArray[np.intp], v: Single) -> tuple[Single, Single, Single]:
@@ -336,8 +349,7 @@ def _learn_coefficients(
     return result, v
 
 
-def noise_level(luma: Single, chroma: Single | None) -> tuple[float, float]:
-    """The median noise of luma and of chroma."""
-    parts = luma, np.empty(0, np.float32) if chroma is None else chroma
-    one, other = (max(float(np.median(part)), MIN_NOISE) if part.size else MIN_NOISE for part in parts)
+def _noise_level(noise: Single) -> tuple[float, float]:
+    """The median noise (values x blocks) of luma and of chroma."""
+    one, other = (max(float(np.median(part)), MIN_NOISE) if part.size else MIN_NOISE for part in (noise[:4], noise[4:]))
     return one, other

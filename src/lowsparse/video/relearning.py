@@ -12,10 +12,10 @@ from scipy import ndimage
 from ..entries.pictures import Picture
 from ..sweeps import Float
 from .background import THRESHOLD, Background
-from .flicker import Spots, flicker_of
+from .flicker import Spots, flicker_of, remembered
 from .foreground import Mask, max_of_block
 from .ghosts import blocks_of_things
-from .learning import fit_pixels, noise_level, without_things
+from .learning import find_noise_level, fit_pixels, without_things
 from .registration import share_lost
 from .sampling import PixelSamples
 from .witnesses import place_in, signs_in, spots_in
@@ -23,7 +23,6 @@ from .witnesses import place_in, signs_in, spots_in
 WITHIN = 0.85  # times the flicker: what covers a pixel differs by more
 SPELL = 2.5  # witnesses in a row, in the mean, in which a block is in front if something covers it
 LONG = 0.35  # and share of all of them in which it is, at least: otherwise the regression does without
-REMEMBERED = 24  # the latest witnesses, which say how far pixels flicker
 
 
 def fitter(current: Background) -> Callable[[PixelSamples, Float], Background]:
@@ -31,11 +30,12 @@ def fitter(current: Background) -> Callable[[PixelSamples, Float], Background]:
 
     It needs little of the one that is known so far, and does not keep its pictures.
     """
-    level, result, entries = noise_level(current.noise, current.chroma_noise), current.result, current.entries
-    rank, scale = current.rank, current.brightness
+    result, entries, rank, scale = current.result, current.entries, current.rank, current.brightness
 
     def fit(samples: PixelSamples, v: Float) -> Background:
-        found = fit_pixels(samples, v.astype(np.float32), level, result, entries)
+        coefficients = v.astype(np.float32)
+        level = find_noise_level(samples, coefficients)
+        found = fit_pixels(samples, coefficients, level, result, entries)
         if rank == 1:
             return found
         brightness = (v @ scale[:, None]).astype(np.float32)
@@ -70,15 +70,15 @@ def complete(
 ) -> tuple[Background, list[Spots]]:
     """A background that was fitted to these samples, without ghosts and with the flicker, by some whole pictures.
 
-    The flicker is that of their spots, which are returned too, and of earlier ones. The samples of ghosts are
+    The flicker is that of their spots and of earlier ones; the latest are returned, too. The samples of ghosts are
     corrected, so that they do not come back.
     """
     clean, v = found.without_ghosts(pictures), found.coefficients
     blocks = np.flatnonzero(max_of_block(np.any(clean.luma != found.luma, axis=0)))
     if blocks.size:
         samples.correct(blocks, lambda t: found.picture(v[t]), lambda t: clean.picture(v[t]))
-    spots = spots_in(clean, pictures)
-    return replace(clean, flicker=flicker_of([*earlier, *spots][-REMEMBERED:])), spots
+    spots = remembered(earlier, spots_in(clean, pictures))
+    return replace(clean, flicker=flicker_of(spots)), spots
 
 
 def judged(found: Background, used: Background, pictures: Sequence[Picture]) -> Background:

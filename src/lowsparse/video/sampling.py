@@ -172,9 +172,9 @@ class PixelSamples:
     def uncover(self, covered: Callable[[slice, NDArray[np.int64]], NDArray[np.bool_]]) -> float:
         """Replace the samples of blocks that are covered by others of the same blocks, which are spread over the time.
 
-        `covered` is given some blocks and a frame for each of them, in which it was sampled, and says which of them are
-        covered there. Blocks that are never seen stay as they are. The share of the samples that are replaced is
-        returned.
+        `covered` is given some blocks and the frames (samples x blocks) in which they were sampled, and says which of
+        them are covered there. Blocks that are never seen stay as they are. The share of the samples that are replaced
+        is returned.
         """
         latest = max(one.first + int(one.offset.max()) for one in self.intervals)
         kind = np.int8 if latest < 1 << 7 else np.int16 if latest < 1 << 15 else np.int64
@@ -186,7 +186,7 @@ class PixelSamples:
     def _uncover(self, tile: slice, covered: Callable[[slice, NDArray[np.int64]], NDArray[np.bool_]]) -> int:
         """The same for a part of the blocks; the number of samples is returned."""
         frames = self.frames(tile).T
-        hidden = np.stack([covered(tile, one) for one in frames])
+        hidden = covered(tile, frames)
         blocks = np.flatnonzero(hidden.any(axis=0) & ~hidden.all(axis=0))
         hidden, when, many = hidden[:, blocks], frames[:, blocks], len(self)
         gaps = hidden.sum(axis=0)

@@ -11,12 +11,13 @@ surface without a texture, and those beside the thing that casts it.
 
 In the sun all shadows of a video have nearly the same factor. If most of what is seen darker has it, a shadow on a
 surface without a texture can be told as well: it has this factor, is as smooth as the surface, and has its colour. It
-grows over its soft border, in which the factor is between that one and 1.
+grows over its soft border, in which the factor is between that one and 1, and up to what casts it.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -153,14 +154,12 @@ def _lit(region: Mask, frame: Grey, background: Grey, darker: bool, brighter: bo
 
 
 def _shaded(region: Mask, frame: Picture, background: Picture, usual: float) -> Mask:
-    """The pixels of a region that are in a shadow of the usual factor, and their neighbours in its soft border."""
-    factor, has_colours = _factor(frame.luma, background.luma), False
-    may = region & (factor > (1 - SAME) * usual) & (factor < DARKER[1])
-    if frame.chroma is not None and background.chroma is not None:
-        for one, other in zip(frame.chroma, background.chroma, strict=True):
-            may &= np.abs(_smooth(one) - NEUTRAL - factor * (_smooth(other) - NEUTRAL)) < COLOUR
-        has_colours = True
-    core = may & (factor < (1 + SAME) * usual)
+    """The pixels of a region that are in a shadow of the usual factor, and their neighbours in its soft border.
+
+    Means over a square are blurred where a thing begins: the pixels beside them are judged by what they are themselves.
+    """
+    may, factor = _dimmed(region, frame, background, usual, _smooth)
+    core, has_colours = may & (factor < (1 + SAME) * usual), frame.chroma is not None
     if not core.any():
         return core
     gradients = zip(_gradient(_smooth(frame.luma)), _gradient(_smooth(background.luma)), strict=True)
@@ -168,7 +167,21 @@ def _shaded(region: Mask, frame: Picture, background: Picture, usual: float) -> 
     smooth = core & (ndimage.maximum_filter(rough, 3) < SMOOTH[has_colours])
     shadow = core & seen_surface(region, frame.luma, background.luma)[1]
     shadow |= ndimage.binary_opening(smooth, np.ones((WIDE[has_colours],) * 2, bool))
-    return np.asarray(ndimage.binary_dilation(shadow, np.ones((3, 3), bool), SOFT, mask=may))
+    shadow = ndimage.binary_dilation(shadow, np.ones((3, 3), bool), SOFT, mask=may)
+    by_itself = _dimmed(region, frame, background, usual, lambda plane: plane.astype(np.float32))[0]
+    return np.asarray(ndimage.binary_dilation(shadow, np.ones((3, 3), bool), mask=by_itself | shadow))
+
+
+def _dimmed(
+    region: Mask, frame: Picture, background: Picture, usual: float, even: Callable[[Grey], Single]
+) -> tuple[Mask, Single]:
+    """Where a region may be in a shadow of the usual factor or in its soft border, by luma and colour; and factors."""
+    factor = np.asarray((even(frame.luma) + BLACK) / (even(background.luma) + BLACK))
+    may = region & (factor > (1 - SAME) * usual) & (factor < DARKER[1])
+    if frame.chroma is not None and background.chroma is not None:
+        for one, other in zip(frame.chroma, background.chroma, strict=True):
+            may &= np.abs(even(one) - NEUTRAL - factor * (even(other) - NEUTRAL)) < COLOUR
+    return may, factor
 
 
 def _factor(frame: Grey, background: Grey) -> Single:

@@ -2,13 +2,14 @@
 
 The first 100 frames are held back until a background can be learnt from them, and learnt again from what is not in
 front: in a short time somebody may cover a pixel for a large part of it. Where much of the scene moves by itself, up to
-300 are: leaves and whoever walks before them are told from each other by how often they are seen. From then on frames
-are separated as they come, and sampled; from 30 to 80 samples of each pixel, spread over the latest 300 frames, it is
-learnt again every 50 frames, and more often when the scene is new, while the next five pass. What has been in front for
-a second is not sampled: the background takes its place, until it has been there for `absorb` seconds; from then on half
-of the samples make it background. Leaves and waves, which are in front now and then, are sampled; how far they flicker
-is said by 24 witnesses, the latest. When a ghost is found (see `ghosts`), its samples are corrected, so that it does
-not come back.
+300 are: leaves and whoever walks before them are told from each other by how often they are seen, and by how calm they
+are (see `spells`). From then on frames are separated as they come, and sampled; from 30 to 80 samples of each pixel,
+spread over the latest 300 frames, it is learnt again every 50 frames, and more often when the scene is new, while the
+next five pass. What has been in front for a second is not sampled: the background, with its noise, takes its place,
+until it has been there for `absorb` seconds; from then on half of the samples make it background. Leaves and waves,
+which are in front now and then, are sampled; how far they flicker is said by 24 witnesses, the latest, and behind
+something large by earlier ones. When a ghost is found (see `ghosts`), its samples are corrected, so that it does not
+come back.
 
 Frames that the background does not explain anywhere are held back too, and those of which a large part has its texture
 in another light. Ten of them in a row are a new scene: all samples are dropped, and a background is learnt from the
@@ -36,10 +37,11 @@ from .ghosts import blocks_of_things
 from .hindsight import Hindsight
 from .learning import fit_background
 from .registration import Aligned, Steadiness, move, share_lost
-from .relearning import REMEMBERED, complete, fitter, in_front_of, judged
+from .relearning import complete, fitter, in_front_of, judged
 from .sampling import MIN_SAMPLES, Layout, PixelSampler, PixelSamples, Single, check_fraction
 from .shelf import Shelf
 from .signs import Signs, restless
+from .spells import things_before_leaves
 from .tone import inverse, toned
 
 ABSORB = 30.0  # seconds in front after which something is sampled,
@@ -112,6 +114,7 @@ class Follower:
         self.rank, self.observe, self.absorb, self.backend = rank, observe, absorb, backend
         self.threshold, self.clean, self.stabilise = threshold, clean, stabilise
         self.rng = np.random.default_rng(random_state)
+        self._noise = np.random.default_rng(0x6E6F697365)
         self.scenes: list[int] = []  # numbers of their first frames
         self._background: Background | None = None
         self._separator: Callable[[Aligned, Float, float], Separated] | None = None  # by that
@@ -158,7 +161,7 @@ class Follower:
         self._enough = FIRST  # frames from which the scene is learnt
         self._due = 0  # frames of the scene after which it is learnt again
         self._ready = 0  # and after which what is being learnt is used
-        self._spots: deque[Spots] = deque(maxlen=REMEMBERED)  # of the latest witnesses
+        self._spots: list[Spots] = []  # of the latest witnesses
         self._hindsight = Hindsight()
         for frame in frames:
             self._hold_back(self.camera.align(frame))
@@ -330,6 +333,8 @@ class Follower:
         release_memory()
         stride = -(-len(first) // WITNESSES)
         some = first.pictures(every=stride)
+        if is_restless(found) and samples.uncover(things_before_leaves(found, samples)) >= FEW:
+            found = fitter(found)(samples, found.coefficients)
         found, spots = complete(found, some, samples)
         for _ in range(LOOKS):
             release_memory()
@@ -341,7 +346,7 @@ class Follower:
         self._recognise(found.still)
         self._use(judged(found, found, some))
         del found, some  # the frames below are dropped one by one
-        self._spots.extend(spots)
+        self._spots = spots
         self.scenes.append(first[0].frame.number)
         lights = [(v, explained) for one in first for _, v, explained in self._fit([one])]
         self._v = [v[: self.background.rank] for v, _ in lights]
@@ -412,6 +417,7 @@ class Follower:
     def _without_standers(self, one: Aligned, v: Float, mask: Mask) -> Picture:
         """The picture of a frame, with the background in place of what has been in front for a while, but not too long.
 
+        It gets the noise of its pixels: without it they would seem to be calmer than they are.
         Only where it has an outline: something else may be a ghost, which is to be forgotten (see `ghosts`).
         """
         mask = self._aligned_mask(one, mask)
@@ -423,13 +429,13 @@ class Follower:
         background = self.background.picture(v)
         if len(self._v) % LOOK_EVERY == 0 or self._things.shape != stays.shape:
             self._things = blocks_of_things(mask, one.picture.luma, background.luma)
-        return one.picture.replaced(background, stays & self._things)
+        hidden = stays & self._things
+        return one.picture.replaced(self.background.with_noise(background, hidden, self._noise), hidden)
 
     def _refresh(self) -> None:
         """When it is time, use the background that was learnt meanwhile, and start learning the next one."""
         if self._next is not None and self._sampler.frames >= self._ready:
-            (learnt, spots), self._next = self._next.result(), None
-            self._spots.extend(spots)
+            (learnt, self._spots), self._next = self._next.result(), None
             self._use(learnt)
             del learnt
             release_memory()
@@ -444,7 +450,7 @@ class Follower:
         recent = PixelSamples(samples.layout, [replace(one, first=one.first - oldest) for one in samples.intervals])
         v, entries = np.asarray(self._v), self._sampler.entries
         witnesses, self._witnesses = self._witnesses.pictures(), Shelf()
-        earlier = list(self._spots)
+        earlier = self._spots
 
         def learn_again() -> tuple[Background, list[Spots]]:
             fitted = fitter(replace(current, entries=entries))(recent, v)

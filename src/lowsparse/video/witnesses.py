@@ -9,7 +9,7 @@ import numpy as np
 
 from ..entries.pictures import Picture, doubled
 from .background import THRESHOLD, Background
-from .flicker import Spots, rounded
+from .flicker import HIDDEN, Spots, rounded
 from .foreground import FINE, label_regions, majority, max_of_block
 from .sampling import Single
 from .signs import BEHIND, Signs, is_light, outlined_place, restless_place, roughness, share_in, share_of_specks
@@ -65,7 +65,10 @@ def share_staying(background: Background, pictures: Sequence[Picture]) -> float:
 
 
 def spots_in(background: Background, pictures: Sequence[Picture]) -> list[Spots]:
-    """How far small spots are from the background: in each picture, the largest distance in each block (`flicker`)."""
+    """How far small spots are from the background: in each picture, the largest distance in each block (`flicker`).
+
+    Blocks of larger regions are `HIDDEN`.
+    """
     unit, coarse, found = background.spread(), background.noise.size > FINE, []
     for picture, v in zip(pictures, background.coefficients_of(pictures)[0] if pictures else (), strict=True):
         far = background.distance(picture, background.picture(v), unit, of_blocks=coarse)
@@ -74,6 +77,11 @@ def spots_in(background: Background, pictures: Sequence[Picture]) -> list[Spots]
         is_spot = areas < far.size / SPOT
         is_spot &= np.bincount(labels[majority(beyond, 1)], minlength=areas.size) > 0  # others are in no mask
         is_spot[0] = False
-        spots = is_spot[labels] * far
-        found.append(rounded(spots if coarse else max_of_block(spots)))
+        is_large = areas >= far.size / SPOT
+        is_large[0] = False
+        far *= is_spot[labels]
+        hidden = is_large[labels]
+        if not coarse:
+            far, hidden = max_of_block(far), max_of_block(hidden)
+        found.append(np.where(hidden, np.uint8(HIDDEN), rounded(far)))
     return found
