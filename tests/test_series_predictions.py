@@ -5,7 +5,9 @@ import pytest
 
 pytest.importorskip("sklearn")
 
+from lowsparse.series import model
 from lowsparse.series.anomalies import find_anomalies
+from lowsparse.series.bends import straight_lines
 from lowsparse.series.bridging import Bridge
 from lowsparse.series.model import SeriesModel
 
@@ -79,3 +81,55 @@ def test_sums_and_differences_of_other_series_are_exact():
     missing = np.isnan(X)
     filled = SeriesModel.fit(X)[0].fill(X).values
     assert np.abs(filled - truth)[missing].mean() < 3e-4 * truth.std()
+
+
+def waves(seed, moments, n):
+    """A wave that passes one series after the other."""
+    rng = np.random.default_rng([35, seed])
+    wave = np.convolve(rng.standard_normal(moments + 40), np.hanning(9), "same")
+    truth = np.column_stack([wave[20 - 2 * (j % 8) :][:moments] for j in range(n)])
+    return truth + 0.05 * rng.standard_normal(truth.shape), rng
+
+
+def test_what_is_wanted_alone_is_predicted_as_among_all_that_is_missing():
+    """What was kept aside is as far off as what is missing: what is missing beside it is bent too."""
+    truth, rng = waves(1, 600, 5)
+    missing = rng.random(truth.shape) < 0.25
+    given = np.where(missing, np.nan, truth)
+    parts, lines = model.Parts.fit(given, ())[0], straight_lines(given)
+    wanted = missing & (rng.random(missing.shape) < 0.1)
+    of_all = parts.bent(given, lines, missing)[wanted[missing]]
+    np.testing.assert_allclose(parts.bent(given, lines, wanted), of_all, rtol=0, atol=1e-12)
+
+
+def test_parts_of_a_long_gap_that_was_kept_aside_are_not_bent_as_short_ones(monkeypatch):
+    """A long run crosses moments that nobody read: it is seen in no part, or its straight line is believed."""
+    monkeypatch.setattr(model, "SMALL", 0)
+    monkeypatch.setattr(model, "ENOUGH", 0)
+    truth, rng = waves(2, 800, 5)
+    aside = np.repeat(rng.random((800, 1)) < 0.1, 5, axis=1)
+    aside[300:360, 2] = aside[500:560, 4] = True
+    fold = model._Fold.of(truth, np.ones(truth.shape, bool), aside, ())
+    long = fold.lengths > 30
+    assert np.count_nonzero(long) == 120
+    np.testing.assert_array_equal(fold.F[long, -1], fold.F[long, -model.STRAIGHT])
+
+
+def test_moments_that_nobody_read_inside_bad_stretches_are_filled_and_banded_as_what_they_are():
+    """What is kept aside has the pattern of bad readings too: else nothing is known of such gaps."""
+    rng = np.random.default_rng(36)
+    t = np.arange(24 * 280)[:, None]
+    weather = np.cumsum(rng.standard_normal((len(t), 4)), axis=0) / 8 @ rng.uniform(-1, 1, (4, 40))
+    truth = 50 + 5 * np.sin(2 * np.pi * t / 24) + weather + 0.3 * rng.standard_normal((len(t), 40))
+    X, bad = truth.copy(), np.zeros(truth.shape, bool)
+    for _ in range(300):
+        first, length, j = rng.integers(len(t) - 48), rng.integers(20, 48), rng.integers(40)
+        bad[first : first + length, j] = True
+    X[bad] *= 10.0
+    unread = rng.random((len(t), 1)) < 0.1
+    X[unread[:, 0]] = np.nan
+    fitted, good = SeriesModel.fit(X, (24,))
+    filled = fitted.fill(X, good=good)
+    inside = bad & unread & np.isin(filled.classes, range(model.UNSEEN + 3, model.UNSEEN + 7))
+    errors, widths = np.abs(filled.values - truth), fitted.half_widths(filled.classes, 0.9)
+    assert abs(np.mean(errors[inside] <= widths[inside]) - 0.9) < 0.05

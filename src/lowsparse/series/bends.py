@@ -30,6 +30,7 @@ LEAST = 1e-12  # variance
 SAMPLE, LEAST_SAMPLE = 20, 2000  # moments for each number of x, and in all, by which G is found
 SEEN = 0.5  # readings of a moment, relative to the usual number, by which the others saw it
 ROUNDS = 3
+REACH = (ROUNDS - 1) * max(BESIDE)  # moments from an entry, within which other bends change the one expected of it
 BATCH = 1 << 20  # numbers of x that are held together
 
 

@@ -16,9 +16,10 @@ it.
 Three more predictions are straight lines between the readings at the ends of the gap: of z, of what the shape leaves,
 and, in short gaps, with the bends that the moments around and the other series let expect (`bends`).
 
-They are fitted to the data less some readings, which were kept aside in the pattern of those that are missing; on these
-the weights of the mixture are found, by how far the next reading is, whether the moment was read by the others, and by
-series. Then they are fitted to all good readings. Which ones are good is judged before (`judging`).
+They are fitted to the data less some readings, which were kept aside in the pattern of those that are missing, and of
+bad ones unless almost none are bad; on these the weights of the mixture are found, by how far the next reading is,
+whether the moment was read by the others, and by series. Then they are fitted to all good readings. Which ones are good
+is judged before (`judging`).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from numpy.typing import NDArray
 from ..robust.calibration import Calibration, Sizes, sizes_by_other_pieces, usual_sizes
 from ..support.threads import one_blas_thread
 from ..sweeps import Float
-from .bends import Bends, straight_lines
+from .bends import REACH, Bends, straight_lines
 from .bridging import Bridge, Gaps
 from .correlation import column_medians, column_scales, count_pairs, largest_lag
 from .folding import Folding, Lines, Shape
@@ -42,7 +43,7 @@ from .keeping import keep_aside
 from .lengths import gap_lengths, length_weights
 from .mixing import Mixture
 from .normal import FURTHER, Normal
-from .runs import Bool, distances_to_readings
+from .runs import Bool, distances_to_readings, within
 from .units import wrong_units
 
 SHARP, SMOOTH, LAGGED, LAGGED_SMOOTH = 1e-6, 0.03, 0.1, 1.0  # ridges of covariances
@@ -109,11 +110,15 @@ class SeriesModel:
         Z = (X - centre) / scale
         scale[np.nanmax(X, axis=0) == np.nanmin(X, axis=0)] = 0.0
         with one_blas_thread:
-            aside = keep_aside(~np.isnan(Z), periods[0] if periods else 1, rng)
+            read, period = ~np.isnan(Z), periods[0] if periods else 1
+            aside = keep_aside(read, period, rng)
             judge, good = _choose_judge(Z, periods, aside, rng)
-            folds = [_Fold.of(Z, good, aside, periods, _low_rank_of_almost_all(judge, Z, good))]
+            low_rank = _low_rank_of(judge)
+            if not _almost_all(good, read):  # what is missing are bad readings too, in patterns of their own
+                low_rank, read, aside = None, good, keep_aside(good, period, rng)
+            folds = [_Fold.of(Z, good, aside, periods, low_rank)]
             while len(folds) < FOLDS and not (_enough_readings(folds) and _enough_stretches(folds)):
-                another = keep_aside(~np.isnan(Z), periods[0] if periods else 1, rng, aside)
+                another = keep_aside(read, period, rng, aside)
                 aside |= another
                 low_rank = folds[0].parts.low_rank if _enough_readings(folds) else None
                 folds.append(_Fold.of(Z, good, another, periods, low_rank))
@@ -239,8 +244,12 @@ class Parts:
         return np.column_stack(columns)
 
     def bent(self, Z: Float, lines: Float, wanted: Bool) -> Float:
-        """Predictions of the wanted entries by straight lines, the filled Z, with bends in short gaps."""
-        short = wanted & (distances_to_readings(~np.isnan(Z))[1] <= SHORT)
+        """Predictions of the wanted entries by straight lines, the filled Z, with bends in short gaps.
+
+        What is missing beside them gets its bends too: entries that are wanted alone are predicted as if all were.
+        """
+        missing, near = np.isnan(Z), within(np.asarray(wanted.any(axis=1)), REACH)
+        short = missing & near[:, None] & (distances_to_readings(~missing)[1] <= SHORT)
         return self.bends.expect(Z, lines, short)[wanted]
 
 
@@ -312,11 +321,15 @@ def _choose_judge(Z: Float, periods: tuple[int, ...], aside: Bool, rng: np.rando
     return (judge, good) if length == len(Z) else Judge.fit(Z, expected, robust, aside, judge.caution, judge.closer)
 
 
-def _low_rank_of_almost_all(judge: Judge, Z: Float, good: Bool) -> LowRankMoments | None:
-    """The low-rank part by which readings were judged, if almost all of those that it was fitted to are good."""
-    read, first = ~np.isnan(Z), judge.robust[0]
-    almost_all = np.count_nonzero(read & ~good) <= ALMOST_NONE * np.count_nonzero(read)
-    return first if isinstance(first, LowRankMoments) and almost_all else None
+def _almost_all(good: Bool, read: Bool) -> bool:
+    """Whether so many of the readings are good that the others do not matter to a robust fit."""
+    return bool(np.count_nonzero(read & ~good) <= ALMOST_NONE * np.count_nonzero(read))
+
+
+def _low_rank_of(judge: Judge) -> LowRankMoments | None:
+    """The low-rank part by which readings were judged."""
+    first = judge.robust[0]
+    return first if isinstance(first, LowRankMoments) else None
 
 
 def _doubt_weights(doubtful: Bool) -> Float:
@@ -354,7 +367,7 @@ class _Fold:
         """Of a small table, or where little is kept aside, it is predicted in parts, by a fit to the other parts too.
 
         Then about as much is fitted and seen as for what is missing, and the errors are as large. Of larger tables the
-        bends, which rest on the moments beside, see as much.
+        bends in short gaps, which rest on the moments beside, see as much.
         """
         seen, aside = good & ~aside, aside & good
         rest = np.where(seen, Z, np.nan)
@@ -368,6 +381,7 @@ class _Fold:
         else:
             F, known = np.zeros((len(pieces), parts.count)), parts.knowing(np.where(good, Z, np.nan))
         for own in _divided(pieces):
+            own = own[classes[own] % GROUP == 0] if enough else own  # a part of a longer gap would be a short one
             wanted = np.zeros(Z.shape, bool)
             wanted[moments[own], series[own]] = True
             given = np.where(good & ~wanted, Z, np.nan)

@@ -104,6 +104,17 @@ def distances_to_readings(read: Bool) -> tuple[Index, Index]:
     return np.minimum(before, after), np.maximum(before, after)
 
 
+def within(marked: Bool, moments: int) -> Bool:
+    """Which moments are no more than so many from a marked one.
+
+    >>> within(np.array([True, False, False, False, True]), 1).tolist()
+    [True, True, False, True, True]
+    """
+    counts = np.concatenate([[0], np.cumsum(marked)])
+    t = np.arange(len(marked))
+    return np.asarray(counts[np.minimum(t + moments + 1, len(marked))] > counts[np.maximum(t - moments, 0)])
+
+
 def distinct(rows: NDArray[Any]) -> tuple[Index, Index]:
     """The position of one of each kind of equal rows, and the kind of each row.
 
