@@ -100,11 +100,12 @@ def _fit_levels(M: PartialMatrix, preparation: Preparation, rank: int | None, so
     if rank is not None:
         return _fit_of_rank(M, preparation, solve, rank)
     fit = Fit(preparation, solve(preparation.apply(M), "auto"))
-    if M.nnz > SMALL or usual_error(fit.result) <= EXPLAINED or not preparation.hardly_has_levels:
+    if M.nnz > SMALL or fit.is_exact or not preparation.hardly_has_levels:
         return fit
     given = preparation.without_levels()
     without = Fit(given, solve(given.apply(M), "auto"))
-    return without if usual_error(without.result) < BETTER * usual_error(fit.result) else fit
+    more = EXPLAINED if without.result.converged and not fit.result.converged else 0.0
+    return without if usual_error(without.result) < BETTER * usual_error(fit.result) + more else fit
 
 
 def _fit_of_rank(M: PartialMatrix, preparation: Preparation, solve: Solve, rank: int) -> Fit:
