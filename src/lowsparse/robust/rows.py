@@ -16,6 +16,7 @@ from ..linalg.arrays import Flags
 from ..linalg.scale import OUTLIER, robust_scale
 from ..sweeps import Float, min_support
 from .cases import STRICT, OrthogonalLimit, ScoreDistribution, score_cutoff
+from .leverage import without_own_say
 from .regression import EXPLAINED
 
 # Share of gross errors in a sample that is wrong as a whole: the last always is. The second is if it has the
@@ -37,7 +38,9 @@ class RowOutliers:
     """
 
     score_distance: Float  # n: Mahalanobis distance of the scores, with a robust centre and covariance
-    orthogonal_distance: Float  # n: root mean square of the residuals that are no gross errors, in units of the noise
+    # n: root mean square of the residuals that are no gross errors, in units of the noise; of a sample that has a say,
+    # what it would be without
+    orthogonal_distance: Float
     cell_share: Float  # n: share of gross errors among the entries
     score_cutoff: float
     orthogonal_cutoff: Float  # n: it is larger for samples with few entries
@@ -132,18 +135,21 @@ class RowModel:
         """
         distribution = ScoreDistribution.fit(scores, self.noise)
         model = replace(self, scores=distribution, n=int(np.count_nonzero(usual)))
-        distances = model._distances(M, scores)
+        distances = model._distances(M, scores, usual)
         distance, share, freedom, _ = distances
         limit = OrthogonalLimit.fit(distance[usual], freedom[usual])
         near = usual & (distance <= limit.rarely_exceeded(freedom))
         model = replace(model, limit=limit, cell_share=float(np.mean(share[near if near.any() else usual])))
-        cases = model._judge(M, distances, np.zeros_like(distance))
+        joint = np.zeros_like(distance)
+        alone = model._judge(M, distances, joint)
         if suspects is not None and np.count_nonzero(suspects) > 2:
             needed = np.eye(len(self.components)) if needed is None else needed
-            joint, common = model._joint_distances_from_some(M, scores, needed, suspects, cases.off)
-            alone, cases = cases.off, replace(cases, joint_distance=joint)
-            model = replace(model, common=common if (cases.off & ~alone).any() else None)
-        return model, cases
+            joint, common = model._joint_distances_from_some(M, scores, needed, suspects, alone.off)
+            together = replace(alone, joint_distance=joint).off & ~alone.off
+            model = replace(model, common=common if together.any() else None)
+        others = joint <= STRICT
+        model = replace(model, limit=limit.in_front_of_group(distance[others], freedom[others]))
+        return model, model._judge(M, distances, joint)
 
     def measure(self, M: PartialMatrix, scores: Float) -> RowOutliers:
         """The distances of samples, minus the mean; also along what the bad ones of the fit have in common."""
@@ -224,26 +230,32 @@ class RowModel:
 
     def _clipped_errors(self, M: PartialMatrix, scores: Float, within: Float) -> tuple[PerEntry, Float]:
         """Residuals, relative to how they grow with the distance within the subspace and at most gross; the growth."""
-        growth = np.sqrt(1 + within**2 / self.n)
+        growth = self._growth(within)
         bound = OUTLIER * self.noise + 1e-7 * self.unit
         e = self.errors(M, scores) / M.spread_over_rows(growth)
         return np.minimum(np.maximum(e, -bound), bound), growth
+
+    def _growth(self, within: Float) -> Float:
+        """The standard deviation of residuals by the distance within the subspace, in units of the noise."""
+        return np.asarray(np.sqrt(1 + within**2 / self.n))
 
     def errors(self, M: PartialMatrix, scores: Float) -> PerEntry:
         """The residuals of the entries, relative to the noise of their column."""
         e = -M.open_sweep().residual(scores, np.ascontiguousarray(self.components.T))
         return e if self.relative is None else e / M.spread_over_columns(self.relative)
 
-    def _distances(self, M: PartialMatrix, scores: Float) -> Distances:
+    def _distances(self, M: PartialMatrix, scores: Float, fitted: Flags | None = None) -> Distances:
         """(distances from the subspace, shares of gross errors, residuals beyond the scores, distances within it).
 
         The error of the subspace, as the usual samples leave it open, grows with the distance δ within it: the noise of
         a sample has the variance σ² (1 + δ²/n). The number of residuals is 0 if there are too few entries to judge by.
+        Of samples to which the subspace was `fitted`, it is what it would be without their say.
         """
         assert self.scores is not None
         within = self.scores.distances(scores)
         bound = OUTLIER * self.noise + 1e-7 * self.unit
-        fair = partial(_fair_sums, np.sqrt(1 + within**2 / self.n), bound)
+        growth = self._growth(within)
+        fair = partial(_fair_sums, growth, bound)
         e = sizes = self.errors(M, scores)
         if self.typical is not None:
             sizes = np.minimum(np.abs(e / M.spread_over_columns(self.typical)), bound)
@@ -251,8 +263,12 @@ class RowModel:
         k, observed = len(self.components), M.row_counts
         counts = observed - gross
         freedom = np.where(observed >= min_support(k), np.maximum(counts - k, 1), 0).astype(np.int64)
+        length = np.sqrt(squares)
+        if fitted is not None:
+            length, alone = without_own_say(scores, length * growth, counts / M.shape[1], fitted)
+            length = length / self._growth(self.scores.distances(alone))
         unit = max(self.noise, EXPLAINED * self.unit)
-        distance = np.sqrt(squares / np.maximum(freedom, 1)) / unit * (freedom > 0)
+        distance = length / np.sqrt(np.maximum(freedom, 1)) / unit * (freedom > 0)
         return distance, np.where(observed > 0, 1 - counts / np.maximum(observed, 1), 0.0), freedom, within
 
 
