@@ -59,6 +59,36 @@ def test_rows_are_as_far_as_new_ones_though_the_fit_follows_them():
     assert abs(np.median(pca.row_outliers_.orthogonal_distance) / np.median(new.orthogonal_distance) - 1) < 0.05
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_row_far_out_with_few_entries_is_as_far_as_if_it_were_new(seed):
+    """It has its say in full where it has entries, though it is in few columns."""
+    rng = np.random.default_rng([46, seed])
+    n, d, k = 60, 150, 4
+    scores = rng.standard_normal((n, k))
+    scores[0] *= 7 / np.linalg.norm(scores[0])
+    X = 3 * scores @ rng.standard_normal((k, d)) + rng.standard_normal((n, d))
+    X[rng.random((n, d)) < 0.4] = np.nan
+    cases = RobustPCA(k).fit(X).row_outliers_
+    new = RobustPCA(k).fit(X[1:]).row_distances(X[:1])
+    assert abs(cases.orthogonal_distance[0] / new.orthogonal_distance[0] - 1) < 0.15
+    assert not cases.off.any()
+
+
+@pytest.mark.parametrize("ratio", [1.2, 1.3])
+def test_rows_with_some_more_noise_keep_their_say(ratio):
+    """A third of them: without these the error would be a fifth larger."""
+    rng = np.random.default_rng(8)
+    n, d, k = 100, 200, 5
+    truth = rng.standard_normal((n, k)) * np.linspace(1.2, 0.6, k) @ rng.standard_normal((k, d))
+    noise = np.where(np.arange(n) < 0.3 * n, ratio, 1.0)[:, None] * rng.standard_normal((n, d))
+    pca = RobustPCA(k).fit(truth + noise)
+    assert np.mean(pca.row_outliers_.off[: 3 * n // 10]) < 0.4
+    mean = (truth + noise).mean(axis=0)
+    U, s, V = np.linalg.svd(truth + noise - mean, full_matrices=False)
+    plain = np.mean((mean + U[:, :k] * s[:k] @ V[:k] - truth) ** 2)
+    assert np.mean((pca.mean_ + pca.result_.L.to_dense() - truth) ** 2) < 1.1 * plain
+
+
 def test_distances_are_those_of_fits_without_each_row():
     """Features regressed on given scores: exactly; here the subspace moves, and the scores with it."""
     rng = np.random.default_rng(7)
@@ -85,6 +115,9 @@ def test_a_second_group_that_widens_the_usual_does_not_hide_there(seed):
     one = np.sqrt(np.random.default_rng(seed).chisquare(80, 100) / 80)
     limit = OrthogonalLimit.fit(one, freedom)
     assert limit.in_front_of_group(one, freedom) == limit
+    noisier = np.where(far, 1.25 * one, one)  # a fit is better with these than without
+    limit = OrthogonalLimit.fit(noisier, freedom)
+    assert limit.in_front_of_group(noisier, freedom) == limit
     both = np.where(far, 1.5 * one, one)
     limit = OrthogonalLimit.fit(both, freedom)
     assert np.mean(both[far] > limit.cutoff(freedom[far])) < 0.9

@@ -281,8 +281,7 @@ class JudgedFit:
     @property
     def unevenness(self) -> float:
         """The cut-off of the distances of usual samples from the subspace, in standard deviations by chance."""
-        assert self.model.limit is not None
-        return self.model.limit.deviations if math.isfinite(self.model.limit.deviations) else 0.0
+        return self.model.unevenness if math.isfinite(self.model.unevenness) else 0.0
 
     @property
     def poor(self) -> Flags:

@@ -45,6 +45,7 @@ SEPARATE = 5.0  # standard deviations between two groups; halves of uniform numb
 GROUPED = 500  # samples by which two groups are found
 APART = 0.1  # number of samples between the cut-off and suspects, relative to that of suspects, if they are a group
 LEAST = 0.63  # cube root of the square of the distance of usual samples, at least: half of the noise
+COST = 1.1  # variance of a fit without a group, relative to that of a fit in which it has a say, at most
 UNUSUAL, RARE = 2.0, 3.0  # deviations that few usual samples exceed, and hardly any
 SPOILT = 0.05  # share of samples off the subspace, above which they spoil a median and a spread
 ALONE = 4.0  # deviations from the subspace, above the centre, that make a sample wrong by itself
@@ -243,16 +244,18 @@ class OrthogonalLimit:
     def in_front_of_group(self, distance: Float, freedom: NDArray[np.int64]) -> OrthogonalLimit:
         """The limit, or where a second group begins, if there are two: it widens what seems usual, and may hide there.
 
-        It is only looked for if more samples are unusual than by chance.
+        It is only looked for if more samples are unusual than by chance. Samples that merely have some more noise, and
+        of which a fit tells more with them than without, are no such group.
         """
         z = _deviations(distance, freedom)
         if not z.size:
             return self
         middle = float(np.median(z))
         unusual = middle + UNUSUAL / RARE * (self.rare - middle)
-        if np.mean(z > unusual) <= SPOILT:
+        if np.mean(z > unusual) <= SPOILT or not (begin := two_levels(z)) < self.deviations:
             return self
-        return replace(self, deviations=min(self.deviations, two_levels(z)))
+        limit, known = replace(self, deviations=begin), freedom > 0
+        return limit if _spoils(distance[known] ** 2, (distance > limit.cutoff(freedom))[known]) else self
 
     def cutoff(self, freedom: NDArray[np.int64]) -> Float:
         """The largest usual distance; infinite if it rests on nothing.
@@ -272,6 +275,22 @@ def _deviations(distance: Float, freedom: NDArray[np.int64]) -> Float:
     known = freedom > 0
     variance = _variance(freedom[known])
     return np.sort((np.cbrt(distance[known] ** 2) - 1 + variance) / np.sqrt(variance))
+
+
+def _spoils(squares: Float, group: NDArray[np.bool_]) -> bool:
+    """Whether a fit is hardly worse without a group of samples, by the squares of all distances.
+
+    Its variance is that of the noise over the number of samples. If a share p has r times the squares, it is
+    1/((1 - p) (1 - p + p r)) times as large without them.
+
+    >>> r = np.array([1.3, 1.5, 1.7, 2.0]) ** 2
+    >>> [[_spoils(np.r_[np.ones(n), x], np.arange(n + 1) == n) for x in r] for n in (9, 4, 2)]
+    [[True, True, True, True], [True, True, True, True], [False, True, True, True]]
+    """
+    p = float(np.mean(group))
+    if not 0 < p < 1:
+        return False
+    return COST * (1 - p) * float(1 - p + p * np.mean(squares[group]) / np.mean(squares[~group])) >= 1
 
 
 def _distance(deviations: float, freedom: NDArray[np.int64]) -> Float:

@@ -41,6 +41,8 @@ def without_own_say(scores: Float, lengths: Float, shares: Float, kept: Flags) -
     inverse = np.linalg.pinv((away * weights[:, None]).T @ away, hermitian=True)
     g = away @ inverse
     leverage = 1 / (total or 1.0) + np.sum(g * away, axis=1)
+    in_full = 1 + (1 - shares) * leverage  # for the features that a sample has, it has its say in full, others in part
+    g, leverage = g / in_full[:, None], leverage / in_full
     a = kept * lengths / np.maximum(1 - leverage, LEAST)
     turned = 1 + a * a * np.sum(g * g, axis=1)  # 1 / cos² of the angle to the subspace without the sample
     return np.where(kept, a / np.sqrt(turned), lengths), scores - (a * a / turned)[:, None] * g

@@ -119,6 +119,7 @@ class RowModel:
     limit: OrthogonalLimit | None = None
     cell_share: float = 0.0  # of gross errors in usual samples
     common: CommonDirection | None = None  # of samples that only it shows to be off the subspace
+    unevenness: float = 0.0  # cut-off of the distances of usual samples as they are, in standard deviations by chance
     farthest: float | None = None  # cut-off of the distance within the subspace; None: that of normal scores
 
     def fit_and_measure(
@@ -135,11 +136,14 @@ class RowModel:
         """
         distribution = ScoreDistribution.fit(scores, self.noise)
         model = replace(self, scores=distribution, n=int(np.count_nonzero(usual)))
-        distances = model._distances(M, scores, usual)
+        distances = model._distances(M, scores)
+        unevenness = OrthogonalLimit.fit(distances[0][usual], distances[2][usual]).deviations
+        distances = model._without_own_say(M, scores, distances, usual)
         distance, share, freedom, _ = distances
         limit = OrthogonalLimit.fit(distance[usual], freedom[usual])
         near = usual & (distance <= limit.rarely_exceeded(freedom))
-        model = replace(model, limit=limit, cell_share=float(np.mean(share[near if near.any() else usual])))
+        typical = float(np.mean(share[near if near.any() else usual]))
+        model = replace(model, limit=limit, cell_share=typical, unevenness=unevenness)
         joint = np.zeros_like(distance)
         alone = model._judge(M, distances, joint)
         if suspects is not None and np.count_nonzero(suspects) > 2:
@@ -147,7 +151,7 @@ class RowModel:
             joint, common = model._joint_distances_from_some(M, scores, needed, suspects, alone.off)
             together = replace(alone, joint_distance=joint).off & ~alone.off
             model = replace(model, common=common if together.any() else None)
-        others = joint <= STRICT
+        others = (joint <= STRICT) & (share <= alone.cell_cutoff)  # those found by other means do not hide
         model = replace(model, limit=limit.in_front_of_group(distance[others], freedom[others]))
         return model, model._judge(M, distances, joint)
 
@@ -244,18 +248,16 @@ class RowModel:
         e = -M.open_sweep().residual(scores, np.ascontiguousarray(self.components.T))
         return e if self.relative is None else e / M.spread_over_columns(self.relative)
 
-    def _distances(self, M: PartialMatrix, scores: Float, fitted: Flags | None = None) -> Distances:
+    def _distances(self, M: PartialMatrix, scores: Float) -> Distances:
         """(distances from the subspace, shares of gross errors, residuals beyond the scores, distances within it).
 
         The error of the subspace, as the usual samples leave it open, grows with the distance δ within it: the noise of
         a sample has the variance σ² (1 + δ²/n). The number of residuals is 0 if there are too few entries to judge by.
-        Of samples to which the subspace was `fitted`, it is what it would be without their say.
         """
         assert self.scores is not None
         within = self.scores.distances(scores)
         bound = OUTLIER * self.noise + 1e-7 * self.unit
-        growth = self._growth(within)
-        fair = partial(_fair_sums, growth, bound)
+        fair = partial(_fair_sums, self._growth(within), bound)
         e = sizes = self.errors(M, scores)
         if self.typical is not None:
             sizes = np.minimum(np.abs(e / M.spread_over_columns(self.typical)), bound)
@@ -263,13 +265,21 @@ class RowModel:
         k, observed = len(self.components), M.row_counts
         counts = observed - gross
         freedom = np.where(observed >= min_support(k), np.maximum(counts - k, 1), 0).astype(np.int64)
-        length = np.sqrt(squares)
-        if fitted is not None:
-            length, alone = without_own_say(scores, length * growth, counts / M.shape[1], fitted)
-            length = length / self._growth(self.scores.distances(alone))
-        unit = max(self.noise, EXPLAINED * self.unit)
-        distance = length / np.sqrt(np.maximum(freedom, 1)) / unit * (freedom > 0)
+        distance = np.sqrt(squares / np.maximum(freedom, 1)) / self._unit_of_distance * (freedom > 0)
         return distance, np.where(observed > 0, 1 - counts / np.maximum(observed, 1), 0.0), freedom, within
+
+    @property
+    def _unit_of_distance(self) -> float:
+        return max(self.noise, EXPLAINED * self.unit)
+
+    def _without_own_say(self, M: PartialMatrix, scores: Float, distances: Distances, fitted: Flags) -> Distances:
+        """With the distances from the subspace that samples to which it was `fitted` would have without their say."""
+        assert self.scores is not None
+        distance, share, freedom, within = distances
+        scale = np.sqrt(np.maximum(freedom, 1)) * self._unit_of_distance
+        shares = (1 - share) * M.row_counts / M.shape[1]
+        length, alone = without_own_say(scores, distance * scale * self._growth(within), shares, fitted)
+        return length / self._growth(self.scores.distances(alone)) / scale, share, freedom, within
 
 
 def _take_rows(M: PartialMatrix, rows: NDArray[np.intp]) -> PartialMatrix | None:
