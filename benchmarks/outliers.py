@@ -52,7 +52,7 @@ KINDS: dict[str, tuple[float, ...]] = {
     "clean": (0.0,),
     "cells": (4.0, 8.0, 20.0),
     "rows": (15.0, 40.0),
-    "spread": (40.0,),
+    "spread": (15.0, 40.0),
     "both": (10.0, 20.0),
 }
 RANKS = {"alyz": 6, "a09": 10, "lowrank": 10}

@@ -102,9 +102,10 @@ class RobustPCA(RowDetector):
         The gross errors of the training data, on observed entries; a `StoredOutliers` if the samples are not in memory.
     row_outliers_ : RowOutliers
         Of the training data, in memory: `score_distance` (within the subspace, in robust standard deviations) and
-        `orthogonal_distance` (from it, in units of the noise) of each sample, their cut-offs, `cell_share`, the share
-        of gross errors, `joint_distance` (of suspects, along what they have in common off the subspace), and
-        `indices`, the samples that are wrong as a whole. For new samples: `row_distances`.
+        `orthogonal_distance` (from it, in units of the noise; of a sample that has a say, from a fit without it) of
+        each sample, their cut-offs, `cell_share`, the share of gross errors, `joint_distance` (of suspects, along what
+        they have in common off the subspace), and `indices`, the samples that are wrong as a whole. For new samples:
+        `row_distances`.
     cell_outliers_ : csr_array, n_samples x n_features
         `outliers_` in units of the noise; the sign says whether an entry is too high or too low.
     result_ : lowsparse.Result

@@ -38,9 +38,9 @@ from .subspace import principal_axes
 ROUNDS = 6  # fits without suspects
 MANY = 0.45  # share of suspects above which nobody can say who is wrong
 SO_MANY = 1 / 3  # share of samples off a fit from which on the others may be the wrong ones
-# Deviations of the distances of usual samples from the subspace up to their cut-off, 3.5 by chance, from which on a fit
+# Deviations of the distances of usual samples from the subspace up to their cut-off, 4 by chance, from which on a fit
 # may be that of a group.
-UNEVEN = 7.0
+UNEVEN = 8.0
 FEW = 0.02  # share of samples with or without which a fit is as good
 LARGE = 0.05  # share of samples in a group whose wrong entries are usual by their number
 NOISELESS = 1e-5  # noise relative to the size of the entries, below which any loss gives the same
@@ -281,8 +281,7 @@ class JudgedFit:
     @property
     def unevenness(self) -> float:
         """The cut-off of the distances of usual samples from the subspace, in standard deviations by chance."""
-        assert self.model.limit is not None
-        return self.model.limit.deviations if math.isfinite(self.model.limit.deviations) else 0.0
+        return self.model.unevenness if math.isfinite(self.model.unevenness) else 0.0
 
     @property
     def poor(self) -> Flags:

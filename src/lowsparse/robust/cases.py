@@ -7,13 +7,14 @@ Technometrics 1999): the half closest to the centre gives the next centre and co
 directions are those through pairs of samples, of which many join a good and a bad one; centre and scale in a direction
 are those of the shortest half (Hubert, Rousseeuw and Vanden Branden, Technometrics 2005, use similar ones).
 
-From it, the distance is the root mean square of the residuals that are not gross errors, in units of the noise.
+From it, the distance is the root mean square of the residuals that are not gross errors, in units of the noise. Those
+of samples that have a say are what they would be without it (`leverage`).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -24,7 +25,7 @@ from ..entries.statistics import usual_numbers
 from ..linalg.scale import CONSISTENT
 from ..sweeps import Float
 from .majority import far_apart
-from .mixture import two_groups
+from .mixture import two_groups, two_levels
 
 DIRECTIONS = 500
 TOGETHER = 2**17  # numbers at once, which stay in a cache
@@ -44,9 +45,11 @@ SEPARATE = 5.0  # standard deviations between two groups; halves of uniform numb
 GROUPED = 500  # samples by which two groups are found
 APART = 0.1  # number of samples between the cut-off and suspects, relative to that of suspects, if they are a group
 LEAST = 0.63  # cube root of the square of the distance of usual samples, at least: half of the noise
-RARE = 3.0  # deviations that hardly any usual sample exceeds
+COST = 1.1  # variance of a fit without a group, relative to that of a fit in which it has a say, at most
+UNUSUAL, RARE = 2.0, 3.0  # deviations that few usual samples exceed, and hardly any
 SPOILT = 0.05  # share of samples off the subspace, above which they spoil a median and a spread
-STRICT = 3.5  # the cut-off of the distance from the subspace, in robust standard deviations above the median
+ALONE = 4.0  # deviations from the subspace, above the centre, that make a sample wrong by itself
+STRICT = 3.5  # the cut-off along a direction, in robust standard deviations
 
 
 def _chi_squared(quantile: float, k: int) -> float:
@@ -212,7 +215,7 @@ class OrthogonalLimit:
     cube root of its square is about normal, with mean 1 - 2/(9 freedom) and variance 2/(9 freedom). How far these are
     from usual is measured by the median and the spread of the usual samples, as residuals may be correlated. Where many
     samples are off the subspace, these are spoilt by them, and the centre and spread of the densest samples are taken
-    if there is a gap between them and the others.
+    if there is a gap between them and the others; or the limit is `in_front_of_group`.
     """
 
     deviations: float  # of the cube root
@@ -221,23 +224,38 @@ class OrthogonalLimit:
     @classmethod
     def fit(cls, distance: Float, freedom: NDArray[np.int64]) -> Self:
         """From usual samples."""
-        known = freedom > 0
-        if not known.any():
+        z = _deviations(distance, freedom)
+        if not z.size:
             return cls(math.inf)
-        variance = _variance(freedom[known])
-        z = np.sort((np.cbrt(distance[known] ** 2) - 1 + variance) / np.sqrt(variance))
+        variance = _variance(freedom[freedom > 0])
         median = float(np.median(z))
-        loose = max(median, 0.0) + STRICT * max(CONSISTENT * float(np.median(np.abs(z - median))), 1.0)
+        loose = max(median, 0.0) + ALONE * max(CONSISTENT * float(np.median(np.abs(z - median))), 1.0)
         middle, spread = usual_numbers(z)
         middle = max(middle, (LEAST - 1) / math.sqrt(float(np.median(variance))))
         spread = max(spread, 1.0) if math.isfinite(spread) else 1.0
-        strict = middle + STRICT * spread
+        strict = middle + ALONE * spread
         beyond = z[z > strict]
         if strict >= loose or beyond.size < max(FEWEST, SPOILT * z.size):
             return cls(loose, middle + RARE * spread)
         end = strict + (float(np.median(beyond)) - strict) / 3  # of the gap
         apart = np.count_nonzero(beyond < end) <= APART * beyond.size + 1
         return cls(min(end, loose) if apart else loose, middle + RARE * spread)
+
+    def in_front_of_group(self, distance: Float, freedom: NDArray[np.int64]) -> OrthogonalLimit:
+        """The limit, or where a second group begins, if there are two: it widens what seems usual, and may hide there.
+
+        It is only looked for if more samples are unusual than by chance. Samples that merely have some more noise, and
+        of which a fit tells more with them than without, are no such group.
+        """
+        z = _deviations(distance, freedom)
+        if not z.size:
+            return self
+        middle = float(np.median(z))
+        unusual = middle + UNUSUAL / RARE * (self.rare - middle)
+        if np.mean(z > unusual) <= SPOILT or not (begin := two_levels(z)) < self.deviations:
+            return self
+        limit, known = replace(self, deviations=begin), freedom > 0
+        return limit if _spoils(distance[known] ** 2, (distance > limit.cutoff(freedom))[known]) else self
 
     def cutoff(self, freedom: NDArray[np.int64]) -> Float:
         """The largest usual distance; infinite if it rests on nothing.
@@ -250,6 +268,29 @@ class OrthogonalLimit:
     def rarely_exceeded(self, freedom: NDArray[np.int64]) -> Float:
         """A distance that is unusual, but no proof; infinite if it rests on nothing."""
         return _distance(self.rare, freedom)
+
+
+def _deviations(distance: Float, freedom: NDArray[np.int64]) -> Float:
+    """The cube roots of squares of distances, in standard deviations by chance, sorted; of those that rest on any."""
+    known = freedom > 0
+    variance = _variance(freedom[known])
+    return np.sort((np.cbrt(distance[known] ** 2) - 1 + variance) / np.sqrt(variance))
+
+
+def _spoils(squares: Float, group: NDArray[np.bool_]) -> bool:
+    """Whether a fit is hardly worse without a group of samples, by the squares of all distances.
+
+    Its variance is that of the noise over the number of samples. If a share p has r times the squares, it is
+    1/((1 - p) (1 - p + p r)) times as large without them.
+
+    >>> r = np.array([1.3, 1.5, 1.7, 2.0]) ** 2
+    >>> [[_spoils(np.r_[np.ones(n), x], np.arange(n + 1) == n) for x in r] for n in (9, 4, 2)]
+    [[True, True, True, True], [True, True, True, True], [False, True, True, True]]
+    """
+    p = float(np.mean(group))
+    if not 0 < p < 1:
+        return False
+    return COST * (1 - p) * float(1 - p + p * np.mean(squares[group]) / np.mean(squares[~group])) >= 1
 
 
 def _distance(deviations: float, freedom: NDArray[np.int64]) -> Float:

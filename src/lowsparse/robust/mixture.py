@@ -1,4 +1,6 @@
-"""Two groups of samples: the mixture of two normal distributions with the same covariance that is most likely.
+"""Two groups of samples, or of numbers: the mixture of two normal distributions that is most likely.
+
+Those of samples have the same covariance, those of numbers standard deviations of their own.
 
 After scores are turned so that their covariance is I, a mixture is given by the share p of the second group and the
 difference D of the centres: within the groups the covariance is I - p (1 - p) D Dᵀ, so that each step of the
@@ -6,7 +8,7 @@ expectation-maximisation algorithm takes no more than sums, and many starts are 
 """
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +20,13 @@ MEMBERS = 0.05  # share of the samples in it
 STEPS = 25
 SMALLEST = 1e-12  # variance along an axis, relative to the largest
 FULL = 1 - 1e-6  # largest share of the variance between the groups
+LEVELLED, LEVEL_STEPS, GRID = 500, 100, 1001  # numbers by which two groups are found; steps; points between them
+SHARES = 0.05, 0.1, 0.2, 0.3, 0.4  # of the numbers in the first higher groups
+NARROWEST = 0.5  # spread of a group of numbers relative to that of the other: some are close to each other by chance
+# 2 log of the likelihood ratio to one group, and separation of two groups of numbers, that are not by chance: halves of
+# uniform numbers hardly have them, nor has a long tail.
+LIKELY, DISTINCT = 20.0, 3.5
+ODDS = 4.0  # of the higher group, from which on a number is taken for one of it
 
 
 class TwoGroups(NamedTuple):
@@ -56,6 +65,70 @@ def two_groups(scores: Float) -> TwoGroups:
     return TwoGroups(
         mean - share * root @ D, np.linalg.solve(root.T, D) / q, math.sqrt(q / (1 - between[best])), likelihood[best]
     )
+
+
+def two_levels(x: Float) -> float:
+    """The number from which on sorted numbers are most likely of a higher group; infinite if they are not two groups.
+
+    They are if that is far more likely and the two hardly overlap, in units of the spread of both. A long tail is no
+    group: it is wide.
+
+    >>> rng = np.random.default_rng(1)
+    >>> one, other = rng.standard_normal((2, 200))
+    >>> round(two_levels(np.sort(np.concatenate([one, 5 + other[:40]]))), 1)
+    2.8
+    >>> [two_levels(np.sort(y)) for y in (one, np.exp(one), rng.random(200))]
+    [inf, inf, inf]
+    """
+    x = x[:: -(-x.size // LEVELLED)]
+    if not x[-1] > x[0]:
+        return math.inf
+    higher: Float = (np.arange(x.size) >= (1 - np.array(SHARES)[:, None]) * x.size).astype(np.float64)
+    for _ in range(LEVEL_STEPS):
+        levels = _Levels.of(x, higher)
+        one, other = levels.log_density(x)
+        higher = np.exp(other - np.logaddexp(one, other))
+    likely = np.where(levels.enough, np.logaddexp(one, other).sum(axis=1), -np.inf)
+    best = int(np.argmax(likely))
+    ratio = 2 * (float(likely[best]) + x.size * (math.log(x.std()) + 0.5))
+    if not ratio > LIKELY or not levels.separation[best] > DISTINCT:
+        return math.inf
+    between = np.linspace(float(levels.middle[0, best]), float(levels.middle[1, best]), GRID)
+    one, other = levels.log_density(between)[:, best]
+    return float(np.min(between[other > one + math.log(ODDS)], initial=np.inf))
+
+
+class _Levels(NamedTuple):
+    """Some mixtures of two normal distributions of numbers; the first axis is that of the groups."""
+
+    share: Float
+    middle: Float
+    spread: Float
+
+    @classmethod
+    def of(cls, x: Float, higher: Float) -> Self:
+        """The most likely ones, given the probabilities that numbers are of the higher group (mixtures x numbers)."""
+        weights = np.maximum(np.stack([1 - higher, higher]), SMALLEST)
+        total = weights.sum(axis=2)
+        middle = weights @ x / total
+        square = (weights * (x - middle[:, :, None]) ** 2).sum(axis=2) / total
+        spread = np.maximum(np.sqrt(square), SMALLEST * x.std())
+        return cls(total / total.sum(axis=0), middle, np.maximum(spread, NARROWEST * spread.max(axis=0)))
+
+    def log_density(self, x: Float) -> Float:
+        """Of numbers, in either group (groups x mixtures x numbers), without a constant."""
+        away = (x - self.middle[:, :, None]) / self.spread[:, :, None]
+        return np.asarray(np.log(self.share / self.spread)[:, :, None] - away**2 / 2)
+
+    @property
+    def enough(self) -> NDArray[np.bool_]:
+        """Whether the higher group is the smaller one, and more than a few numbers."""
+        return np.asarray((self.share[1] >= MEMBERS) & (self.share[1] <= 0.5))
+
+    @property
+    def separation(self) -> Float:
+        """Of the centres, in standard deviations within the groups."""
+        return np.asarray((self.middle[1] - self.middle[0]) / np.sqrt((self.spread**2).mean(axis=0)))
 
 
 def _starts(Y: Float) -> Float:

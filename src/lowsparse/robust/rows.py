@@ -16,6 +16,7 @@ from ..linalg.arrays import Flags
 from ..linalg.scale import OUTLIER, robust_scale
 from ..sweeps import Float, min_support
 from .cases import STRICT, OrthogonalLimit, ScoreDistribution, score_cutoff
+from .leverage import without_own_say
 from .regression import EXPLAINED
 
 # Share of gross errors in a sample that is wrong as a whole: the last always is. The second is if it has the
@@ -37,7 +38,9 @@ class RowOutliers:
     """
 
     score_distance: Float  # n: Mahalanobis distance of the scores, with a robust centre and covariance
-    orthogonal_distance: Float  # n: root mean square of the residuals that are no gross errors, in units of the noise
+    # n: root mean square of the residuals that are no gross errors, in units of the noise; of a sample that has a say,
+    # what it would be without
+    orthogonal_distance: Float
     cell_share: Float  # n: share of gross errors among the entries
     score_cutoff: float
     orthogonal_cutoff: Float  # n: it is larger for samples with few entries
@@ -116,6 +119,7 @@ class RowModel:
     limit: OrthogonalLimit | None = None
     cell_share: float = 0.0  # of gross errors in usual samples
     common: CommonDirection | None = None  # of samples that only it shows to be off the subspace
+    unevenness: float = 0.0  # cut-off of the distances of usual samples as they are, in standard deviations by chance
     farthest: float | None = None  # cut-off of the distance within the subspace; None: that of normal scores
 
     def fit_and_measure(
@@ -133,17 +137,23 @@ class RowModel:
         distribution = ScoreDistribution.fit(scores, self.noise)
         model = replace(self, scores=distribution, n=int(np.count_nonzero(usual)))
         distances = model._distances(M, scores)
+        unevenness = OrthogonalLimit.fit(distances[0][usual], distances[2][usual]).deviations
+        distances = model._without_own_say(M, scores, distances, usual)
         distance, share, freedom, _ = distances
         limit = OrthogonalLimit.fit(distance[usual], freedom[usual])
         near = usual & (distance <= limit.rarely_exceeded(freedom))
-        model = replace(model, limit=limit, cell_share=float(np.mean(share[near if near.any() else usual])))
-        cases = model._judge(M, distances, np.zeros_like(distance))
+        typical = float(np.mean(share[near if near.any() else usual]))
+        model = replace(model, limit=limit, cell_share=typical, unevenness=unevenness)
+        joint = np.zeros_like(distance)
+        alone = model._judge(M, distances, joint)
         if suspects is not None and np.count_nonzero(suspects) > 2:
             needed = np.eye(len(self.components)) if needed is None else needed
-            joint, common = model._joint_distances_from_some(M, scores, needed, suspects, cases.off)
-            alone, cases = cases.off, replace(cases, joint_distance=joint)
-            model = replace(model, common=common if (cases.off & ~alone).any() else None)
-        return model, cases
+            joint, common = model._joint_distances_from_some(M, scores, needed, suspects, alone.off)
+            together = replace(alone, joint_distance=joint).off & ~alone.off
+            model = replace(model, common=common if together.any() else None)
+        others = (joint <= STRICT) & (share <= alone.cell_cutoff)  # those found by other means do not hide
+        model = replace(model, limit=limit.in_front_of_group(distance[others], freedom[others]))
+        return model, model._judge(M, distances, joint)
 
     def measure(self, M: PartialMatrix, scores: Float) -> RowOutliers:
         """The distances of samples, minus the mean; also along what the bad ones of the fit have in common."""
@@ -224,10 +234,14 @@ class RowModel:
 
     def _clipped_errors(self, M: PartialMatrix, scores: Float, within: Float) -> tuple[PerEntry, Float]:
         """Residuals, relative to how they grow with the distance within the subspace and at most gross; the growth."""
-        growth = np.sqrt(1 + within**2 / self.n)
+        growth = self._growth(within)
         bound = OUTLIER * self.noise + 1e-7 * self.unit
         e = self.errors(M, scores) / M.spread_over_rows(growth)
         return np.minimum(np.maximum(e, -bound), bound), growth
+
+    def _growth(self, within: Float) -> Float:
+        """The standard deviation of residuals by the distance within the subspace, in units of the noise."""
+        return np.asarray(np.sqrt(1 + within**2 / self.n))
 
     def errors(self, M: PartialMatrix, scores: Float) -> PerEntry:
         """The residuals of the entries, relative to the noise of their column."""
@@ -243,7 +257,7 @@ class RowModel:
         assert self.scores is not None
         within = self.scores.distances(scores)
         bound = OUTLIER * self.noise + 1e-7 * self.unit
-        fair = partial(_fair_sums, np.sqrt(1 + within**2 / self.n), bound)
+        fair = partial(_fair_sums, self._growth(within), bound)
         e = sizes = self.errors(M, scores)
         if self.typical is not None:
             sizes = np.minimum(np.abs(e / M.spread_over_columns(self.typical)), bound)
@@ -251,9 +265,21 @@ class RowModel:
         k, observed = len(self.components), M.row_counts
         counts = observed - gross
         freedom = np.where(observed >= min_support(k), np.maximum(counts - k, 1), 0).astype(np.int64)
-        unit = max(self.noise, EXPLAINED * self.unit)
-        distance = np.sqrt(squares / np.maximum(freedom, 1)) / unit * (freedom > 0)
+        distance = np.sqrt(squares / np.maximum(freedom, 1)) / self._unit_of_distance * (freedom > 0)
         return distance, np.where(observed > 0, 1 - counts / np.maximum(observed, 1), 0.0), freedom, within
+
+    @property
+    def _unit_of_distance(self) -> float:
+        return max(self.noise, EXPLAINED * self.unit)
+
+    def _without_own_say(self, M: PartialMatrix, scores: Float, distances: Distances, fitted: Flags) -> Distances:
+        """With the distances from the subspace that samples to which it was `fitted` would have without their say."""
+        assert self.scores is not None
+        distance, share, freedom, within = distances
+        scale = np.sqrt(np.maximum(freedom, 1)) * self._unit_of_distance
+        shares = (1 - share) * M.row_counts / M.shape[1]
+        length, alone = without_own_say(scores, distance * scale * self._growth(within), shares, fitted)
+        return length / self._growth(self.scores.distances(alone)) / scale, share, freedom, within
 
 
 def _take_rows(M: PartialMatrix, rows: NDArray[np.intp]) -> PartialMatrix | None:
