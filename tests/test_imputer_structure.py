@@ -50,6 +50,7 @@ def test_errors_of_one_pattern_do_not_mislead_it(number, hole, error, factors, b
     assert judged(problem, model)[0] < bound
 
 
+@pytest.mark.slow
 def test_nothing_is_promised_of_no_component_where_there_is_one(structured):
     """Held-out entries are predicted no better than by zero where a component is hidden by errors."""
     problem = structured.draw_problem([994, 8], "chain", "one-sided", factors="some lines", largest=160)
@@ -68,21 +69,20 @@ def test_columns_in_other_units_are_found_as_well(structured):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("levels", [0.0, 3.0])
-def test_what_it_promises_is_so(levels, structured):
-    """Of answers that say converged, hardly one is behind the truth."""
+def test_what_it_promises_is_so(structured):
+    """Of answers that say converged, hardly one is behind the truth; half of the tables have levels."""
     kinds = list(product(structured.HOLES, structured.ERRORS))
     rng = np.random.default_rng(61)
     promised = wrong = 0
-    for number in range(24):
+    for number in range(16):
         hole, error = kinds[rng.integers(len(kinds))]
         problem = structured.draw_problem([7761, number], hole, error, factors="normal", largest=90)
-        level = levels * rng.standard_normal(problem.M.shape[1])
+        level = 3.0 * (number % 2) * rng.standard_normal(problem.M.shape[1])
         M = problem.M.with_values(problem.M.values + level[problem.M.columns_of_entries()])
         model = Imputation.fit(M, problem.rank)
         if problem.findable and model.result.converged:
             far, behind = judged(problem, model, level)
             promised += 1
             wrong += far > max(1e-3, 3 * problem.expected) and behind >= 0.01
-    assert promised >= 12
+    assert promised >= 8
     assert wrong <= 1
