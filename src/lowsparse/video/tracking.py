@@ -123,6 +123,7 @@ class Follower:
         self._signs = Signs()  # in all scenes, that a background was wrong
         self._seen: Float = np.empty(0)  # shares of some frames of all scenes that were explained
         self._ended = Signs()  # the same, in scenes that have ended
+        self._undecided = 0.0  # share of the pixels of a scene of which two things are seen for long
         self._looked_back = np.zeros(2)  # what was in front in some frames of all scenes, missed and known
         self._stills = deque[Picture](maxlen=EARLIER)  # of the latest scenes, small
         self._returned = False  # whether one came back
@@ -266,6 +267,7 @@ class Follower:
         last, before, now = self.background, self._ended, self._signs
         many, place = now.pictures - before.pictures, self._hindsight.place_in(last)
         self._looked_back += self._hindsight.missed_and_known(last)
+        self._undecided = max(self._undecided, self._hindsight.share_undecided(last))
         missed, known = self._looked_back
         self._signs = self._ended = replace(  # a place that is never calm is known in the end, or was until it was left
             now,
@@ -275,6 +277,7 @@ class Follower:
         self._background = replace(
             last,
             stays=self._hindsight.share_staying(last),
+            undecided=self._undecided,
             missed=float(missed / (missed + known)) if missed else 0.0,
             signs=self._signs,
         )
