@@ -33,7 +33,7 @@ from lowsparse.video.separation import STILL, separate_video
 from lowsparse.video.shadows import BINS, without_light
 from lowsparse.video.shelf import Shelf
 from lowsparse.video.signs import Signs
-from lowsparse.video.tracking import FIRST, LONGEST, MOST, NEW_SCENE, Follower, follow, most_held_back
+from lowsparse.video.tracking import FIRST, LONGEST, MOST, NEW_SCENE, Follower, follow, is_another, most_held_back
 from lowsparse.video.truth import Scores, Truth, read_truth
 from lowsparse.video.views import VIEWS
 
@@ -971,6 +971,16 @@ def test_a_new_scene_is_noticed_while_the_first_is_still_being_learnt_and_if_tha
     assert [one.frame.number for one in out] == list(range(200))
     assert max(one.share for one in out) < 0.02
     assert any("came back" in one.text for one in reliability(follower.background) if one.good is False)
+
+
+def test_a_smooth_thing_that_covers_most_of_the_picture_is_another_scene_and_light_is_none():
+    texture = ndimage.gaussian_filter(np.random.default_rng(3).standard_normal((60, 80)), 2)
+    wall = (120 + 30 * texture / texture.std()).clip(0, 255).astype(np.uint8)
+    covered = wall.copy()
+    covered[:, 20:70] = 120
+    assert is_another(Picture(wall), Picture(covered))
+    half = np.where(np.arange(80) < 40, 0.6, 1.0)
+    assert not is_another(Picture(wall), Picture((wall * half).astype(np.uint8)))
 
 
 def test_a_few_strange_frames_are_no_new_scene():
