@@ -89,6 +89,10 @@ def _signs(background: Background) -> list[Remark]:
     if background.missed > MISSED:
         missed = f"{percent(background.missed)} of what was in front was taken for background until it left"
         remarks.append(Remark(f"{missed}; look at the masks, or learn from the whole video, without --stream.", False))
+    if background.undecided:
+        undecided = f"{percent(background.undecided)} of the picture shows one of two things, each for long"
+        why = "look at the background: if the wrong one is in it, leave a part of the time out with --start or --stop"
+        remarks.append(Remark(f"{undecided}, and no outline says which is in front: {why}.", False))
     if background.stays > STAYS:
         stays = f"Something has come that stays as it is to the end, {percent(background.stays)} of the picture"
         why = "if it is a door that was opened or a thing that was moved, it is no longer in front"

@@ -105,6 +105,7 @@ class Background:
     drift: float = 0.0  # pixels by which the camera has wandered, its shaking apart
     seen: Float = field(default_factory=lambda: np.empty(0))  # share of each of these frames that is explained
     stays: float = 0.0  # share of the pixels that are in front, and as they are, to the end of the video
+    undecided: float = 0.0  # share of them that long shows something else as well, which may be what is behind it
     missed: float = 0.0  # share of what was in front in the stream that was noticed only when it had left
     signs: Signs = field(default_factory=Signs)  # that it is wrong, in these frames
     returned: bool = False  # whether a scene of the stream came back after another one
@@ -357,13 +358,10 @@ class Background:
         unit = self.spread()
         low, high = self.bounds(threshold, unit=unit), self.bounds(threshold, self.flicker, unit=unit)
         del unit  # as large as the background
-        factor = None if self.moves else self.signs.shadow_factor  # a smeared background is darker by chance
-        darker, brighter = self.signs.has_shadows or factor is not None, self.signs.has_patches
 
         def separate(one: Aligned, v: Float, explained: float) -> Separated:
             background, mask = self.compare(one.picture, v, low, high, clean)
-            if clean and (darker or brighter):
-                mask = without_light(mask, one.picture, background, darker=darker, brighter=brighter, factor=factor)
+            mask = self.leave_light_out(mask, one.picture, background) if clean else mask
             if stabilise:
                 return Separated(
                     replace(one.frame, picture=one.picture), v[: self.rank], background, mask, float(explained)
@@ -373,6 +371,25 @@ class Background:
             )
 
         return separate
+
+    def leave_light_out(self, mask: NDArray[np.bool_], picture: Picture, behind: Picture) -> NDArray[np.bool_]:
+        """A mask without shadows and patches of light, if there are any in the video.
+
+        Parameters
+        ----------
+        mask, picture, behind
+            What is in front, as `compare` gives it, a picture as `align` gives it, and the background there.
+
+        Returns
+        -------
+        array
+            True where something is in front that is no light.
+        """
+        factor = None if self.moves else self.signs.shadow_factor  # a smeared background is darker by chance
+        darker, brighter = self.signs.has_shadows or factor is not None, self.signs.has_patches
+        if not (darker or brighter):
+            return mask
+        return without_light(mask, picture, behind, darker=darker, brighter=brighter, factor=factor)
 
     def compare(
         self, picture: Picture, v: Float, low: Bounds, high: Bounds, radius: int = 1

@@ -20,7 +20,7 @@ from .registration import Aligned
 from .sampling import EvenSpacing
 from .shelf import Shelf
 from .signs import Signs
-from .witnesses import place_in, share_staying
+from .witnesses import place_in, share_staying, share_undecided
 
 RIM = 2  # blocks around a mask, and width of what is beyond it: it may have been a little smaller than it should be
 
@@ -62,6 +62,10 @@ class Hindsight:
         """Share of the pixels that are in front, and as they are, to the end: see `witnesses`."""
         return share_staying(background, self._frames.pictures()) if len(self._frames) else 0.0
 
+    def share_undecided(self, background: Background) -> float:
+        """Share of the pixels that long show something else, which may be what is behind: see `witnesses`."""
+        return share_undecided(background, self._frames.pictures())
+
     def place_in(self, background: Background) -> Signs:
         """A place that is never calm: the mean over the frames of `witnesses.place_in`."""
         many = max(len(self._frames), 1)
@@ -77,6 +81,7 @@ class Hindsight:
         missed, front = 0, 0
         for picture, bits in zip(self._frames.pictures(), self._masks, strict=True):
             behind, mask = background.compare(picture, background.coefficients_of([picture])[0][0], low, high)
+            mask = background.leave_light_out(mask, picture, behind)
             found = max_of_block(mask)
             known = np.unpackbits(bits, count=found.size).reshape(found.shape).view(bool)
             front += int(np.count_nonzero(known))

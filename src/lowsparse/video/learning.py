@@ -41,7 +41,7 @@ from .pixel_regression import (
 from .registration import Steadiness, share_lost
 from .sampling import MIN_SAMPLES, TARGET, EvenlySpaced, PixelSampler, PixelSamples, Single, default_share
 from .tone import FAR_LESS, KNOTS, fit_tone, inverse, tiles_at
-from .witnesses import place_in, share_staying, signs_in, spots_in
+from .witnesses import place_in, share_staying, share_undecided, signs_in, spots_in
 
 FEW_BLOCKS = 4000  # that say how large the noise is
 PER_FRAME = 400  # pixels of each frame from which v is learnt, for each rank
@@ -127,7 +127,8 @@ def learn(
     lost = share_lost(found.still, witnesses.kept)
     seen = found.shares_explained(witnesses.kept)
     signs = signs_in(found, witnesses.kept) + place_in(found, witnesses.kept)
-    found = replace(found, lost=lost, seen=seen, signs=signs, stays=share_staying(found, witnesses.kept))
+    stays, undecided = share_staying(found, witnesses.kept), share_undecided(found, witnesses.kept)
+    found = replace(found, lost=lost, seen=seen, signs=signs, stays=stays, undecided=undecided)
     del witnesses
     release_memory()
     registration = camera.registration if camera.shakes else None

@@ -36,6 +36,7 @@ from .foreground import Mask, Separated, max_of_block
 from .ghosts import blocks_of_things
 from .hindsight import Hindsight
 from .learning import fit_background
+from .light import split_changes
 from .registration import Aligned, Steadiness, move, share_lost
 from .relearning import complete, fitter, in_front_of, judged
 from .sampling import MIN_SAMPLES, Layout, PixelSampler, PixelSamples, Single, check_fraction
@@ -61,6 +62,7 @@ UNEXPLAINED = 0.5  # times the usual share of pixels that are explained: a frame
 NEW_SCENE = 10  # frames in a row that are not explained make a new scene, unless the background
 SEEN, TILES = 0.25, 8  # is seen in this share of their tiles; so many tiles are across and down,
 MOSTLY = 0.8  # and of a tile in which it is seen this share agrees
+VISIBLE, OTHER = 20, 0.2  # grey levels that differ, and share of the pixels in which things do, between two scenes
 EARLIER, SMALL = 5, 100_000  # scenes that are remembered, and pixels of their pictures, at most
 LOOK_EVERY = 5  # one of so many frames shows what has an outline
 FORGETTING = 0.02  # factor of the exponential mean of the share that is explained
@@ -123,6 +125,7 @@ class Follower:
         self._signs = Signs()  # in all scenes, that a background was wrong
         self._seen: Float = np.empty(0)  # shares of some frames of all scenes that were explained
         self._ended = Signs()  # the same, in scenes that have ended
+        self._undecided = 0.0  # share of the pixels of a scene of which two things are seen for long
         self._looked_back = np.zeros(2)  # what was in front in some frames of all scenes, missed and known
         self._stills = deque[Picture](maxlen=EARLIER)  # of the latest scenes, small
         self._returned = False  # whether one came back
@@ -266,6 +269,7 @@ class Follower:
         last, before, now = self.background, self._ended, self._signs
         many, place = now.pictures - before.pictures, self._hindsight.place_in(last)
         self._looked_back += self._hindsight.missed_and_known(last)
+        self._undecided = max(self._undecided, self._hindsight.share_undecided(last))
         missed, known = self._looked_back
         self._signs = self._ended = replace(  # a place that is never calm is known in the end, or was until it was left
             now,
@@ -275,6 +279,7 @@ class Follower:
         self._background = replace(
             last,
             stays=self._hindsight.share_staying(last),
+            undecided=self._undecided,
             missed=float(missed / (missed + known)) if missed else 0.0,
             signs=self._signs,
         )
@@ -360,7 +365,7 @@ class Follower:
         small = Picture(still.luma)
         while small.luma.size > SMALL:
             small = small.shrunken(2)
-        known = [not share_lost(one, [small]) and not share_lost(small, [one]) for one in self._stills]
+        known = [not is_another(one, small) for one in self._stills]
         self._returned |= any(known) and not known[-1]
         self._stills.append(small)
 
@@ -462,6 +467,21 @@ class Follower:
 
         release_memory()
         self._next = self._threads.submit(learn_again)
+
+
+def is_another(one: Picture, other: Picture) -> bool:
+    """Whether two backgrounds are of two scenes: they have other edges, or much differs that is no light.
+
+    >>> wall = np.add.outer(np.arange(60) % 5 * 20, np.arange(80) % 7 * 12).astype(np.uint8)
+    >>> covered, dark = wall.copy(), wall // 2
+    >>> covered[:, 20:70] = 160
+    >>> is_another(Picture(wall), Picture(covered)), is_another(Picture(wall), Picture(dark))
+    (True, False)
+    """
+    if share_lost(one, [other]) or share_lost(other, [one]):
+        return True
+    differs = np.abs(one.luma.astype(np.int16) - other.luma) > VISIBLE
+    return bool(split_changes(differs, one.luma, other.luma)[1].mean() > OTHER)
 
 
 def most_samples(picture: Picture) -> int:

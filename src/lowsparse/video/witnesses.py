@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -12,10 +13,24 @@ from .background import THRESHOLD, Background
 from .flicker import HIDDEN, Spots, rounded
 from .foreground import FINE, label_regions, majority, max_of_block
 from .sampling import Single
-from .signs import BEHIND, Signs, is_light, outlined_place, restless_place, roughness, share_in, share_of_specks
+from .signs import (
+    BEHIND,
+    Signs,
+    coarser,
+    is_light,
+    outlined_place,
+    restless_place,
+    roughness,
+    share_in,
+    share_of_specks,
+    unsure_outline,
+)
 
 SPOT = 200  # a region smaller than this part of the picture may be flicker
 FOR_GOOD = 0.2  # last part of the time in which something has come for good if it is there
+# Shares of the pictures in which something else is seen for long, and of the pixels that are a large part of a picture;
+# share of these that it covers if it is there as a whole, and ratio of the steps at its border if that says little.
+LONG, LARGE, WHOLE, UNCLEAR = 0.25, 0.2, 0.8, 0.5
 
 
 def signs_in(background: Background, pictures: Sequence[Picture]) -> Signs:
@@ -62,6 +77,27 @@ def share_staying(background: Background, pictures: Sequence[Picture]) -> float:
         stays &= background.compare(picture, v, bounds, bounds)[1] & ~bounds.exceeded(picture, last[-1])
     areas = label_regions(majority(stays, 2), corners=False)[1]
     return float(areas[1:].max(initial=0)) / stays.size
+
+
+def share_undecided(background: Background, pictures: Sequence[Picture]) -> float:
+    """Share of the pixels that long show something else, always the same, whose outline hardly says which is in front.
+
+    What covers a large part of the picture for about half of the time may have become background. Then its outline is
+    there and not in the frames without it (see `ghosts`), but much of its border is not seen where it looks by chance
+    as what is behind it, and other borders are. The pictures are in order; gaps in what differs are closed.
+    """
+    if len(pictures) < 2 or np.quantile(background.shares_explained(pictures), LONG) > 1 - LARGE:
+        return 0.0
+    bounds, v = background.bounds(THRESHOLD), background.coefficients_of(pictures)[0]
+    masks = [coarser(background.compare(one, light, bounds, bounds)[1]) for one, light in zip(pictures, v, strict=True)]
+    changed = [coarser(bounds.exceeded(*pair)) for pair in itertools.pairwise(pictures)]
+    stays = [one & other & ~new for (one, other), new in zip(itertools.pairwise(masks), changed, strict=True)]
+    steady = np.mean(stays, axis=0) > LONG
+    there = [k for k, mask in enumerate(masks) if mask[steady].sum() > WHOLE * steady.sum()]
+    if steady.mean() < LARGE or len(there) < LONG * len(pictures):
+        return 0.0
+    ratios = [unsure_outline(masks[k], pictures[k].luma, background.picture(v[k]).luma, steady) for k in there]
+    return float(steady.mean()) if np.median(ratios) > UNCLEAR else 0.0
 
 
 def spots_in(background: Background, pictures: Sequence[Picture]) -> list[Spots]:
