@@ -72,13 +72,17 @@ class Fit:
         return float(np.mean(np.log(sizes if counted is None else sizes[counted])))
 
 
-def fit_table(M: PartialMatrix, coarse: CoarseColumns | None, rank: int | None, solve: Solve, backend: str) -> Fit:
-    """The fit of a table, of this rank at most, or of a rank that is chosen."""
+def fit_table(
+    M: PartialMatrix, coarse: CoarseColumns | None, rank: int | None, solve: Solve, searches: int, backend: str
+) -> Fit:
+    """The fit of a table, of this rank at most, or of a rank that is chosen, searched so often."""
     spread = M if coarse is None else coarse.spread(M)
     preparation = _prepare(spread, backend)
-    once, often = (partial(solve, method=Ladder(searches=n, rank_is_limit=True)) for n in (1, Ladder().searches))
-    if M.nnz > SMALL or (rank is None and coarse is None and not preparation.hardly_has_levels):
-        return _fit_levels(spread, preparation, rank, often)  # large tables are searched once anyway
+    once, often = (partial(solve, method=Ladder(searches=n, rank_is_limit=True)) for n in (1, searches))
+    if M.nnz > SMALL or searches == 1:  # large tables are searched once anyway
+        return _fit_with_levels(spread, preparation, rank, once)
+    if rank is None and coarse is None and not preparation.hardly_has_levels:
+        return _fit_with_levels(spread, preparation, rank, often)
     fit = _fit_levels(spread, preparation, rank, once)
     if coarse is not None and isinstance(M, ObservedMatrix):
         # where coarse columns are explained as they are, numbers that are not repeated are met more closely
@@ -95,12 +99,17 @@ def _prepare(M: PartialMatrix, backend: str) -> Preparation:
     return Preparation.fit(M, rows=bool(np.median(M.column_counts) < THIN), backend=backend)
 
 
-def _fit_levels(M: PartialMatrix, preparation: Preparation, rank: int | None, solve: Solve) -> Fit:
-    """The fit with levels or without."""
+def _fit_with_levels(M: PartialMatrix, preparation: Preparation, rank: int | None, solve: Solve) -> Fit:
+    """The fit with levels, of a rank that is chosen; if it is given, with levels or without."""
     if rank is not None:
         return _fit_of_rank(M, preparation, solve, rank)
-    fit = Fit(preparation, solve(preparation.apply(M), "auto"))
-    if M.nnz > SMALL or fit.is_exact or not preparation.hardly_has_levels:
+    return Fit(preparation, solve(preparation.apply(M), "auto"))
+
+
+def _fit_levels(M: PartialMatrix, preparation: Preparation, rank: int | None, solve: Solve) -> Fit:
+    """The fit with levels or without."""
+    fit = _fit_with_levels(M, preparation, rank, solve)
+    if rank is not None or fit.is_exact or not preparation.hardly_has_levels:
         return fit
     given = preparation.without_levels()
     without = Fit(given, solve(given.apply(M), "auto"))

@@ -33,6 +33,7 @@ from ..robust.coarse import CoarseColumns
 from ..robust.regression import EFFICIENT, EXPLAINED, SubspaceRegression
 from ..robust.rows import RowModel, RowOutliers
 from ..solve import solve
+from ..solvers.ladder import Ladder
 from ..support.checks import check_count
 from ..sweeps import Float, Robust, Sweep, host_backend
 from .fitting import fit_table, usual_error
@@ -76,13 +77,17 @@ class Imputation:
         backend: str = "auto",
         random_state: int | np.random.Generator | None = 0,
         callback: Callable[[Progress], object] | None = None,
+        searches: int = Ladder().searches,
     ) -> Self:
-        """Fit M, in memory or in pieces; `rank` is the largest rank of y, `callback` that of `solve`."""
+        """Fit M, in memory or in pieces; `rank` is the largest rank of y, `callback` that of `solve`.
+
+        One of the `searches` (see `Ladder`) will do where nothing rests on what is called converged.
+        """
         largest = None if rank == "auto" else min(check_count("rank", rank, also="'auto'"), *M.shape)
         given = _without_negligible(M)
         coarse = CoarseColumns.of(given)
         options = {"max_iter": max_iter, "backend": backend, "random_state": random_state, "callback": callback}
-        fit = fit_table(given, coarse, largest, partial(solve, **options), backend)  # type: ignore[arg-type]
+        fit = fit_table(given, coarse, largest, partial(solve, **options), searches, backend)  # type: ignore[arg-type]
         preparation, result = fit.preparation, fit.result
         width, noise = EFFICIENT * robust_scale(result.M.values.astype(np.float64)), _noise_by_column(result, backend)
         if coarse is not None:  # it may have been fitted with noise

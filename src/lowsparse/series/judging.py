@@ -54,7 +54,7 @@ class LowRankMoments:
         """Fit Z, NaN where missing, or some of its moments."""
         read = np.flatnonzero((~np.isnan(Z)).any(axis=1))
         chosen = rng.choice(read, min(len(read), max(1, ROUGH // Z.shape[1])), replace=False)
-        return cls(Imputation.fit(ObservedMatrix.from_dense(Z[np.sort(chosen)])).prediction)
+        return cls(Imputation.fit(ObservedMatrix.from_dense(Z[np.sort(chosen)]), searches=1).prediction)
 
     def expect(self, Z: Float, first: int = 0) -> Float:
         """Each moment's robust regression by its own readings; NaN at moments without any."""
