@@ -151,8 +151,9 @@ class RowModel:
             joint, common = model._joint_distances_from_some(M, scores, needed, suspects, alone.off)
             together = replace(alone, joint_distance=joint).off & ~alone.off
             model = replace(model, common=common if together.any() else None)
-        others = (joint <= STRICT) & (share <= alone.cell_cutoff)  # those found by other means do not hide
-        model = replace(model, limit=limit.in_front_of_group(distance[others], freedom[others]))
+        if self.typical is None:  # beside repeated numbers the distances of usual samples may be of two kinds
+            others = (joint <= STRICT) & (share <= alone.cell_cutoff)  # those found by other means do not hide
+            model = replace(model, limit=limit.in_front_of_group(distance[others], freedom[others]))
         return model, model._judge(M, distances, joint)
 
     def measure(self, M: PartialMatrix, scores: Float) -> RowOutliers:
