@@ -80,15 +80,15 @@ def fit_table(
     preparation = _prepare(spread, backend)
     once, often = (partial(solve, method=Ladder(searches=n, rank_is_limit=True)) for n in (1, searches))
     if M.nnz > SMALL or searches == 1:  # large tables are searched once anyway
-        return _fit_with_levels(spread, preparation, rank, once)
+        return _fit(spread, preparation, rank, once)
     if rank is None and coarse is None and not preparation.hardly_has_levels:
-        return _fit_with_levels(spread, preparation, rank, often)
-    fit = _fit_levels(spread, preparation, rank, once)
+        return _fit(spread, preparation, rank, often)
+    fit = _fit_either(spread, preparation, rank, once)
     if coarse is not None and isinstance(M, ObservedMatrix):
         # where coarse columns are explained as they are, numbers that are not repeated are met more closely
         counted = (coarse.width[M.columns_of_entries()] > 0) & ~is_repeated(M)
         if np.unique(M.values[counted]).size >= FEW:
-            as_given = _fit_levels(M, _prepare(M, backend), rank, once)
+            as_given = _fit_either(M, _prepare(M, backend), rank, once)
             if as_given.distance(M, counted) < fit.distance(M, counted) - CLEARLY:
                 fit, spread = as_given, M
     return replace(fit, result=_solve_up_to(fit.preparation.apply(spread), rank, often))
@@ -99,16 +99,16 @@ def _prepare(M: PartialMatrix, backend: str) -> Preparation:
     return Preparation.fit(M, rows=bool(np.median(M.column_counts) < THIN), backend=backend)
 
 
-def _fit_with_levels(M: PartialMatrix, preparation: Preparation, rank: int | None, solve: Solve) -> Fit:
-    """The fit with levels, of a rank that is chosen; if it is given, with levels or without."""
+def _fit(M: PartialMatrix, preparation: Preparation, rank: int | None, solve: Solve) -> Fit:
+    """The fit with levels, of a rank that is chosen; or of this rank at most, with levels or without."""
     if rank is not None:
         return _fit_of_rank(M, preparation, solve, rank)
     return Fit(preparation, solve(preparation.apply(M), "auto"))
 
 
-def _fit_levels(M: PartialMatrix, preparation: Preparation, rank: int | None, solve: Solve) -> Fit:
-    """The fit with levels or without."""
-    fit = _fit_with_levels(M, preparation, rank, solve)
+def _fit_either(M: PartialMatrix, preparation: Preparation, rank: int | None, solve: Solve) -> Fit:
+    """The same; of a table that hardly has levels also without them, if the rank is to be chosen."""
+    fit = _fit(M, preparation, rank, solve)
     if rank is not None or fit.is_exact or not preparation.hardly_has_levels:
         return fit
     given = preparation.without_levels()

@@ -142,8 +142,8 @@ class RowModel:
         distance, share, freedom, _ = distances
         limit = OrthogonalLimit.fit(distance[usual], freedom[usual])
         near = usual & (distance <= limit.rarely_exceeded(freedom))
-        typical = float(np.mean(share[near if near.any() else usual]))
-        model = replace(model, limit=limit, cell_share=typical, unevenness=unevenness)
+        cell_share = float(np.mean(share[near if near.any() else usual]))
+        model = replace(model, limit=limit, cell_share=cell_share, unevenness=unevenness)
         joint = np.zeros_like(distance)
         alone = model._judge(M, distances, joint)
         if suspects is not None and np.count_nonzero(suspects) > 2:

@@ -116,7 +116,7 @@ class Follower:
         self.rank, self.observe, self.absorb, self.backend = rank, observe, absorb, backend
         self.threshold, self.clean, self.stabilise = threshold, clean, stabilise
         self.rng = np.random.default_rng(random_state)
-        self._noise = np.random.default_rng(0x6E6F697365)
+        self._noise = np.random.default_rng(0x6E6F697365)  # another one, so that what is sampled does not depend on it
         self.scenes: list[int] = []  # numbers of their first frames
         self._background: Background | None = None
         self._separator: Callable[[Aligned, Float, float], Separated] | None = None  # by that
