@@ -277,6 +277,28 @@ def _breathing(made: Made) -> Made:
     return _tone(made, 1 + 0.2 * wave, 1 - 0.05 * wave)
 
 
+def _tint(made: Made, red: Array, blue: Array) -> Made:
+    """A camera that sets its white balance anew in each frame: red and blue times these factors."""
+    made.frames[..., 0] *= red.reshape(-1, 1, 1)
+    made.frames[..., 2] *= blue.reshape(-1, 1, 1)
+    return made
+
+
+def _white_balance(made: Made) -> Made:
+    """A white balance that changes for a third of the time, within a few frames: towards red, or towards blue."""
+    T = len(made.frames)
+    begin, warmer = made.rng.uniform(0, 0.5) * T, made.rng.choice([-1, 1]) * made.rng.uniform(0.1, 0.3)
+    changed = ndimage.gaussian_filter1d(((np.arange(T) >= begin) & (np.arange(T) < begin + T / 3)).astype(float), 2)
+    return _tint(made, np.exp(warmer * changed), np.exp(-warmer * made.rng.uniform(0.5, 1) * changed))
+
+
+def _drifting_tint(made: Made) -> Made:
+    """A white balance that is never at rest."""
+    T = len(made.frames)
+    wave = np.sin(np.linspace(0, made.rng.uniform(1, 4) * 2 * np.pi, T) + made.rng.uniform(0, 6))
+    return _tint(made, 1 + 0.15 * wave, 1 - 0.15 * wave)
+
+
 def _snow(made: Made) -> Made:
     T, H, W = made.moving.shape
     for t in range(T):
@@ -451,4 +473,6 @@ SCENES: dict[str, Callable[[Sources, np.random.Generator], tuple[Array, Mask]]] 
     "automatic exposure": lambda s, r: _automatic(Made.on(s, r).walk()).finish(),
     "breathing exposure": lambda s, r: _breathing(Made.on(s, r).walk()).finish(),
     "road in the sun": lambda s, r: _road(r).finish(colour=True),
+    "white balance": lambda s, r: _white_balance(Made.on(s, r, colour=True).walk()).finish(colour=True),
+    "drifting white balance": lambda s, r: _drifting_tint(Made.on(s, r, colour=True).walk()).finish(colour=True),
 }

@@ -6,11 +6,11 @@ With x_it the value of pixel i in frame t (of chroma the difference to grey),
 
 where v_t (r numbers for each frame) is the same for all pixels and colours: for rank 1 the brightness. How b is learnt
 is in `learning`. The coefficients v of a new frame come from the robust regression of some of its pixels; a frame whose
-exposure is another has a curve of tones as well (see `tone`). A pixel is in front if it differs from its background by
-more than `threshold` times √(s_i²/4 + 4 s² + f_i²) grey levels, and so do most of its neighbours; f_i is what nobody
-sees, 10 grey levels, of chroma 5, and less where it is dark. Leaves and water go farther by themselves, in small spots:
-how far is learnt from some whole frames (`Background.flicker`), and a small region is in front only if it goes farther
-somewhere.
+exposure is another has a curve of tones as well (see `tone`), and one whose white balance is another has a tint (see
+`tint`). A pixel is in front if it differs from its background by more than `threshold` times √(s_i²/4 + 4 s² + f_i²)
+grey levels, and so do most of its neighbours; f_i is what nobody sees, 10 grey levels, of chroma 5, and less where it
+is dark. Leaves and water go farther by themselves, in small spots: how far is learnt from some whole frames
+(`Background.flicker`), and a small region is in front only if it goes farther somewhere.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ from .signs import (
     Signs,
     edges_waver,
 )
-from .tone import ToneProbe, curve, toned
+from .tint import NO_TINT, TintProbe, tinted, too_bright, untinted
+from .tone import KNOTS, ToneProbe, curve, inverse, toned
 
 THRESHOLD = 1.5
 INVISIBLE = 10.0  # differences of luma that nobody sees,
@@ -60,7 +61,7 @@ PROBES = 4096  # pixels that determine v of a frame, for each rank
 # Times the median noise, up to which a pixel may be one of these: the quieter half may all be behind something large,
 # and then none of what is seen determines v.
 QUIET = 1.5
-TONED = 1024  # of them determine the curve of tones
+TONED, TINTED = 1024, 2048  # of them determine the curve of tones, and the tint
 BATCH = 4  # frames whose v is computed together
 EXPLAINED = 0.25  # of the probes: a frame with fewer gets the usual v
 # Share of the probes below which something large may be in front: then v near the usual one is likelier than another,
@@ -126,18 +127,43 @@ class Background:
         Parameters
         ----------
         v
-            r numbers, and, if the frame has a tone of its own, those of its curve: a row of `coefficients_of`.
+            r numbers, and, if the frame has a tone or a tint of its own, those of its curve, and of that: a row of
+            `coefficients_of`.
 
         Returns
         -------
         Picture
             Luma, and chroma if the video is in colour.
         """
-        light, tone = v[: self.rank], v[self.rank :]
-        even = Picture(
+        light, tone, tint = self._parts(v)
+        found = Picture(
             combined(light, self.luma), None if self.chroma is None else combined(light, self.chroma, NEUTRAL)
         )
-        return toned(even, curve(tone)) if tone.any() else even
+        found = toned(found, curve(tone)) if tone.any() else found
+        return tinted(found, tint) if tint.any() else found
+
+    def even(self, picture: Picture, v: Float) -> Picture:
+        """A picture without the tone and the tint of its frame.
+
+        Parameters
+        ----------
+        picture
+            As `align` gives it.
+        v
+            Its coefficients, a row of `coefficients_of`.
+
+        Returns
+        -------
+        Picture
+            Itself, if it has none.
+        """
+        _, tone, tint = self._parts(v)
+        picture = untinted(picture, tint, self.picture(v[: -tint.size])) if tint.any() else picture
+        return toned(picture, inverse(tone)) if tone.any() else picture
+
+    def _parts(self, v: Float) -> tuple[Float, Float, Float]:
+        """The coefficients, the curve of tones and the tint of a frame; the last two may be empty."""
+        return v[: self.rank], v[self.rank : self.rank + KNOTS.size], v[self.rank + KNOTS.size :]
 
     def with_noise(self, picture: Picture, blocks: NDArray[np.bool_], rng: np.random.Generator) -> Picture:
         """A picture of the background with the noise that its pixels have, in some blocks of 2 x 2 of them.
@@ -194,9 +220,22 @@ class Background:
         Returns
         -------
         v, explained
-            The coefficients of each picture (n x r, and the numbers of its curve of tones, see `tone`), and the share
-            of the probed pixels that agree with them.
+            The coefficients of each picture (n x r, and the numbers of its curve of tones and of its tint, see `tone`
+            and `tint`), and the share of the probed pixels that agree with them.
         """
+        v, explained = self._light_of(pictures)
+        if self._tint_probe is None:
+            tints = np.zeros((len(pictures), NO_TINT.size))
+            v, explained = self._with_tones(pictures, v, explained)
+        else:
+            light = np.where((v @ self.brightness > NO_LIGHT)[:, None], v, self.usual)
+            tints = np.stack([self._tint_probe.fit(one, own) for one, own in zip(pictures, light, strict=True)])
+            untinted = [tinted(one, -a) if a.any() else one for one, a in zip(pictures, tints, strict=True)]
+            v, explained = self._with_tones(untinted, *(self._light_of(untinted) if tints.any() else (v, explained)))
+        return np.concatenate([v, tints], axis=1), explained
+
+    def _light_of(self, pictures: Sequence[Picture]) -> tuple[Float, Float]:
+        """The r coefficients of each picture, and the share of the probed pixels that agree with them."""
         pixels, regression, to_v, usual = self._probe
         X = np.stack([picture.luma.ravel()[pixels] for picture in pictures], axis=1).astype(np.float32)
         M, backend = ObservedMatrix.from_dense(X), host_backend(self.result.backend)
@@ -209,7 +248,7 @@ class Background:
         v = np.where(takes_near[:, None], near, found) @ to_v.T
         explained = np.where(takes_near, near_explained, explained)
         v[explained < EXPLAINED] = self.usual
-        return self._with_tones(pictures, v, explained)
+        return v, explained
 
     def _with_tones(self, pictures: Sequence[Picture], v: Float, explained: Float) -> tuple[Float, Float]:
         """The same, with the curves of tones of those pictures that have one of their own."""
@@ -227,6 +266,12 @@ class Background:
         """Some of the pixels that determine v, for the curve of tones."""
         pixels = self._probe[0][:: max(1, self._probe[0].size // TONED)]
         return ToneProbe.at(pixels, self.luma)
+
+    @cached_property
+    def _tint_probe(self) -> TintProbe | None:
+        """Some of the pixels that determine v, for the tint; none without colours."""
+        pixels = self._probe[0][:: max(1, self._probe[0].size // TINTED)]
+        return None if self.chroma is None else TintProbe.at(pixels, self.luma, self.chroma)
 
     @cached_property
     def _probe(self) -> tuple[NDArray[np.int32], SubspaceRegression, Float, Float]:
@@ -411,7 +456,9 @@ class Background:
             A picture, and True where something is in front.
         """
         if v[self.rank :].any() or not radius or not compiled.is_available():
-            background = self.picture(v)
+            background, tint = self.picture(v), self._parts(v)[2]
+            if tint.any():
+                background = background.replaced(picture, too_bright(picture, background, tint))
             return background, foreground_mask(picture, background, low, high, radius)
         return compiled_mask(picture, self.luma, self.chroma, v[: self.rank], low, high, radius)
 
@@ -462,6 +509,7 @@ class Background:
         gone, behind = sightings.gone()
         if not gone.any():
             return self
+        even = [self.even(picture, one) for picture, one in zip(pictures, v, strict=True)]
 
         def replaced(
             planes: Single, noise: Single, level: float, values: Iterable[Grey], zero: int = 0
@@ -479,11 +527,11 @@ class Background:
             return planes, noise
 
         level = self.noise_level
-        luma, noise = replaced(self.luma, self.noise, level[0], (one.luma for one in pictures))
+        luma, noise = replaced(self.luma, self.noise, level[0], (one.luma for one in even))
         found = replace(self, luma=luma, noise=noise)
         if self.chroma is None or self.chroma_noise is None:
             return found
-        values = (one.chroma for one in pictures if one.chroma is not None)
+        values = (one.chroma for one in even if one.chroma is not None)
         chroma, noise = replaced(self.chroma, self.chroma_noise, level[1], values, NEUTRAL)
         return replace(found, chroma=chroma, chroma_noise=noise)
 
@@ -545,8 +593,8 @@ class Background:
         bound, shares = THRESHOLD * self.spread()[0].ravel()[pixels], []
         b = self.luma.reshape(self.rank, 1, -1)[..., pixels]
         for picture, v in zip(pictures, self.coefficients_of(pictures)[0], strict=True):
-            light, tone = v[: self.rank], v[self.rank :]
-            seen = self.picture(v).luma.ravel()[pixels] if tone.any() else combined(light, b)[0]
+            plain = not v[self.rank :].any()
+            seen = combined(v[: self.rank], b)[0] if plain else self.picture(v).luma.ravel()[pixels]
             far = seen.astype(np.float32) - picture.luma.ravel()[pixels]
             shares.append(np.mean(np.abs(far) <= bound))
         return np.array(shares)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,7 @@ from ..solve import solve
 from ..solvers.ladder import Ladder
 from ..support.checks import check_count
 from ..support.memory import release_memory
+from ..sweeps import Float
 from ..sweeps.native import num_threads
 from .background import THRESHOLD, WITNESSES, Background, is_uneven
 from .flicker import flicker_of
@@ -40,6 +42,7 @@ from .pixel_regression import (
 )
 from .registration import Steadiness, share_lost
 from .sampling import MIN_SAMPLES, TARGET, EvenlySpaced, PixelSampler, PixelSamples, Single, default_share
+from .tint import NO_TINT, fit_tint, least_saturated, retinted, share_saturated, unknown, untinted_luma
 from .tone import FAR_LESS, KNOTS, fit_tone, inverse, tiles_at
 from .witnesses import place_in, share_staying, share_undecided, signs_in, spots_in
 
@@ -49,12 +52,14 @@ TILE, COMPILED_TILE, GPU_TILE = 1024, 8192, 16_384  # blocks regressed together:
 GPU_WORKERS = 2  # tiles on a GPU at the same time, half a GB each at most
 MIN_NOISE = 0.5  # grey levels
 MANY_WITNESSES, WITNESS_BYTES = 48, 30_000_000  # of small pictures so many are kept, or as many as need so much
-TONES = 2  # times that curves of tones are sought
+EVENED = 2  # times that tints and curves of tones are sought
 LIGHT = 0.01  # least share of the picture in which the light changes if more than its brightness does
 MOSTLY, GAIN = 0.9, 0.02  # rank 2 is tried below such a share as well; it must explain so much more,
 LITTLE = 0.03  # and cannot, as something is in front, if rank 1 leaves no more than this
 
 OnProgress = Callable[[str, int, int | None], object]  # stage, number done, total
+Places = NDArray[np.intp]
+Rough = tuple[Single, Single, Single]  # values of some blocks, v at their samples, and b
 
 
 class TooFewError(ValueError):
@@ -194,7 +199,7 @@ def _fit_rank(
     """The background of this rank, whatever it follows."""
     some = _some_blocks(samples, sampler.frames, math.ceil(PER_FRAME * rank / sampler.share))
     result, v = _learn_coefficients(samples, some, rank, sampler.frames, backend)
-    x, vs, b = _fit_without_tones(samples, some, v) if rank == 1 else _rough_fit(samples, some, v)
+    x, vs, b = _fit_even(samples, some, v) if rank == 1 else _rough_fit(samples, some, v)
     return fit_pixels(samples, v, _noise_level(estimate_noise(x, vs, b)), result, sampler.entries, on_progress)
 
 
@@ -213,38 +218,92 @@ def find_noise_level(samples: PixelSamples, v: Single) -> tuple[float, float]:
     return _noise_level(estimate_noise(*_rough_fit(samples, _some_blocks(samples, len(v)), v)))
 
 
-def _rough_fit(samples: PixelSamples, blocks: NDArray[np.intp], v: Single) -> tuple[Single, Single, Single]:
+def _rough_fit(samples: PixelSamples, blocks: Places, v: Single) -> Rough:
     """The values of some blocks, v at their samples, and b before the noise is known."""
     x, vs = samples.values(blocks), _at_samples(v, samples.frames(blocks))
     c = np.full((len(x), 1), 10.0, np.float32)
     return x, vs, regress(x, vs, initial_estimate(x, vs, c), c, 2)
 
 
-def _fit_without_tones(samples: PixelSamples, some: NDArray[np.intp], v: Single) -> tuple[Single, Single, Single]:
-    """The same, after the curves of tones of all frames (see `tone`) were undone in the samples, and in v of rank 1.
+def _fit_even(samples: PixelSamples, some: Places, v: Single) -> Rough:
+    """The same, after the tints and tones of all frames were undone in the samples, and in v of rank 1.
 
     What is left of them is sought once more: while they are unknown, b is in the middle of them.
     """
-    frames, (H, W) = samples.frames(some), samples.layout.shape
-    rows, columns = np.divmod(some, -(-W // 2))
-    tiles = tiles_at(2 * rows, 2 * columns, (H, W))
+    rows, columns = np.divmod(some, -(-samples.layout.shape[1] // 2))
+    tiles = tiles_at(2 * rows, 2 * columns, samples.layout.shape)
+    fit = _rough_fit(samples, some, v)
+    for undo in (_undo_tints, _undo_tones):
+        for _ in range(EVENED):
+            if not undo(samples, fit, v, _of_frames(samples.frames(some), len(v)), tiles):
+                break
+            fit = _rough_fit(samples, some, v)
+    return fit
+
+
+def _of_frames(frames: NDArray[np.int64], n_frames: int) -> list[tuple[Places, Places]]:
+    """The blocks and the samples of them that are of each frame; `frames` (blocks x samples) says of which they are."""
     order = np.argsort(frames, axis=None, kind="stable")
-    of_frames = np.split(order, np.cumsum(np.bincount(frames.ravel(), minlength=len(v)))[:-1])
+    ends = np.cumsum(np.bincount(frames.ravel(), minlength=n_frames))[:-1]
+    return [np.divmod(here, frames.shape[1]) for here in np.split(order, ends)]
+
+
+def _undo_tints(
+    samples: PixelSamples, fit: Rough, v: Single, blocks: list[tuple[Places, Places]], tiles: Places
+) -> bool:
+    """Undo the tint of each frame (see `tint`) in samples and v; whether any has one."""
+    if not samples.layout.colour:
+        return False
+    (x, _, b), tints = fit, np.zeros((len(v), NO_TINT.size))
+    colours = [_mean_colours(x[:, block, sample]) for block, sample in blocks]
+    for t, ((block, sample), seen) in enumerate(zip(blocks, colours, strict=True)):
+        here, there = v[t, 0] * b[0][:, block], x[:, block, sample]
+        tints[t] = fit_tint(_mean_colours(here), seen, (_slopes(here), _slopes(there)), tiles[block])
+    if not tints.any():
+        return False
+    tints -= least_saturated(tints, np.stack([share_saturated(seen) for seen in colours]))
+    has_tint: NDArray[np.bool_] = np.any(tints != 0, axis=1)
+    for one, seen, tint in zip(v, colours, tints, strict=True):
+        if tint.any() and seen.size:
+            one *= np.median(untinted_luma(seen, tint) / np.maximum(seen[0], 1.0))
+
+    def is_unknown(tile: slice, frames: NDArray[np.int64]) -> NDArray[np.bool_]:
+        seen = _mean_colours(np.moveaxis(samples.values(tile), -1, 1).reshape(samples.layout.values, -1))
+        return unknown(seen, tints[frames.ravel()].T, frames.shape)
+
+    samples.uncover(is_unknown)
+    samples.change_frames(has_tint, lambda values, t: retinted(values, -tints[t].T))
+    return True
+
+
+def _slopes(values: NDArray[Any]) -> Float:
+    """Differences of luma to the pixels to the right and below (2 x n) in blocks of 2 x 2 pixels (values x n)."""
+    return np.asarray(values[1:3].astype(np.float64) - values[0])
+
+
+def _mean_colours(values: Single) -> Float:
+    """Luma and chroma (3 x n) of blocks of 2 x 2 pixels (values x n)."""
+    luma, chroma = values[:4].astype(np.float64), values[4:].astype(np.float64).reshape(2, len(values) // 2 - 2, -1)
+    return np.concatenate([luma.mean(axis=0, keepdims=True), chroma.mean(axis=1)])
+
+
+def _undo_tones(
+    samples: PixelSamples, fit: Rough, v: Single, blocks: list[tuple[Places, Places]], tiles: Places
+) -> bool:
+    """Undo the curve of tones of each frame (see `tone`) in samples and v; whether any has one."""
+    (x, _, b), tones = fit, np.zeros((len(v), KNOTS.size))
     usual = np.float32(np.median(v[v > 0])) if (v > 0).any() else np.float32(1)
-    for _ in range(TONES):
-        x, vs, b = _rough_fit(samples, some, v)
-        tones = np.zeros((len(v), KNOTS.size))
-        for t, here in enumerate(of_frames):
-            block, sample = np.divmod(here, frames.shape[1])
-            level, seen = (one.astype(np.float64) for one in (b[0][:4, block], x[:4, block, sample]))
-            expected = v[t, 0] * level
-            slopes = expected[1:3] - expected[0], seen[1:3] - seen[0]  # of the four pixels of a block
-            tones[t] = fit_tone(expected[0], usual * level[0], seen[0], slopes, tiles[block], FAR_LESS)
-        if not tones.any():
-            return x, vs, b
-        v[tones.any(axis=1)] = usual
-        samples.retone(np.stack([inverse(one) for one in tones]))
-    return _rough_fit(samples, some, v)
+    for t, (block, sample) in enumerate(blocks):
+        level, seen = b[0][:, block].astype(np.float64), x[:, block, sample].astype(np.float64)
+        expected = v[t, 0] * level
+        slopes = _slopes(expected), _slopes(seen)
+        tones[t] = fit_tone(expected[0], usual * level[0], seen[0], slopes, tiles[block], FAR_LESS)
+    has_tone = tones.any(axis=1)
+    if not has_tone.any():
+        return False
+    v[has_tone] = usual
+    samples.retone(np.stack([inverse(one) for one in tones]))
+    return True
 
 
 def without_things(found: Background, plain: Background) -> Background:
@@ -336,6 +395,8 @@ def _learn_coefficients(
 ) -> tuple[Result, Single]:
     """v (frames x r), from one pixel of each of these blocks."""
     frames, x = samples.frames(blocks), samples.values(blocks)[0]
+    order = np.argsort(frames, axis=1, kind="stable")  # what took the place of others may be of any frame
+    frames, x = np.take_along_axis(frames, order, axis=1), np.take_along_axis(x, order, axis=1)
     new = np.ones(frames.shape, bool)
     new[:, 1:] = frames[:, 1:] > frames[:, :-1]  # a repeated sample does not count
     seen, rows = np.unique(frames[new], return_inverse=True)

@@ -164,6 +164,13 @@ class PixelSamples:
             for k in range(4):
                 one.values[k] = tables[t, one.values[k]]
 
+    def change_frames(self, changed: NDArray[np.bool_], change: Callable[[Grey, NDArray[np.int64]], Grey]) -> None:
+        """Give the samples of those frames (a mask, T) other values: `change` is given values and their frames."""
+        for one in self.intervals:
+            t = one.offset.astype(np.int64) + one.first
+            blocks = np.flatnonzero(changed[t])
+            one.values[:, blocks] = change(one.values[:, blocks], t[blocks])
+
     @property
     def oldest(self) -> int:
         """The first frame from which there is a sample."""

@@ -110,14 +110,18 @@ def fit_tone(
         return NO_TONE
     before, after = (((seen - one) / c) ** 2 for one in (expected, toned_levels))
     old, new = (one / (1 + one) for one in (before, after))
-    if new.mean() > less * old.mean() or _worse_somewhere(new - old, tiles):
+    if new.mean() > less * old.mean() or worse_somewhere(new - old, tiles):
         return NO_TONE
-    explained = (after <= 1) & (after < before)
-    one, other = (part[:, explained] for part in slopes)
-    return a if (one * other).sum() > SEEN * (one**2).sum() else NO_TONE
+    return a if has_slopes(slopes, (after <= 1) & (after < before)) else NO_TONE
 
 
-def _worse_somewhere(growth: Float, tiles: NDArray[np.intp]) -> bool:
+def has_slopes(slopes: tuple[Float, Float], where: NDArray[np.bool_]) -> bool:
+    """Whether pixels show the slopes that are expected (2 x n each): something in front has others."""
+    one, other = (part[:, where] for part in slopes)
+    return bool((one * other).sum() > SEEN * (one**2).sum())
+
+
+def worse_somewhere(growth: Float, tiles: NDArray[np.intp]) -> bool:
     """Whether the loss grows, by so much in the mean, in a tile with enough pixels."""
     many = np.bincount(tiles)
     return bool(((np.bincount(tiles, growth) > WORSE * many) & (many >= tiles.size / FEW)).any())

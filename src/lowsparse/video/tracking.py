@@ -43,7 +43,6 @@ from .sampling import MIN_SAMPLES, Layout, PixelSampler, PixelSamples, Single, c
 from .shelf import Shelf
 from .signs import Signs, restless
 from .spells import things_before_leaves
-from .tone import inverse, toned
 
 ABSORB = 30.0  # seconds in front after which something is sampled,
 SURE = 1.0  # and seconds after which it is not
@@ -411,8 +410,7 @@ class Follower:
         for one, v, explained in fitted:
             separated = self._separate_one(one, v, explained)
             if self._v:
-                picture, tone = self._without_standers(one, v, separated.mask), v[self.background.rank :]
-                self._sampler.add(toned(picture, inverse(tone)) if tone.any() else picture)
+                self._sampler.add(self.background.even(self._without_standers(one, v, separated.mask), v))
                 if len(self._v) % WITNESS_EVERY == 0:
                     self._witnesses.add(one)
                 self._v.append(v[: self.background.rank])
