@@ -22,10 +22,11 @@ from lowsparse.entries.frames import Frame, Frames
 from lowsparse.entries.pictures import Picture, doubled
 from lowsparse.video import learning, metrics
 from lowsparse.video.film import write_picture
+from lowsparse.video.fitting import TooFewError
 from lowsparse.video.flicker import flicker_of, rounded
 from lowsparse.video.foreground import Bounds, Separated, coherent, foreground_mask, majority
 from lowsparse.video.ghosts import Sightings
-from lowsparse.video.learning import TooFewError, learn
+from lowsparse.video.learning import learn
 from lowsparse.video.pixel_regression import regress, typical_sample
 from lowsparse.video.registration import Aligned, Registration, _noise
 from lowsparse.video.sampling import EvenlySpaced, Layout, PixelSampler, default_share
@@ -700,6 +701,18 @@ def test_who_walks_where_another_walked_is_in_front():
     found = [one.mask for one in learn(given, length=72).separate(given)]
     shares = [(mask & truth).sum() / truth.sum() for mask, truth in zip(found, moving, strict=True)]
     assert min(shares) > 0.8
+
+
+def test_who_stands_for_half_of_the_time_does_not_make_his_place_noisy():
+    _, frames = scene(T=120, H=60, W=80, seed=16, low=116, high=124)
+    rng, moving = np.random.default_rng(17), np.zeros(frames.shape, bool)
+    moving[30:85, 20:50, 30:45] = True
+    body = ndimage.gaussian_filter(rng.standard_normal((30, 15)), 1.5)
+    frames[30:85, 20:50, 30:45] = 146 + 4 * body / body.std() + 2 * rng.standard_normal((55, 30, 15))
+    given = as_frames(frames)
+    found = learn(given, length=120)
+    assert found.noise[22:48, 32:43].mean() < 1.3 * found.noise_level[0]
+    assert metrics.f1(np.stack([one.mask for one in found.separate(given)]), moving) > 0.93
 
 
 def test_pixels_that_fail_here_and_there_hide_nobody():

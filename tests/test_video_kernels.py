@@ -7,8 +7,8 @@ from scipy import ndimage
 from lowsparse.entries.pictures import Picture
 from lowsparse.sweeps.native import core
 from lowsparse.video import compiled
+from lowsparse.video.fitting import _at_samples
 from lowsparse.video.foreground import Bounds, compiled_mask, foreground_mask
-from lowsparse.video.learning import _at_samples
 from lowsparse.video.pixel_regression import fit_samples, fit_samples_compiled
 from lowsparse.video.planes import combined
 from lowsparse.video.sampling import PixelSampler

@@ -20,8 +20,8 @@ from ..support.format import duration, percent, pluralize
 from ..support.memory import share_heap
 from ..video.background import DRIFT, Background
 from ..video.film import reason_to_keep
+from ..video.fitting import OnProgress
 from ..video.foreground import Separated
-from ..video.learning import OnProgress
 from ..video.separation import STILL, TRACKS, Separation, separate_video
 from ..video.signs import Signs
 from ..video.tracking import ABSORB

@@ -3,8 +3,9 @@
 from ..entries.clips.reader import NoVideoError
 from ..entries.frames import Frame, Frames
 from .background import Background
+from .fitting import TooFewError
 from .grey import TooLargeError, Video, read_video, sample_pixels
-from .learning import TooFewError, learn
+from .learning import learn
 from .separation import Separation, separate_video
 from .subtractor import BackgroundSubtractor
 from .tracking import Follower, follow

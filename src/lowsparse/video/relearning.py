@@ -1,4 +1,4 @@
-"""Steps in which a stream learns its background again: from samples, and with what some whole pictures say of it."""
+"""Steps in which a background is learnt again: from samples, and with what some whole pictures say of it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from ..entries.pictures import Picture
+from ..support.memory import release_memory
 from ..sweeps import Float
 from .background import THRESHOLD, Background
+from .fitting import find_noise_level, fit_pixels, without_things
 from .flicker import Spots, flicker_of, remembered
 from .foreground import Mask, max_of_block
 from .ghosts import blocks_of_things
-from .learning import find_noise_level, fit_pixels, without_things
 from .registration import share_lost
 from .sampling import PixelSamples
 from .witnesses import place_in, signs_in, spots_in
 
 WITHIN = 0.85  # times the flicker: what covers a pixel differs by more
 SPELL = 2.5  # witnesses in a row, in the mean, in which a block is in front if something covers it
-LONG = 0.35  # and share of all of them in which it is, at least: otherwise the regression does without
+LONG = 0.35, 0.8  # and shares of all of them from which on the regression needs it, and beyond which it is not in front
+LOOKS = 6  # times, at most, that it is learnt again without what was found to be in front,
+FEW = 0.001  # until so few samples are
 
 
 def fitter(current: Background) -> Callable[[PixelSamples, Float], Background]:
@@ -45,9 +48,9 @@ def fitter(current: Background) -> Callable[[PixelSamples, Float], Background]:
 
 
 def in_front_of(
-    found: Background, pictures: Sequence[Picture], stride: int
+    found: Background, pictures: Sequence[Picture], at: Sequence[int]
 ) -> Callable[[slice, NDArray[np.int64]], Mask]:
-    """Which blocks of pixels are covered in the frames that are given for them, by the nearest of these pictures.
+    """Which blocks of pixels are covered in the frames that are given for them, by the nearest of pictures `at` others.
 
     A block is covered by what stays in front of it for some pictures in a row; leaves and waves do so more briefly.
     Beside somebody they are a part of his region, but no farther from the background than they ever are.
@@ -60,9 +63,10 @@ def in_front_of(
     in_front = np.stack(masks).reshape(len(masks), -1)
     spells = in_front[0] + np.count_nonzero(in_front[1:] & ~in_front[:-1], axis=0)
     many = in_front.sum(axis=0)
-    covered = in_front & (many >= SPELL * spells) & (many >= LONG * len(in_front))
-    blocks = np.arange(covered.shape[1])
-    return lambda tile, frames: covered[np.minimum((frames + stride // 2) // stride, len(covered) - 1), blocks[tile]]
+    is_long = (many >= LONG[0] * len(in_front)) & (many <= LONG[1] * len(in_front))
+    covered = in_front & (many >= SPELL * spells) & is_long
+    blocks, halfway = np.arange(covered.shape[1]), (np.array(at[1:]) + np.array(at[:-1])) / 2
+    return lambda tile, frames: covered[np.searchsorted(halfway, frames), blocks[tile]]
 
 
 def complete(
@@ -77,8 +81,28 @@ def complete(
     blocks = np.flatnonzero(max_of_block(np.any(clean.luma != found.luma, axis=0)))
     if blocks.size:
         samples.correct(blocks, lambda t: found.picture(v[t]), lambda t: clean.picture(v[t]))
-    spots = remembered(earlier, spots_in(clean, pictures))
+    spots = spots_in(clean, pictures)
+    spots = remembered(earlier, spots) if earlier else spots
     return replace(clean, flicker=flicker_of(spots)), spots
+
+
+def learn_behind(
+    found: Background, pictures: Sequence[Picture], at: Sequence[int], samples: PixelSamples
+) -> tuple[Background, list[Spots]]:
+    """A background that was fitted to these samples, learnt again from those of them in which nothing stays in front.
+
+    Who stays for long is seen so often that the background has some of him, or seems to vary as much as he differs from
+    it. The pictures are of frames `at` some numbers; their spots are returned, too.
+    """
+    found, spots = complete(found, pictures, samples)
+    for _ in range(LOOKS):
+        release_memory()
+        if samples.uncover(in_front_of(found, pictures, at)) < FEW:
+            break
+        fit_again, v = fitter(found), found.coefficients
+        del found
+        found, spots = complete(fit_again(samples, v), pictures, samples)
+    return found, spots
 
 
 def judged(found: Background, used: Background, pictures: Sequence[Picture]) -> Background:

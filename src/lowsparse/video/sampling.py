@@ -289,11 +289,13 @@ class PixelSampler:
         self._stride = 1  # one of so many intervals is sampled
         self._thinned = 0  # intervals dropped since the share was halved
         self._sampling = False  # whether the current one is
+        self._whole: PixelSamples | None = None  # the samples so far, if they were asked for to the end
 
     def add(self, picture: Picture) -> None:
         """Sample the next frame."""
         if self.layout is None:
             self.layout = Layout(picture)
+        self._whole = None
         t = self.frames
         self.frames += 1
         if t == self._end:
@@ -341,18 +343,21 @@ class PixelSampler:
         """The samples of all complete intervals.
 
         `at_end` adds the last interval, which the end of the video may have cut short; blocks that were not sampled in
-        it repeat their sample of the interval before.
+        it repeat their sample of the interval before. Until a frame is added these are the same samples every time.
         """
         assert self.layout is not None
         if self.frames == self._end or not self._sampling:
             return PixelSamples(self.layout, self._intervals[:])
         complete, last = self._intervals[:-1], self._intervals[-1]
-        if at_end and complete:
+        if not (at_end and complete):
+            return PixelSamples(self.layout, complete)
+        if self._whole is None:
             previous = complete[-1]
             missing = last.offset >= self.frames - last.first
             offset = np.where(missing, previous.offset.astype(np.int64) + previous.first - last.first, last.offset)
             complete.append(Interval(last.first, offset, np.where(missing, previous.values, last.values)))
-        return PixelSamples(self.layout, complete)
+            self._whole = PixelSamples(self.layout, complete)
+        return self._whole
 
 
 def _far(some: Grey, others: Grey) -> NDArray[np.int64]:

@@ -24,8 +24,9 @@ from ..support.files import write
 from ..sweeps import Float
 from .background import THRESHOLD, Background, check_separation
 from .film import CONTAINERS, Film, PictureFolder, Writer, write_picture
+from .fitting import OnProgress, TooFewError
 from .foreground import Separated
-from .learning import OnProgress, TooFewError, learn
+from .learning import learn
 from .prefetch import prefetch
 from .sound import Sound
 from .tracking import ABSORB, SHARE, Follower, check_absorb

@@ -31,14 +31,14 @@ from ..support.checks import check_count
 from ..support.memory import release_memory
 from ..sweeps import Float
 from .background import PARTLY, THRESHOLD, WITNESSES, Background, check_separation
+from .fitting import fit_background
 from .flicker import Spots
 from .foreground import Mask, Separated, max_of_block
 from .ghosts import blocks_of_things
 from .hindsight import Hindsight
-from .learning import fit_background
 from .light import split_changes
 from .registration import Aligned, Steadiness, move, share_lost
-from .relearning import complete, fitter, in_front_of, judged
+from .relearning import FEW, complete, fitter, judged, learn_behind
 from .sampling import MIN_SAMPLES, Layout, PixelSampler, PixelSamples, Single, check_fraction
 from .shelf import Shelf
 from .signs import Signs, restless
@@ -53,8 +53,6 @@ FIRST = 100  # frames from which a new scene is learnt,
 LONGEST, HELD_BYTES = 300, 310_000_000  # and from which a restless one is, or as many as need so much
 MUCH, LOUD = 0.08, 8.0  # share of the pixels that are never calm, or noise of most of them, if it is
 PART, REFRESH = 5, 50  # the background is learnt again after a fifth of the scene so far, or so many frames
-LOOKS = 6  # times, at most, that it is learnt again without what was found to be in front,
-FEW = 0.001  # until so few samples are
 LAG = 5  # frames that pass while it is learnt
 WITNESS_EVERY = 7  # one of so many frames, an odd number, shows how far pixels flicker
 UNEXPLAINED = 0.5  # times the usual share of pixels that are explained: a frame with less is not explained
@@ -329,24 +327,10 @@ class Follower:
         It has many pictures in it: each is dropped before the next one is learnt.
         """
         first, self._first = self._first, Shelf()
-        known, self._background, self._separator = self._background, None, None
-        found = known if fitted and known else fit_background(self._sampler, self.rank, self.backend)
-        del known
-        samples = self._sampler.samples(at_end=True)
         self._due = len(first) + min(len(first) // PART, REFRESH)
-        release_memory()
         stride = -(-len(first) // WITNESSES)
-        some = first.pictures(every=stride)
-        if is_restless(found) and samples.uncover(things_before_leaves(found, samples)) >= FEW:
-            found = fitter(found)(samples, found.coefficients)
-        found, spots = complete(found, some, samples)
-        for _ in range(LOOKS):
-            release_memory()
-            if samples.uncover(in_front_of(found, some, stride)) < FEW:
-                break
-            fit_again, v = fitter(found), found.coefficients
-            del found
-            found, spots = complete(fit_again(samples, v), some, samples)
+        some, at = first.pictures(every=stride), range(0, len(first), stride)
+        found, spots = learn_behind(self._fit_first(fitted), some, at, self._sampler.samples(at_end=True))
         self._recognise(found.still)
         self._use(judged(found, found, some))
         del found, some  # the frames below are dropped one by one
@@ -358,6 +342,17 @@ class Follower:
         release_memory()
         for v, explained in lights:
             yield self._separate_one(first.take(), v, explained)
+
+    def _fit_first(self, fitted: bool) -> Background:
+        """The background fitted to the first frames of a scene, unless it was; it is not known any more here."""
+        known, self._background, self._separator = self._background, None, None
+        found = known if fitted and known else fit_background(self._sampler, self.rank, self.backend)
+        del known
+        release_memory()
+        samples = self._sampler.samples(at_end=True)
+        if is_restless(found) and samples.uncover(things_before_leaves(found, samples)) >= FEW:
+            return fitter(found)(samples, found.coefficients)
+        return found
 
     def _recognise(self, still: Picture) -> None:
         """Notice if a scene is not the one before, but one before that: what was between may have been in front."""
