@@ -1508,3 +1508,29 @@ def test_colours_that_bleed_over_the_edge_of_a_thing_are_not_in_front():
     assert np.count_nonzero(mask) == 12 * 12
     chroma[1, 7:13, 7:13] = 128 + 18  # the same colour alone is a thing of its own
     assert np.count_nonzero(bounds.exceeded(Picture(grey.luma, chroma), grey)) == 20 * 20
+
+
+def test_half_of_the_lights_are_noticed_though_somebody_walks_there():
+    rng, (_, frames) = np.random.default_rng(41), scene(T=150, H=64, W=96, seed=40)
+    frames[100:, :, :48] *= 0.55
+    body = np.where(np.add.outer(np.arange(40), np.arange(16)) % 4 < 2, 20.0, 230.0)
+    for t in range(150):
+        left = 4 + t % 24
+        frames[t, 12:52, left : left + 16] = body + 2 * rng.standard_normal(body.shape)
+    follower = Follower()
+    for _ in follower.follow(as_frames(frames.astype(np.uint8))):
+        pass
+    assert len(follower.scenes) == 2
+    assert 100 <= follower.scenes[1] <= 104
+
+
+@pytest.mark.parametrize("rough", [0.0, 12.0])
+def test_what_covers_most_of_the_picture_for_a_while_is_no_new_scene(rough):
+    rng, (_, frames) = np.random.default_rng(43), scene(T=150, H=64, W=96, seed=42)
+    texture = ndimage.gaussian_filter(rng.standard_normal((64, 82)), 2)
+    frames[115:140, :, :82] = 225 + rough * texture / texture.std() + 2 * rng.standard_normal((25, 64, 82))
+    follower = Follower()
+    masks = np.stack([one.mask for one in follower.follow(as_frames(np.clip(frames, 0, 255).astype(np.uint8)))])
+    assert follower.scenes == [0]
+    assert masks[115:140, :, :80].mean() > 0.8
+    assert masks[141:].mean() < 0.01

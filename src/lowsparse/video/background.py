@@ -37,7 +37,7 @@ from ..sweeps.native import num_threads
 from . import compiled
 from .foreground import FINE, Bounds, Separated, compiled_mask, foreground_mask, majority, max_of_block
 from .ghosts import Sightings, outline_ratio
-from .light import NO_LIGHT, split_changes
+from .light import NO_LIGHT, share_lit
 from .planes import combined, far_from, whole_levels
 from .registration import Aligned, Registration, move, shifted
 from .sampling import Single
@@ -557,8 +557,7 @@ class Background:
         if changed.mean() < LIT:
             return False
         lumas = (one.luma[::2, ::2] if coarse else one.luma for one in (picture, background))
-        one, other = (ndimage.uniform_filter(luma, 3) for luma in lumas)  # less noise
-        return bool(split_changes(changed, one, other)[0].mean() >= LIT)
+        return share_lit(changed, *(ndimage.uniform_filter(luma, 3) for luma in lumas)) >= LIT  # less noise
 
     @property
     def moves(self) -> bool:

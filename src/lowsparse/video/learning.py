@@ -14,7 +14,7 @@ from ..support.memory import release_memory
 from .background import WITNESSES, Background, is_uneven
 from .fitting import OnProgress, fit_background
 from .registration import Steadiness, share_lost
-from .relearning import learn_behind
+from .relearning import complete, learn_behind
 from .sampling import TARGET, EvenlySpaced, PixelSampler, default_share
 from .witnesses import place_in, share_staying, share_undecided, signs_in
 
@@ -85,9 +85,10 @@ def learn(
     found = fit_background(sampler, rank or 1, backend, on_progress)
     if rank is None and found.n_samples >= 4:
         found = _with_lights(found, sampler, some, backend, on_progress)
+    found = replace(found, drift=camera.drift, lost=share_lost(found.still, some))
     samples = sampler.samples(at_end=True)
     del sampler
-    found, _ = learn_behind(found, some, at, samples)
+    found, _ = complete(found, some, samples) if found.moves else learn_behind(found, some, at, samples)
     del samples  # the larger part of the memory
     lost = share_lost(found.still, some)
     seen = found.shares_explained(some)

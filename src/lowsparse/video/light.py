@@ -23,6 +23,9 @@ from .sampling import Single
 ALIKE = 0.6  # least cosine between the gradients of a surface in two lights
 FLAT = 8.0  # squared grey levels a pixel: two surfaces whose gradients have less in all have no texture
 INSIDE = 0.25  # share of a region that must be inside it: one that is ragged has less
+SAME, MOSTLY = 0.85, 0.8  # and between two pictures of it in the same light, in most pixels of a tile;
+TILES = 8  # so many are across and down
+LEAST = 0.02  # share of the picture that must be seen in another light
 RARE = 0.01  # share of the frames beyond the extremes
 NO_LIGHT = 0.05  # brightness of a frame that says nothing
 
@@ -56,6 +59,49 @@ def split_changes(changed: Mask, one: Grey, other: Grey) -> tuple[Mask, Mask]:
     is_thing = ~is_light & (areas >= changed.size / TINY)
     is_light[0] = is_thing[0] = False
     return is_light[labels], is_thing[labels]
+
+
+def share_lit(changed: Mask, one: Grey, other: Grey) -> float:
+    """The share of the picture in which the light has changed, of what differs between two pictures.
+
+    It is that of the tiles that have a texture: whoever walks in another light is in some of them.
+
+    >>> wall = np.add.outer(np.arange(80) % 5 * 20, np.arange(120) % 7 * 12).astype(np.uint8)
+    >>> other = np.where(np.arange(120) < 90, wall // 2, wall).astype(np.uint8)
+    >>> other[10:60:2, 30:50] = 250
+    >>> changed = wall != other
+    >>> bool(split_changes(changed, wall, other)[0].any()), share_lit(changed, wall, other) > 0.4
+    (False, True)
+    """
+    size, both, first, second = _sums_in_tiles(ndimage.binary_erosion(changed, np.ones((5, 5), bool)), one, other)
+    says_something = first + second > FLAT * size
+    is_light = says_something & (both > ALIKE * np.sqrt(first * second))
+    light, of_all = size[is_light].sum(), size[says_something].sum()
+    return float(changed.mean() * light / of_all) if light > LEAST * changed.size else 0.0
+
+
+def same_tiles(near: Mask, one: Grey, other: Grey) -> Mask:
+    """The tiles that have a texture and show the same in two pictures, where most pixels are near each other.
+
+    >>> wall = np.add.outer(np.arange(40) % 5 * 20, np.arange(60) % 7 * 12).astype(np.uint8)
+    >>> other = wall.copy()
+    >>> other[:, 30:] = 60
+    >>> int(same_tiles(np.abs(wall - 1.0 * other) < 20, wall, other).sum())
+    32
+    """
+    size, both, first, second = _sums_in_tiles(near, one, other)
+    of_tiles = _sums_in_tiles(np.ones(near.shape, bool), one, other)[0]
+    has_texture = first + second > FLAT * size
+    return np.asarray((size > MOSTLY * of_tiles) & has_texture & (both > SAME * np.sqrt(first * second)))
+
+
+def _sums_in_tiles(where: Mask, one: Grey, other: Grey) -> Float:
+    """For each tile of two pictures, over some pixels: their number, Σ ∇a · ∇x, Σ |∇a|² and Σ |∇x|²."""
+    rows, columns = np.nonzero(where)
+    tiles = TILES * (TILES * rows // where.shape[0]) + TILES * columns // where.shape[1]
+    (ay, ax), (by, bx) = ([part[where] for part in _gradient(picture)] for picture in (one, other))
+    products = np.ones(tiles.size), ay * by + ax * bx, ay**2 + ax**2, by**2 + bx**2
+    return np.stack([np.bincount(tiles, values, TILES**2).astype(np.float64) for values in products])
 
 
 def _gradient(picture: Grey) -> list[Single]:

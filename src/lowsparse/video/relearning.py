@@ -23,7 +23,10 @@ from .witnesses import place_in, signs_in, spots_in
 
 WITHIN = 0.85  # times the flicker: what covers a pixel differs by more
 SPELL = 2.5  # witnesses in a row, in the mean, in which a block is in front if something covers it
-LONG = 0.35, 0.8  # and shares of all of them from which on the regression needs it, and beyond which it is not in front
+LONG = (
+    0.35,
+    0.95,
+)  # and shares of all of them from which on the regression needs it, and beyond which it is not in front
 LOOKS = 6  # times, at most, that it is learnt again without what was found to be in front,
 FEW = 0.001  # until so few samples are
 

@@ -24,6 +24,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
+from scipy import ndimage
 
 from ..entries.frames import Frame
 from ..entries.pictures import Picture
@@ -36,7 +37,7 @@ from .flicker import Spots
 from .foreground import Mask, Separated, max_of_block
 from .ghosts import blocks_of_things
 from .hindsight import Hindsight
-from .light import split_changes
+from .light import MOSTLY, TILES, same_tiles, split_changes
 from .registration import Aligned, Steadiness, move, share_lost
 from .relearning import FEW, complete, fitter, judged, learn_behind
 from .sampling import MIN_SAMPLES, Layout, PixelSampler, PixelSamples, Single, check_fraction
@@ -57,8 +58,8 @@ LAG = 5  # frames that pass while it is learnt
 WITNESS_EVERY = 7  # one of so many frames, an odd number, shows how far pixels flicker
 UNEXPLAINED = 0.5  # times the usual share of pixels that are explained: a frame with less is not explained
 NEW_SCENE = 10  # frames in a row that are not explained make a new scene, unless the background
-SEEN, TILES = 0.25, 8  # is seen in this share of their tiles; so many tiles are across and down,
-MOSTLY = 0.8  # and of a tile in which it is seen this share agrees
+SEEN = 0.25  # is seen in this share of their tiles,
+SEEN_TEXTURE = 0.08  # or in this one, with its texture
 VISIBLE, OTHER = 20, 0.2  # grey levels that differ, and share of the pixels in which things do, between two scenes
 EARLIER, SMALL = 5, 100_000  # scenes that are remembered, and pixels of their pictures, at most
 LOOK_EVERY = 5  # one of so many frames shows what has an outline
@@ -233,14 +234,21 @@ class Follower:
         return self.background.is_lit_otherwise(one.picture, v, self.threshold)
 
     def _is_changed_everywhere(self, picture: Picture, v: Float) -> bool:
-        """Whether the background is seen in few tiles, with v and with the usual one: a large object leaves others."""
+        """Whether the background is seen in few tiles, with v and with the usual one: a large object leaves others.
+
+        Tiles with a texture do not look alike by chance: fewer of them suffice.
+        """
         background = self.background
         for one in (v, background.usual):
-            near = background.distance(picture, background.picture(one)) <= self.threshold
+            still = background.picture(one)
+            near = background.distance(picture, still) <= self.threshold
             tiles = [
                 part.mean() for rows in np.array_split(near, TILES) for part in np.array_split(rows, TILES, axis=1)
             ]
             if np.mean(np.array(tiles) > MOSTLY) >= SEEN:
+                return False
+            lumas = (ndimage.uniform_filter(luma, 3) for luma in (picture.luma, still.luma))  # less noise
+            if np.mean(same_tiles(near, *lumas)) >= SEEN_TEXTURE:
                 return False
         return True
 
