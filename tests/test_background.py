@@ -848,7 +848,7 @@ def test_who_is_slow_in_the_first_frames_of_a_stream_does_not_become_background(
         moving[t, 16:48, t // 2 + 10 : t // 2 + 30] = True
     frames = np.where(moving, 165 + 3 * rng.standard_normal(frames.shape), frames)
     found = f1_of(followed(frames)[1], moving)
-    monkeypatch.setattr("lowsparse.video.tracking.LOOKS", 0)
+    monkeypatch.setattr("lowsparse.video.relearning.LOOKS", 0)
     assert found > max(0.9, f1_of(followed(frames)[1], moving) + 0.02)
 
 
