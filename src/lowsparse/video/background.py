@@ -5,7 +5,7 @@ With x_it the value of pixel i in frame t (of chroma the difference to grey),
     x_it = b_i · v_t + noise,  unless something is in front,
 
 where v_t (r numbers for each frame) is the same for all pixels and colours: for rank 1 the brightness. How b is learnt
-is in `learning`. The coefficients v of a new frame come from the robust regression of some of its pixels; a frame whose
+is in `fitting`. The coefficients v of a new frame come from the robust regression of some of its pixels; a frame whose
 exposure is another has a curve of tones as well (see `tone`), and one whose white balance is another has a tint (see
 `tint`). A pixel is in front if it differs from its background by more than `threshold` times √(s_i²/4 + 4 s² + f_i²)
 grey levels, and so do most of its neighbours; f_i is what nobody sees, 10 grey levels, of chroma 5, and less where it
@@ -230,8 +230,8 @@ class Background:
         else:
             light = np.where((v @ self.brightness > NO_LIGHT)[:, None], v, self.usual)
             tints = np.stack([self._tint_probe.fit(one, own) for one, own in zip(pictures, light, strict=True)])
-            untinted = [tinted(one, -a) if a.any() else one for one, a in zip(pictures, tints, strict=True)]
-            v, explained = self._with_tones(untinted, *(self._light_of(untinted) if tints.any() else (v, explained)))
+            even = [tinted(one, -a) if a.any() else one for one, a in zip(pictures, tints, strict=True)]
+            v, explained = self._with_tones(even, *(self._light_of(even) if tints.any() else (v, explained)))
         return np.concatenate([v, tints], axis=1), explained
 
     def _light_of(self, pictures: Sequence[Picture]) -> tuple[Float, Float]:

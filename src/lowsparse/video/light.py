@@ -20,11 +20,11 @@ from ..sweeps import Float
 from .foreground import TINY, Mask, label_regions
 from .sampling import Single
 
-ALIKE = 0.6  # least cosine between the gradients of a surface in two lights
+ALIKE = 0.6  # least cosine between the gradients of a surface in two lights,
+SAME, MOSTLY = 0.85, 0.8  # and in the same light, in a tile of which most pixels are near each other
+TILES = 8  # across and down
 FLAT = 8.0  # squared grey levels a pixel: two surfaces whose gradients have less in all have no texture
 INSIDE = 0.25  # share of a region that must be inside it: one that is ragged has less
-SAME, MOSTLY = 0.85, 0.8  # and between two pictures of it in the same light, in most pixels of a tile;
-TILES = 8  # so many are across and down
 LEAST = 0.02  # share of the picture that must be seen in another light
 RARE = 0.01  # share of the frames beyond the extremes
 NO_LIGHT = 0.05  # brightness of a frame that says nothing
