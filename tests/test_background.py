@@ -1482,9 +1482,17 @@ def test_a_background_that_is_wrong_in_a_part_of_the_frames_is_not_certified(kin
 
 def test_a_stream_says_that_it_took_somebody_for_background_until_he_left():
     _, frames = scene(T=150, H=32, W=40)
-    frames[10:110, 8:24, 12:24] = 30
+    frames[4:110, 8:24, 12:24] = 30
     said = " ".join(one.text for one in reliability(followed(frames)[0].background))
     assert "taken for background until it left" in said
+
+
+def test_who_comes_after_the_tenth_frame_of_a_stream_and_stays_is_in_front():
+    _, frames = scene(T=150, H=32, W=40)
+    moving = np.zeros(frames.shape, bool)
+    moving[10:110, 8:24, 12:24] = True
+    frames[moving] = 30
+    assert metrics.f1(np.stack([one.mask for one in followed(frames)[1]]), moving) > 0.95
 
 
 def test_a_shelf_uses_the_room_of_frames_that_were_dropped():
@@ -1513,10 +1521,10 @@ def test_colours_that_bleed_over_the_edge_of_a_thing_are_not_in_front():
 def test_half_of_the_lights_are_noticed_though_somebody_walks_there():
     rng, (_, frames) = np.random.default_rng(41), scene(T=150, H=64, W=96, seed=40)
     frames[100:, :, :48] *= 0.55
-    body = np.where(np.add.outer(np.arange(40), np.arange(16)) % 4 < 2, 20.0, 230.0)
+    body = np.where(np.add.outer(np.arange(24), np.arange(16)) % 4 < 2, 20.0, 230.0)
     for t in range(150):
         left = 4 + t % 24
-        frames[t, 12:52, left : left + 16] = body + 2 * rng.standard_normal(body.shape)
+        frames[t, 12:36, left : left + 16] = body + 2 * rng.standard_normal(body.shape)
     follower = Follower()
     for _ in follower.follow(as_frames(frames.astype(np.uint8))):
         pass

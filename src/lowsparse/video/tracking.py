@@ -31,12 +31,13 @@ from ..entries.pictures import Picture
 from ..support.checks import check_count
 from ..support.memory import release_memory
 from ..sweeps import Float
-from .background import PARTLY, THRESHOLD, WITNESSES, Background, check_separation
+from .background import PARTLY, THRESHOLD, Background, check_separation
 from .fitting import fit_background
 from .flicker import Spots
 from .foreground import Mask, Separated, max_of_block
 from .ghosts import blocks_of_things
 from .hindsight import Hindsight
+from .learning import most_witnesses
 from .light import MOSTLY, TILES, same_tiles, split_changes
 from .registration import Aligned, Steadiness, move, share_lost
 from .relearning import FEW, complete, fitter, judged, learn_behind
@@ -336,7 +337,7 @@ class Follower:
         """
         first, self._first = self._first, Shelf()
         self._due = len(first) + min(len(first) // PART, REFRESH)
-        stride = -(-len(first) // WITNESSES)
+        stride = -(-len(first) // most_witnesses(first[0].picture))
         some, at = first.pictures(every=stride), range(0, len(first), stride)
         found, spots = learn_behind(self._fit_first(fitted), some, at, self._sampler.samples(at_end=True))
         self._recognise(found.still)
