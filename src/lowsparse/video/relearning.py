@@ -23,10 +23,8 @@ from .witnesses import place_in, signs_in, spots_in
 
 WITHIN = 0.85  # times the flicker: what covers a pixel differs by more
 SPELL = 2.5  # witnesses in a row, in the mean, in which a block is in front if something covers it
-LONG = (
-    0.35,
-    0.95,
-)  # and shares of all of them from which on the regression needs it, and beyond which it is not in front
+LONG = 0.35  # and share of all of them in which it is, at least: otherwise the regression does without
+ALWAYS = 0.95  # share beyond which it is nothing in front: hardly any sample would be left
 LOOKS = 6  # times, at most, that it is learnt again without what was found to be in front,
 FEW = 0.001  # until so few samples are
 
@@ -53,7 +51,9 @@ def fitter(current: Background) -> Callable[[PixelSamples, Float], Background]:
 def in_front_of(
     found: Background, pictures: Sequence[Picture], at: Sequence[int]
 ) -> Callable[[slice, NDArray[np.int64]], Mask]:
-    """Which blocks of pixels are covered in the frames that are given for them, by the nearest of pictures `at` others.
+    """Which blocks of pixels are covered in the frames that are given for them, by the nearest of the pictures.
+
+    The pictures are of the frames `at`.
 
     A block is covered by what stays in front of it for some pictures in a row; leaves and waves do so more briefly.
     Beside somebody they are a part of his region, but no farther from the background than they ever are.
@@ -66,7 +66,7 @@ def in_front_of(
     in_front = np.stack(masks).reshape(len(masks), -1)
     spells = in_front[0] + np.count_nonzero(in_front[1:] & ~in_front[:-1], axis=0)
     many = in_front.sum(axis=0)
-    is_long = (many >= LONG[0] * len(in_front)) & (many <= LONG[1] * len(in_front))
+    is_long = (many >= LONG * len(in_front)) & (many <= ALWAYS * len(in_front))
     covered = in_front & (many >= SPELL * spells) & is_long
     blocks, halfway = np.arange(covered.shape[1]), (np.array(at[1:]) + np.array(at[:-1])) / 2
     return lambda tile, frames: covered[np.searchsorted(halfway, frames), blocks[tile]]
