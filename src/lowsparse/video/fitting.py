@@ -37,7 +37,7 @@ from .pixel_regression import (
 )
 from .sampling import MIN_SAMPLES, PixelSampler, PixelSamples, Single
 from .tint import NO_TINT, fit_tint, least_saturated, retinted, share_saturated, unknown, untinted_luma
-from .tone import FAR_LESS, KNOTS, fit_tone, inverse, tiles_at
+from .tone import FAR_LESS, KNOTS, fit_tone, inverse, retoned, tiles_at
 
 FEW_BLOCKS = 4000  # that say how large the noise is
 PER_FRAME = 400  # pixels of each frame from which v is learnt, for each rank
@@ -190,11 +190,12 @@ def _undo_tones(
         expected = v[t, 0] * level
         slopes = _slopes(expected), _slopes(seen)
         tones[t] = fit_tone(expected[0], usual * level[0], seen[0], slopes, tiles[block], FAR_LESS)
-    has_tone = tones.any(axis=1)
+    has_tone: NDArray[np.bool_] = np.any(tones != 0, axis=1)
     if not has_tone.any():
         return False
     v[has_tone] = usual
-    samples.retone(np.stack([inverse(one) for one in tones]))
+    tables = np.stack([inverse(one) for one in tones])
+    samples.change_frames(has_tone, lambda values, t: retoned(values, tables, t))
     return True
 
 

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..entries.pictures import NEUTRAL, Grey, Picture, levels
+from ..entries.pictures import NEUTRAL, Grey, Picture
 
 TARGET = 80  # samples of each pixel, where there is a choice; in a long video up to twice as many
 MIN_SAMPLES = 3
@@ -152,17 +152,6 @@ class PixelSamples:
             old, new = (self.layout.extract(picture(one.first), blocks) for picture in (wrong, right))
             x = one.values[:, blocks]
             one.values[:, blocks] = np.where(_far(x, old) < _far(x, new), new, x)
-
-    def retone(self, tables: Grey) -> None:
-        """Give the samples other levels, by a table (T x 256) for each frame; colours change by the same factor."""
-        for one in self.intervals:
-            t = one.offset.astype(np.int64) + one.first
-            new = tables[t, one.values[0]]
-            if len(one.values) > 4:
-                factor = (new + np.float32(1)) / (one.values[0] + np.float32(1))
-                one.values[4:] = levels((one.values[4:] - np.float32(NEUTRAL)) * factor + NEUTRAL)
-            for k in range(4):
-                one.values[k] = tables[t, one.values[k]]
 
     def change_frames(self, changed: NDArray[np.bool_], change: Callable[[Grey, NDArray[np.int64]], Grey]) -> None:
         """Give the samples of those frames (a mask, T) other values: `change` is given values and their frames."""

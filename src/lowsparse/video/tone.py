@@ -195,3 +195,17 @@ def toned(picture: Picture, table: Grey) -> Picture:
     factor = ((table + np.float32(1)) / (LEVELS.astype(np.float32) + 1)).astype(np.float32)
     each = factor[picture.luma[::2, ::2] if picture.halved else picture.luma]
     return Picture(luma, levels((picture.chroma - np.float32(NEUTRAL)) * each + NEUTRAL))
+
+
+def retoned(values: Grey, tables: Grey, t: NDArray[np.int64]) -> Grey:
+    """Values of blocks of 2 x 2 pixels (values x n, see `sampling.Layout`) of frames t, by the table of each (T x 256).
+
+    Colours change by the factor of the first pixel.
+    """
+    found = values.copy()
+    for k in range(4):
+        found[k] = tables[t, values[k]]
+    if len(values) > 4:
+        factor = (found[0] + np.float32(1)) / (values[0] + np.float32(1))
+        found[4:] = levels((values[4:] - np.float32(NEUTRAL)) * factor + NEUTRAL)
+    return found
