@@ -375,17 +375,22 @@ def test_repeated_numbers_are_stuck_where_they_are_far_from_what_is_expected():
     assert bad.sum() == 12
 
 
-def test_a_wild_reading_at_a_moment_that_no_other_series_read_is_bad():
-    """Its neighbours say nothing of it, and taken as good it spoils what is learnt of the day."""
+def test_a_reading_at_a_moment_that_no_other_series_read_is_bad_far_from_its_own_series():
+    """The others say nothing of it, and taken as good it spoils what is filled beside it."""
     rng = np.random.default_rng(8)
     t = np.arange(24 * 60)[:, None]
     X = 50 + 10 * np.sin(2 * np.pi * t / 24) + np.cumsum(rng.standard_normal((len(t), 1)), axis=0) / 8 + rng.random(8)
     X += 0.1 * rng.standard_normal(X.shape)
-    X[700:703] = np.nan
-    X[[701, 702], [2, 3]] = 1e5, 55.0
-    cleaned = ls.RobustSeriesImputer(clean=True).fit_transform(X)
-    assert np.argwhere((cleaned != X) & ~np.isnan(X)).tolist() == [[701, 2]]
-    assert abs(cleaned[701, 2] - cleaned[701, 3]) < 3
+    wild, off, right = (701, 2), (703, 4), (704, 3)
+    readings = 1e5, X[off] - 5, X[right] + 0.2
+    X[700:706] = np.nan
+    X[wild], X[off], X[right] = readings
+    imputer = ls.RobustSeriesImputer(clean=True)
+    cleaned = imputer.fit_transform(X)
+    assert np.argwhere((cleaned != X) & ~np.isnan(X)).tolist() == [[*wild], [*off]]
+    assert abs(cleaned[wild] - cleaned[701, 3]) < 3
+    again = imputer.transform(X)
+    assert np.array_equal(again, cleaned)
 
 
 def test_correlations_of_what_a_mean_of_few_days_leaves_are_those_of_the_days():

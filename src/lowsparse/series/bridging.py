@@ -58,6 +58,13 @@ class Bridge:
         """Predict R at the entries of gaps from their neighbours."""
         return self._weigh(R, gaps, self._weights(gaps))
 
+    def predict_with_spreads(self, R: Float, gaps: Gaps) -> tuple[Float, Float]:
+        """Predict R at the entries of gaps, and the spreads of the errors: the less, the more the neighbours say."""
+        weights = self._weights(gaps)
+        known = np.sum(weights * self._between(*_systems(gaps)), axis=1)[gaps.system]
+        spreads = self.spreads[gaps.series] * np.sqrt(np.maximum(1.0 - known, 0.0))
+        return self._weigh(R, gaps, weights), spreads
+
     def fill(self, R: Float) -> Float:
         """R with predictions where it is missing."""
         return next(self.fill_each([R]))
@@ -87,7 +94,7 @@ class Bridge:
 
     def _weights(self, gaps: Gaps) -> Float:
         """Of the neighbours in each system of gaps."""
-        systems = gaps.moments[gaps.systems], gaps.series[gaps.systems], gaps.neighbours[gaps.systems]
+        systems = _systems(gaps)
         compiled = native.reason_unavailable() is None and gaps.neighbours.shape[1] <= native.MOST_NEIGHBOURS
         return native.bridge(self.correlations, *systems, NOISE) if compiled else self._solve(*systems)
 
@@ -104,10 +111,20 @@ class Bridge:
             C = np.where(lag <= last, r[np.minimum(lag, last), j[:, None, None]], 0.0)
             C *= there[:, :, None] & there[:, None, :]
             C[:, diagonal, diagonal] = 1.0 + NOISE
-            lag = np.abs(found - t[:, None])
-            b = np.where(there & (lag <= last), r[np.minimum(lag, last), j[:, None]], 0.0)
+            b = self._between(t, j, found)
             weights[some] = np.linalg.solve(C, b[:, :, None])[:, :, 0]
         return weights
+
+    def _between(self, moments: Index, series: Index, neighbours: NDArray[np.int32]) -> Float:
+        """b: the correlations between each moment and its neighbours; 0 of one that is not there."""
+        r, last = self.correlations, len(self.correlations) - 1
+        lag = np.abs(neighbours - moments[:, None])
+        return np.where((neighbours >= 0) & (lag <= last), r[np.minimum(lag, last), series[:, None]], 0.0)
+
+
+def _systems(gaps: Gaps) -> tuple[Index, Index, NDArray[np.int32]]:
+    """The moment, the series and the neighbours of each system of gaps."""
+    return gaps.moments[gaps.systems], gaps.series[gaps.systems], gaps.neighbours[gaps.systems]
 
 
 def _weighted(

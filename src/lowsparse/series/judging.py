@@ -2,8 +2,8 @@
 
 What begins and ends with a jump is sought in `jumps`. Numbers that are repeated exactly are stuck, if the series hardly
 repeats any, or if they are far from what is expected; a number that a series is at again and again for some time is a
-limit of it, such as the speed that is allowed. A reading of which nothing is expected, at a moment that hardly any
-other series read, is judged by the range of its series.
+limit of it, such as the speed that is allowed. Of readings at moments that hardly any other series read nothing is
+expected here: they are judged in `alone`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ UNUSUAL = 2.0  # spreads of what the others say about the usual shape, in an eve
 STUCK = 4  # equal readings in a row, at least
 STUCK_FAR = 2.5  # spreads of the residual, on average, at which they are bad however often the series repeats numbers
 LIMIT = 3  # runs of a number that are so long, by which it is a limit of the series
-RANGE, BEYOND = 0.01, 2.0  # quantiles of a series, and how far beyond, relative to their distance, a reading is bad
 CHANCE = 1e-3  # expected number of stuck runs by chance in a series
 RIDGE = 0.03  # of the covariances by which readings are judged
 ROUNDS, CUT = 3, 3.0  # of cells that are left out, and from which distance on, in spreads
@@ -203,22 +202,7 @@ def bad_runs(Z: Float, expected: Float, caution: float = 1.0, repeats: Repeats |
     spreads = np.maximum(usual_spreads(E), _spreads_apart(Z))
     repeats = repeats or find_repeats(Z)
     stuck = stuck_runs(Z, repeats) | _stuck_and_far(repeats, np.abs(E) / spreads, caution)
-    return np.asarray((jumping_runs(E, caution, spreads, Z) | stuck | _beyond_range(Z, np.isnan(E), caution)) & varies)
-
-
-def _beyond_range(Z: Float, asked: Bool, caution: float) -> Bool:
-    """Of the readings asked for, those far beyond what the series is at for almost all of the time.
-
-    >>> z = np.append(np.arange(100.0), [160.0, -400.0])[:, None]
-    >>> np.flatnonzero(_beyond_range(z, np.ones(z.shape, bool), 1.0)).tolist()
-    [101]
-    """
-    beyond = np.zeros(Z.shape, bool)
-    for j in np.flatnonzero((asked & ~np.isnan(Z)).any(axis=0)):
-        low, high = np.nanquantile(Z[:, j], [RANGE, 1 - RANGE])
-        far = caution * BEYOND * (high - low)
-        beyond[:, j] = asked[:, j] & (far > 0) & ((Z[:, j] < low - far) | (Z[:, j] > high + far))
-    return beyond
+    return np.asarray((jumping_runs(E, caution, spreads, Z) | stuck) & varies)
 
 
 def _spreads_apart(Z: Float) -> Float:

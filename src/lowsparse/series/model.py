@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from ..robust.calibration import Calibration, Sizes, sizes_by_other_pieces, usual_sizes
 from ..support.threads import one_blas_thread
 from ..sweeps import Float
+from .alone import bad_alone, read_alone
 from .bends import REACH, Bends, straight_lines
 from .bridging import Bridge, Gaps
 from .correlation import column_medians, column_scales, count_pairs, largest_lag
@@ -113,6 +114,7 @@ class SeriesModel:
             read, period = ~np.isnan(Z), periods[0] if periods else 1
             aside = keep_aside(read, period, rng)
             judge, good = _choose_judge(Z, periods, aside, rng)
+            good &= ~_bad_alone(Z, good, periods, judge)
             low_rank = _low_rank_of(judge)
             if not _almost_all(good, read):  # what is missing are bad readings too, in patterns of their own
                 low_rank, read, aside = None, good, keep_aside(good, period, rng)
@@ -134,7 +136,7 @@ class SeriesModel:
         """
         Z = self.scaled(X)
         with one_blas_thread:
-            good = self.judge.good(np.where(wrong_units(X), np.nan, Z), first) if good is None else good
+            good = self._good(np.where(wrong_units(X), np.nan, Z), first) if good is None else good
             classes = _classes(good, ~good)
             given = np.where(good, Z, np.nan)
             t, j = np.nonzero(~good)
@@ -145,6 +147,15 @@ class SeriesModel:
         classes_of = np.full(X.shape, -1, np.int8)
         classes_of[t, j] = classes
         return Filled(values, ~good & ~np.isnan(X), classes_of)
+
+    def _good(self, Z: Float, first: int) -> Bool:
+        """The good readings of Z, judged as those that were fitted."""
+        good = self.judge.good(Z, first)
+        alone = read_alone(good)
+        if alone.any():
+            rest = np.where(good, Z - self.parts.expectations[0].expect(Z, first), np.nan)
+            good &= ~bad_alone(rest, alone, self.parts.along[0], self.judge.caution)
+        return good
 
     def group(self, series: NDArray[np.intp], classes: NDArray[np.intp]) -> NDArray[np.intp]:
         """The group of the calibration to which entries of these series and classes belong."""
@@ -319,6 +330,15 @@ def _choose_judge(Z: Float, periods: tuple[int, ...], aside: Bool, rng: np.rando
     doubtful = ~np.all([good[scored] for _, good in judged], axis=0)
     judge, good = judged[int(np.argmin(np.minimum(errors / sizes, LARGEST) @ _doubt_weights(doubtful)))]
     return (judge, good) if length == len(Z) else Judge.fit(Z, expected, robust, aside, judge.caution, judge.closer)
+
+
+def _bad_alone(Z: Float, good: Bool, periods: tuple[int, ...], judge: Judge) -> Bool:
+    """Good readings that are bad at moments that hardly any other series read."""
+    alone = read_alone(good)
+    if not alone.any():
+        return alone
+    rest = np.where(good, Z - judge.robust[-1].expect(Z), np.nan)
+    return bad_alone(rest, alone, Bridge.fit(rest, periods), judge.caution)
 
 
 def _almost_all(good: Bool, read: Bool) -> bool:
