@@ -35,7 +35,7 @@ from .apart import load, quietly
 from .latc import latc
 from .memory import peak
 from .realdata import FOLDER
-from .seriesdata import FILES, LOADERS, PATTERNS, SETS, Float, Series, SeriesTask, hide, make_series_task
+from .seriesdata import FILES, LOADERS, PATTERNS, SETS, Float, Series, SeriesTask, hide, make_series_tasks
 
 OWN = "RobustSeriesImputer"
 REAL = [name for name in SETS if name != "made"]
@@ -119,7 +119,7 @@ def measure_own(task: SeriesTask) -> dict[str, Any]:
     X: Any = task.X
     if task.step:
         pandas = load("pandas")
-        X = pandas.DataFrame(X, index=pandas.date_range("2024-01-01", periods=len(X), freq=task.step))
+        X = pandas.DataFrame(X, index=pandas.date_range(task.start, periods=len(X), freq=task.step))
     began = time.process_time()
     imputer = RobustSeriesImputer(clean=True)
     cleaned = np.asarray(imputer.fit_transform(X))
@@ -144,6 +144,12 @@ def measure_peer(task: SeriesTask, fill: Callable[[SeriesTask], Float]) -> dict[
     return {**_errors(task, filled), "seconds": time.process_time() - began}
 
 
+def _means(measured: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Of what was measured of all; None where one of them is."""
+    values = {key: [one[key] for one in measured] for key in measured[0]}
+    return {key: None if None in of_all else float(np.mean(of_all)) for key, of_all in values.items()}
+
+
 def _errors(task: SeriesTask, filled: Float) -> dict[str, float]:
     mae, mape = task.errors(filled)
     return {"mae": mae, "mape": mape}
@@ -153,15 +159,14 @@ def run_case(
     name: str, data: Series, pattern: str, spoilt: float, seed: int, peers: Sequence[str]
 ) -> list[dict[str, Any]]:
     """A row for everybody, ours first."""
-    task = make_series_task(data, pattern, spoilt, seed)
     case = {"set": name, "pattern": pattern, "spoilt": spoilt, "seed": seed}
-    found: list[dict[str, Any]] = []
+    tasks = list(make_series_tasks(data, pattern, spoilt, seed))
     with quietly():
-        found.append({**case, "method": OWN, **measure_own(task)})
+        found = [{**case, "method": OWN, **_means([measure_own(task) for task in tasks])}]
         for peer in peers:
-            if peer == "latc, flags" and not task.flags.any():
+            if peer == "latc, flags" and not any(task.flags.any() for task in tasks):
                 continue
-            found.append({**case, "method": peer, **measure_peer(task, PEERS[peer])})
+            found.append({**case, "method": peer, **_means([measure_peer(task, PEERS[peer]) for task in tasks])})
     best = min((row["mae"] for row in found[1:]), default=np.inf)
     found[0]["over_best_peer"] = found[0]["mae"] / best
     return found

@@ -14,7 +14,8 @@ Sets with a number come in two halves (years, or every other detector). What the
 chosen on the first halves and on `parking`; `ngsim` was looked at for faults only.
 
 A tenth is hidden: single readings at random; runs, with the lengths of the real gaps of eia up to an eighth of the
-data; moments of all series; days of all series (24 moments where there is no day).
+data; moments of all series; days of all series (24 moments where there is no day). Of a week (loops) each day is hidden
+in turn, and errors are means over these: which one is drawn would decide.
 
 Of what is left, a share is spoilt, a fifth of it by each of: stuck at a value for 6 to 24 moments, times 10 or 0.1
 for 1 to 24, zero for 1 to 6, shifted by 2 to 4 standard deviations for 12 to 48, a spike of 5 to 10 of them.
@@ -22,7 +23,7 @@ for 1 to 24, zero for 1 to 6, shifted by 2 to 4 standard deviations for 12 to 48
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,7 +32,7 @@ from numpy.typing import NDArray
 
 from . import realdata
 
-__all__ = ["FILES", "PATTERNS", "SETS", "Series", "SeriesTask", "make_series_task"]
+__all__ = ["FILES", "PATTERNS", "SETS", "Series", "SeriesTask", "make_series_tasks"]
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
@@ -39,6 +40,8 @@ Bool = NDArray[np.bool_]
 HIDDEN = 0.1
 NO_DAY = 24  # moments of a "day" where there is none
 YEAR = 8760
+WEEK = 7
+BEIJING, LOOPS = "2013-03-01", "2012-03-01"  # the first days of the data
 PATTERNS = ("random", "runs", "moments", "days")
 RUN_LENGTHS = (1, 1, 1, 1, 1, 1, 2, 2, 5, 12, 24, 24, 24, 48, 48, 120)  # quantiles of the real gaps of eia
 STUCK, UNIT, ZERO, SHIFTED = (6, 24), (1, 24), (1, 6), (12, 48)  # moments, from and to
@@ -53,6 +56,7 @@ class Series:
     okay: Bool  # readings that may be hidden
     day: int  # moments; 0 if there is none
     step: str = ""  # from moment to moment, as pandas writes it; "" if they are not equally spaced
+    start: str = ""  # the first moment, if there are steps
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,7 @@ class SeriesTask:
     flags: Bool  # readings that are known to be wrong: by the screening, or because they were spoilt here
     day: int
     step: str = ""
+    start: str = ""
 
     def errors(self, filled: Float) -> tuple[float, float]:
         """The mean over the series of the mean absolute error, in standard deviations, and of the percentage error."""
@@ -78,14 +83,24 @@ class SeriesTask:
         return float(np.mean(own)), float(np.mean(relative))
 
 
-def make_series_task(data: Series, pattern: str, spoilt: float, random_state: int) -> SeriesTask:
-    """Hide readings in a pattern, and spoil a share of the others."""
+def make_series_tasks(data: Series, pattern: str, spoilt: float, random_state: int) -> Iterator[SeriesTask]:
+    """Hide readings in a pattern, and spoil a share of the others; of a week each day in turn."""
     rng = np.random.default_rng([11, random_state])
-    hidden = hide(data.X.shape, pattern, data.day or NO_DAY, rng) & data.okay
+    if pattern != "days" or len(data.X) != WEEK * data.day:
+        yield _make_task(data, hide(data.X.shape, pattern, data.day or NO_DAY, rng), spoilt, rng)
+        return
+    for day in range(WEEK):
+        hidden = np.zeros(data.X.shape, bool)
+        hidden[day * data.day : (day + 1) * data.day] = True
+        yield _make_task(data, hidden, spoilt, rng)
+
+
+def _make_task(data: Series, hidden: Bool, spoilt: float, rng: np.random.Generator) -> SeriesTask:
+    hidden = hidden & data.okay
     given = np.where(hidden, np.nan, data.X)
     X = spoil(given, spoilt, rng)
     wrong = (given != X) & ~np.isnan(given)
-    return SeriesTask(X, data.X, hidden, wrong | (~np.isnan(given) & ~data.okay), data.day, data.step)
+    return SeriesTask(X, data.X, hidden, wrong | (~np.isnan(given) & ~data.okay), data.day, data.step, data.start)
 
 
 def hide(shape: tuple[int, ...], pattern: str, day: int, rng: np.random.Generator) -> Bool:
@@ -140,16 +155,18 @@ def eia(folder: Path, half: int) -> Series:
     stored = np.load(folder / FILES["eia"])
     part = slice(YEAR * half, YEAR * (half + 1))
     okay = stored["category"] == list(stored["categories"]).index("OKAY")
-    return Series(stored["demand"].T[part].astype(np.float64), okay.T[part], 24, "h")
+    start = str(np.datetime64(str(stored["first_hour"]), "h") + YEAR * half)
+    return Series(stored["demand"].T[part].astype(np.float64), okay.T[part], 24, "h", start)
 
 
 def beijing(folder: Path, half: int) -> Series:
     data = np.load(folder / FILES["beijing"])["data"]
-    return _all_okay(data.reshape(-1, data.shape[2])[:, YEAR * half : YEAR * (half + 1)].T.astype(np.float64), 24, "h")
+    X = data.reshape(-1, data.shape[2])[:, YEAR * half : YEAR * (half + 1)].T.astype(np.float64)
+    return _all_okay(X, 24, "h", str(np.datetime64(BEIJING, "h") + YEAR * half))
 
 
 def loops(folder: Path, half: int) -> Series:
-    return _all_okay(realdata.loops(folder / FILES["loops"]).X[:, half::2], 288, "5min")
+    return _all_okay(realdata.loops(folder / FILES["loops"]).X[:, half::2], 288, "5min", LOOPS)
 
 
 def ngsim(folder: Path, half: int) -> Series:
@@ -169,8 +186,8 @@ def made(folder: Path, half: int) -> Series:
     return _all_okay(X, 24)
 
 
-def _all_okay(X: Float, day: int, step: str = "") -> Series:
-    return Series(X, ~np.isnan(X), day, step)
+def _all_okay(X: Float, day: int, step: str = "", start: str = "") -> Series:
+    return Series(X, ~np.isnan(X), day, step, start)
 
 
 FILES = {name: realdata.SETS[name].file for name in ("loops", "ngsim", "parking", "beijing")}

@@ -16,11 +16,11 @@ from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
 import lowsparse as ls  # noqa: E402
 from lowsparse.robust.calibration import Calibration  # noqa: E402
-from lowsparse.series import anomalies, bridging, files, groups, judging, jumps, model, normal, runs  # noqa: E402
+from lowsparse.series import anomalies, bridging, clock, files, groups, judging, jumps, model, normal, runs  # noqa: E402
 from lowsparse.series.anomalies import find_anomalies  # noqa: E402
 from lowsparse.series.bridging import Bridge, Gaps  # noqa: E402
 from lowsparse.series.correlation import column_spreads  # noqa: E402
-from lowsparse.series.folding import Folding, Lines, Shape  # noqa: E402
+from lowsparse.series.folding import Folding, Lines  # noqa: E402
 from lowsparse.series.keeping import keep_aside  # noqa: E402
 from lowsparse.series.lengths import gap_lengths, length_weights  # noqa: E402
 from lowsparse.series.mixing import Mixture  # noqa: E402
@@ -28,6 +28,7 @@ from lowsparse.series.model import Filled  # noqa: E402
 from lowsparse.series.normal import Normal  # noqa: E402
 from lowsparse.series.periods import find_periods  # noqa: E402
 from lowsparse.series.runs import Runs, distances_to_readings  # noqa: E402
+from lowsparse.series.shape import Shape  # noqa: E402
 from lowsparse.sweeps import native  # noqa: E402
 
 DAY, DAYS, SERIES = 24, 42, 8
@@ -391,6 +392,46 @@ def test_a_reading_at_a_moment_that_no_other_series_read_is_bad_far_from_its_own
     assert abs(cleaned[wild] - cleaned[701, 3]) < 3
     again = imputer.transform(X)
     assert np.array_equal(again, cleaned)
+
+
+@pytest.mark.parametrize("zone", [None, "America/New_York"])
+def test_a_missing_day_of_rest_is_filled_by_the_other_one_if_times_are_known(zone):
+    """Of one week nothing but times says which days go together, and the clock on the wall when they begin."""
+    start = pd.Timestamp("2024-01-04 00:00", tz=zone)  # a Thursday
+    hours = pd.date_range(start, periods=7 * DAY, freq="h")
+    rng = np.random.default_rng(24)
+    hour, rests = np.asarray(hours.hour)[:, None], np.asarray(hours.day_of_week >= 5)[:, None]
+    truth = 50 + (5 - 4 * rests) * np.sin(2 * np.pi * hour / DAY) + 0.3 * rng.standard_normal((7 * DAY, 6))
+    sunday = np.asarray(hours.day_of_week == 6)
+    X = pd.DataFrame(np.where(sunday[:, None], np.nan, truth), index=hours)
+    filled = ls.RobustSeriesImputer().fit_transform(X).to_numpy()
+    without = ls.RobustSeriesImputer().fit_transform(X.to_numpy())
+    error, error_without = (np.abs(x - truth)[sunday].mean() for x in (filled, without))
+    assert error < 0.6
+    assert error < 0.4 * error_without
+
+
+def test_days_of_rest_are_those_of_the_clock_on_the_wall():
+    utc = pd.date_range("2024-01-06 05:00", periods=3, freq="h", tz="UTC")  # midnight of a Saturday in New York
+    for index in (utc.tz_convert("America/New_York"), pd.date_range("2024-01-06", periods=3, freq="h")):
+        for frame in (pd.DataFrame({"a": 1.0}, index=index), pl.DataFrame({"time": index, "a": [1.0] * 3})):
+            times = clock.split_time(frame)[0]
+            rest = clock.Clock.of(times.stamps).days_of_rest(times.local)
+            np.testing.assert_array_equal(np.flatnonzero(rest), np.arange(2 * DAY))
+    durations = clock.split_time(pd.DataFrame({"a": 1.0}, index=pd.timedelta_range("1h", periods=3, freq="h")))[0]
+    assert clock.Clock.of(durations.stamps).days_of_rest(durations.local) is None
+    every_seventh = clock.Clock(np.datetime64("2024-01-06", "ns"), np.timedelta64(7, "h"))
+    assert every_seventh.days_of_rest(np.datetime64("2024-01-06", "ns")) is None
+
+
+def test_days_of_rest_that_are_as_the_others_have_no_shape_of_their_own():
+    rest = np.arange(7 * DAY) // DAY >= 5
+    by_day = np.random.default_rng(26).standard_normal((21, 1, 4))  # the weather of a day
+    Z = (by_day + 0.1 * np.random.default_rng(27).standard_normal((21, DAY, 4))).reshape(-1, 4)
+    assert len(Shape.fit(Z, (DAY,), rest).values) == DAY
+    shape = Shape.fit(Z + 4.0 * np.resize(rest, len(Z))[:, None], (DAY,), rest).values
+    assert len(shape) == 7 * DAY
+    assert 3.0 < np.mean(shape[rest]) - np.mean(shape[~rest]) < 5.0
 
 
 def test_correlations_of_what_a_mean_of_few_days_leaves_are_those_of_the_days():

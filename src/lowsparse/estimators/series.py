@@ -88,6 +88,7 @@ class RobustSeriesImputer(SampleTransformer):
     absent = "missing"
     _clock: Clock | None
     _zoned: bool  # whether the times have a zone
+    _local: np.datetime64 | None  # the first time as clocks on the wall show it
     _seen: Float  # the moments seen so far
 
     def __sklearn_tags__(self) -> Any:
@@ -314,7 +315,8 @@ class RobustSeriesImputer(SampleTransformer):
             warnings.warn(f"RobustSeriesImputer: {note}", stacklevel=4)
         X = grid[:, self._present]
         usual = () if self._clock is None else self._clock.usual_periods()
-        self.model_, filled, listed = SeriesModels.fit(X, self._periods(), to_seed(self.random_state), usual)
+        rest = None if self._clock is None else self._clock.days_of_rest(self._local)
+        self.model_, filled, listed = SeriesModels.fit(X, self._periods(), to_seed(self.random_state), usual, rest)
         self.periods_ = self.model_.periods
         self._fitted = len(grid)
         self._least = np.where(self._present, -np.inf, 0.0)
@@ -363,7 +365,7 @@ class RobustSeriesImputer(SampleTransformer):
         if len(samples) < LEAST and reset:
             raise ValueError(f"n_samples = {len(samples)}: series need {LEAST} moments or more to learn from")
         if reset and times is not None:
-            self._clock, self._zoned = Clock.of(times.stamps), times.zoned
+            self._clock, self._zoned, self._local = Clock.of(times.stamps), times.zoned, times.local
         if (times is None) != (self._clock is None):
             raise ValueError("either all data have times, in the index or in the first column, or none")
         return samples, np.arange(len(samples)) if times is None else self._positions(times)

@@ -1,8 +1,8 @@
 """Bad readings at moments that hardly any other series read, where the others say nothing.
 
 Such a reading is expected to be the usual shape of its period and what is bridged of the series' readings at other
-moments. It is bad if it is far from that, for how uncertain this is: a lone reading on a day that nobody else read would
-draw all that is filled beside it to itself.
+moments. It is bad if it is far from that, for how uncertain this is: a lone reading on a day that nobody else read
+would draw all that is filled beside it to itself.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def read_alone(good: Bool) -> Bool:
 
 
 def bad_alone(rest: Float, alone: Bool, bridge: Bridge, caution: float) -> Bool:
-    """Of the readings alone, those that are far from what is bridged; `rest` is what the usual shape leaves of the good.
+    """Of the readings alone, those far from what is bridged; `rest` is what the usual shape leaves of the good ones.
 
     A level that stays is not bad, however far it is.
 
@@ -45,4 +45,4 @@ def bad_alone(rest: Float, alone: Bool, bridge: Bridge, caution: float) -> Bool:
     expected, spreads = bridge.predict_with_spreads(others, Gaps.of(~np.isnan(others), alone, bridge.periods))
     bad = np.zeros(alone.shape, bool)
     bad[alone] = np.abs(rest[alone] - expected) > caution * FAR * np.maximum(spreads, LEAST)
-    return bad & (np.sum(bad, axis=0) < STAYS * np.sum(~np.isnan(rest), axis=0))
+    return np.asarray(bad & (np.sum(bad, axis=0) < STAYS * np.sum(~np.isnan(rest), axis=0)))

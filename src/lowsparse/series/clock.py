@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..support.optional import import_optional
+from .runs import Bool
 
 TEXT = re.compile(r"\d{4}-\d\d?(-\d\d?)?([T ]|$)")  # the begin of a time
 OFF = 0.01  # of a step: largest distance of a stamp from the grid
 LONGEST = 50  # moments of the grid for each row
+WEEK, SATURDAY, EPOCH = 7, 5, 3  # days of a week; weekdays, from Monday on, of its first day of rest and of 1970-01-01
 FARTHEST = 2**63 // 10**9 - 1  # seconds from 1970, that can be counted in ns
 
 Stamps = NDArray[np.datetime64]
@@ -25,6 +27,7 @@ class Times(NamedTuple):
 
     stamps: Stamps
     zoned: bool
+    local: np.datetime64 | None = None  # the first one as clocks on the wall show it; not of durations
 
 
 def split_time(X: Any) -> tuple[Times | None, str | None, Any]:
@@ -49,7 +52,8 @@ def split_time(X: Any) -> tuple[Times | None, str | None, Any]:
     if first.dtype.base_type().__name__ not in ("Date", "Datetime", "Duration"):
         return None, None, X
     zoned = getattr(first.dtype, "time_zone", None) is not None
-    return Times(_nanoseconds(first.to_numpy()), zoned), names[0], X.drop(names[0])
+    shown = first.dt.replace_time_zone(None) if zoned else first
+    return _times(first.to_numpy(), shown.to_numpy(), zoned), names[0], X.drop(names[0])
 
 
 def _of_labels(index: Any) -> Times | None:
@@ -93,8 +97,14 @@ def _refuse_later_times(index: Any, first: Any) -> None:
 def _of_index(index: Any) -> Times:
     """In UTC if there is a time zone, else as they are."""
     zoned = getattr(index, "tz", None) is not None
-    local = index.tz_convert("UTC").tz_localize(None) if zoned else index
-    return Times(_nanoseconds(np.asarray(local)), zoned)
+    shown = index.tz_localize(None) if zoned else index
+    return _times(np.asarray(index.tz_convert("UTC").tz_localize(None) if zoned else index), np.asarray(shown), zoned)
+
+
+def _times(times: NDArray[Any], shown: NDArray[Any], zoned: bool) -> Times:
+    """Times, or durations, of any unit, in UTC if there is a zone, and as clocks on the wall show them."""
+    local = _nanoseconds(shown[:1])[0] if shown.dtype.kind == "M" and len(shown) else None
+    return Times(_nanoseconds(times), zoned, local)
 
 
 def _nanoseconds(times: NDArray[Any]) -> Stamps:
@@ -168,6 +178,21 @@ class Clock:
         usual = [np.timedelta64(12, "M")] if self._in_months else [np.timedelta64(1, "D"), np.timedelta64(7, "D")]
         lengths = (length / self.step for length in usual)
         return tuple(int(length) for length in lengths if length == int(length) and length > 1)
+
+    def days_of_rest(self, local: np.datetime64 | None) -> Bool | None:
+        """Whether each moment of a week is on a Saturday or a Sunday, if clocks on the wall show `local` at the start.
+
+        None if they are not known, or a day is no whole number of moments.
+
+        >>> clock = Clock(np.datetime64("2024-01-01", "ns"), np.timedelta64(12, "h"))  # a Monday
+        >>> np.flatnonzero(clock.days_of_rest(np.datetime64("2024-01-01T08"))).tolist()
+        [10, 11, 12, 13]
+        """
+        periods = self.usual_periods()
+        if local is None or len(periods) < 2:
+            return None
+        days = (local + self.step * np.arange(periods[1])).astype("datetime64[D]").astype(np.int64)
+        return np.asarray((days + EPOCH) % WEEK >= SATURDAY)
 
     def time(self, positions: NDArray[Any]) -> Stamps:
         """The times of moments."""

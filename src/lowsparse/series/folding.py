@@ -1,4 +1,4 @@
-"""What the period says: its usual shape, and the low-rank part of series folded to periods x (moments of it, series).
+"""The low-rank part of series folded to periods x (moments of a period, series): what the day and the others say.
 
 The lines Y (days) are Y = A Vᵀ + noise, and V has orthonormal columns. Missing entries are filled by the shrunk
 singular value decomposition of the filled lines,
@@ -18,10 +18,8 @@ import numpy as np
 from scipy.linalg.lapack import dposv
 
 from ..sweeps import Float
-from .correlation import column_medians, column_scales
 from .runs import Bool
 
-CYCLES = 6  # of a period, from which its usual shape is taken
 FEW = 0.2  # readings of a line, relative to the usual number, that do not determine it
 ITERATIONS, CHANGE = 8, 0.05  # at most; they end when what is filled changes by less, relative
 FASTER = 1.3  # steps of what is filled, relative to the formula
@@ -56,48 +54,6 @@ class Folding:
     def later(self, moments: int) -> Folding:
         """The folding of data that begin so many moments later."""
         return Folding(self.length, (self.shift + moments) % self.length)
-
-
-@dataclass(frozen=True)
-class Shape:
-    """The mean of each series at each phase of a period, robust to single readings; 0 without a period.
-
-    A phase that was never read has what is between those beside it.
-    """
-
-    values: Float  # phases x series
-    common: float  # share of the variance that is in a mean of so many cycles: what is left of each has lost it
-
-    @classmethod
-    def fit(cls, Z: Float, periods: tuple[int, ...]) -> Shape:
-        """The shape of the longest period that the data have often enough."""
-        often = [period for period in periods if len(Z) >= CYCLES * period]
-        if not often:
-            return cls(np.zeros((1, Z.shape[1])), 0.0)
-        lines = Folding(often[-1]).fold(Z)
-        middle = column_medians(lines)
-        bound = CLIP * column_scales(lines - middle)
-        counts = np.sum(~np.isnan(lines), axis=0)
-        usual = np.nansum(np.clip(lines, middle - bound, middle + bound), axis=0) / np.maximum(counts, 1)
-        shape = _between_phases(usual.reshape(often[-1], -1), counts.reshape(often[-1], -1) > 0)
-        return cls(shape, 1.0 / max(1.0, float(np.median(counts))))
-
-    def expect(self, Z: Float, first: int = 0) -> Float:
-        """The shape at the moments of Z, which begins `first` moments after the data that were fitted."""
-        return self.values[(first + np.arange(len(Z))) % len(self.values)]
-
-
-def _between_phases(values: Float, read: Bool) -> Float:
-    """Values with straight lines, around the period, over phases that were not read; 0 if none was.
-
-    >>> _between_phases(np.array([[1.0], [0.0], [3.0], [0.0]]), np.array([[True], [False], [True], [False]])).ravel()
-    array([1., 2., 3., 2.])
-    """
-    phases = np.arange(len(values))
-    for j in np.flatnonzero(~read.all(axis=0) & read.any(axis=0)):
-        known = phases[read[:, j]]
-        values[:, j] = np.interp(phases, known, values[known, j], period=len(values))
-    return values
 
 
 @dataclass(frozen=True)

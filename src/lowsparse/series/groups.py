@@ -21,7 +21,7 @@ from .anomalies import Anomalies, find_anomalies
 from .correlation import column_medians, column_scales
 from .model import Filled, SeriesModel
 from .periods import find_periods
-from .runs import Index
+from .runs import Bool, Index
 
 MOST = 128  # series of a group
 ENTRIES, LEAST = 4_000_000, 16  # of a group; with more it has fewer series, but so many at least
@@ -46,6 +46,7 @@ class SeriesModels:
         periods: tuple[int, ...] | None = None,
         random_state: int | np.random.Generator | None = 0,
         usual: tuple[int, ...] = (),
+        rest: Bool | None = None,
     ) -> tuple[Self, Filled, Anomalies]:
         """Fit series X as `SeriesModel.fit` does; the models, X filled, its bad readings those in anomalies, and these.
 
@@ -55,7 +56,7 @@ class SeriesModels:
 
         def fit(group: Index, seed: int) -> tuple[SeriesModel, tuple[Filled, Anomalies]]:
             own = np.ascontiguousarray(X[:, group])
-            model, good = SeriesModel.fit(own, chosen, seed)
+            model, good = SeriesModel.fit(own, chosen, seed, rest)
             return model, _with_anomalies(model, own, model.fill(own, good=good))
 
         groups = find_groups(X)

@@ -2,7 +2,7 @@
 
 A series is x = centre + scale z. A part of the model expects L of z, and adds what is bridged of z - L (`bridging`):
 
-- L is the usual shape of the period: the series by itself (`folding`);
+- L is the usual shape of the period: the series by itself (`shape`);
 - L is what the other series say at the moment (`normal`): once by covariances as they are, for series that determine
   each other, once by covariances with a ridge, and twice, with a small and a large ridge, by the moments before and
   after too;
@@ -38,13 +38,14 @@ from .alone import bad_alone, read_alone
 from .bends import REACH, Bends, straight_lines
 from .bridging import Bridge, Gaps
 from .correlation import column_medians, column_scales, count_pairs, largest_lag
-from .folding import Folding, Lines, Shape
+from .folding import Folding, Lines
 from .judging import Expectation, GoodCells, Judge, KnownMoments, LowRankMoments, closest
 from .keeping import keep_aside
 from .lengths import gap_lengths, length_weights
 from .mixing import Mixture
 from .normal import FURTHER, Normal
 from .runs import Bool, distances_to_readings, within
+from .shape import Shape
 from .units import wrong_units
 
 SHARP, SMOOTH, LAGGED, LAGGED_SMOOTH = 1e-6, 0.03, 0.1, 1.0  # ridges of covariances
@@ -102,8 +103,12 @@ class SeriesModel:
         X: Float,
         periods: tuple[int, ...] = (),
         random_state: int | np.random.Generator | None = 0,
+        rest: Bool | None = None,
     ) -> tuple[Self, Bool]:
-        """Fit series X: moments x series, NaN missing, each with a reading; the model, and which readings are good."""
+        """Fit series X: moments x series, NaN missing, each with a reading; the model, and which readings are good.
+
+        `rest` says which moments of a week are of days of rest, from the first moment of X on, if it is known.
+        """
         rng = np.random.default_rng(random_state)
         X = np.where(wrong_units(X), np.nan, X)
         centre = column_medians(X)
@@ -113,17 +118,17 @@ class SeriesModel:
         with one_blas_thread:
             read, period = ~np.isnan(Z), periods[0] if periods else 1
             aside = keep_aside(read, period, rng)
-            judge, good = _choose_judge(Z, periods, aside, rng)
+            judge, good = _choose_judge(Z, periods, aside, rng, rest)
             good &= ~_bad_alone(Z, good, periods, judge)
             low_rank = _low_rank_of(judge)
             if not _almost_all(good, read):  # what is missing are bad readings too, in patterns of their own
                 low_rank, read, aside = None, good, keep_aside(good, period, rng)
-            folds = [_Fold.of(Z, good, aside, periods, low_rank)]
+            folds = [_Fold.of(Z, good, aside, periods, rest, low_rank)]
             while len(folds) < FOLDS and not (_enough_readings(folds) and _enough_stretches(folds)):
                 another = keep_aside(read, period, rng, aside)
                 aside |= another
                 low_rank = folds[0].parts.low_rank if _enough_readings(folds) else None
-                folds.append(_Fold.of(Z, good, another, periods, low_rank))
+                folds.append(_Fold.of(Z, good, another, periods, rest, low_rank))
             mixture, calibration = _mix(folds, Z.shape, _classes(good, np.isnan(Z)), gap_lengths(good, np.isnan(Z)))
             parts = folds[0].parts.refit(np.where(good, Z, np.nan))
         least = np.where(np.nanmin(np.where(good, X, np.inf), axis=0) >= 0, 0.0, -np.inf)
@@ -197,20 +202,20 @@ class Parts:
 
     @classmethod
     def fit(
-        cls, Z: Float, periods: tuple[int, ...], low_rank: LowRankMoments | None = None
+        cls, Z: Float, periods: tuple[int, ...], rest: Bool | None = None, low_rank: LowRankMoments | None = None
     ) -> tuple[Parts, list[Float]]:
         """Fit series Z, NaN where missing; the parts, and what each expects of Z.
 
         If it was fitted before, the low-rank part of moments is given.
         """
         pairs = count_pairs(~np.isnan(Z), largest_lag(len(Z), periods))
-        shape = Shape.fit(Z, periods)
+        shape = Shape.fit(Z, periods, rest)
         usual = shape.expect(Z)
         about_usual = Bridge.fit(Z - usual, periods, pairs, shape.common)
         expectations = _expectations(Z, shape, about_usual, low_rank=low_rank)
         expected = list(_determined((part.expect(Z) for part in expectations), usual, about_usual))
         along = (about_usual, *(Bridge.fit(Z - L, periods, pairs) for L in expected[1:]))
-        return cls(Shape.fit(Z, periods[:1]), expectations, along, Bends.fit(Z)), expected
+        return cls(Shape.fit(Z, periods[:1], rest), expectations, along, Bends.fit(Z)), expected
 
     @property
     def count(self) -> int:
@@ -227,10 +232,10 @@ class Parts:
 
         A quick fit keeps the low-rank part of moments too: it takes longer than all the others.
         """
-        periods = self.along[0].periods
+        periods, rest = self.along[0].periods, self.shape.rest
         kept = self.low_rank if quick else None
-        expectations = _expectations(Z, Shape.fit(Z, periods), self.along[0], self.expectations, kept)
-        return replace(self, shape=Shape.fit(Z, periods[:1]), expectations=expectations)
+        expectations = _expectations(Z, Shape.fit(Z, periods, rest), self.along[0], self.expectations, kept)
+        return replace(self, shape=Shape.fit(Z, periods[:1], rest), expectations=expectations)
 
     def knowing(self, Z: Float) -> Parts:
         """With what the low-rank part of moments expects of Z, for data that differ from it at some moments."""
@@ -304,20 +309,23 @@ def _in_succession(Z: Float) -> bool:
     return bool(np.count_nonzero(read[1:] & read[:-1]) >= SUCCESSION * np.count_nonzero(read))
 
 
-def _choose_judge(Z: Float, periods: tuple[int, ...], aside: Bool, rng: np.random.Generator) -> tuple[Judge, Bool]:
+def _choose_judge(
+    Z: Float, periods: tuple[int, ...], aside: Bool, rng: np.random.Generator, rest: Bool | None
+) -> tuple[Judge, Bool]:
     """The caution with which what was kept aside is predicted best, in a stretch of time, and the good readings of all.
 
     Errors are of the readings that the most cautious judge calls good: the same ones for all, and without gross errors.
     One that another judge calls bad is doubtful: an event, which is to be predicted as others are, or an error of which
     its neighbours are a part. Events are rare, so it counts the less the more of them there are.
     """
-    rest = np.where(aside, np.nan, Z)
-    moments = LowRankMoments.fit(rest, rng) if Z.size <= SMALL else GoodCells.fit(rest)
-    robust = (moments, Shape.fit(rest, periods))
+    given = np.where(aside, np.nan, Z)
+    moments = LowRankMoments.fit(given, rng) if Z.size <= SMALL else GoodCells.fit(given)
+    shape = Shape.fit(given, periods, rest)
+    robust = (moments, shape)
     expected = closest(robust, Z)
     length = len(Z) if Z.size <= SMALL else min(len(Z), max(STRETCH // Z.shape[1], SHORTEST))
-    longest = max(periods, default=1)
-    first = (len(Z) - length) // 2 // longest * longest  # at the phase of the first moment
+    cycle = len(shape.values)
+    first = (len(Z) - length) // 2 // cycle * cycle  # at the phase of the first moment
     own = slice(first, first + length)
     judged: list[tuple[Judge, Bool]] = []
     for caution in CAUTIONS:
@@ -382,7 +390,13 @@ class _Fold:
 
     @classmethod
     def of(
-        cls, Z: Float, good: Bool, aside: Bool, periods: tuple[int, ...], low_rank: LowRankMoments | None = None
+        cls,
+        Z: Float,
+        good: Bool,
+        aside: Bool,
+        periods: tuple[int, ...],
+        rest: Bool | None = None,
+        low_rank: LowRankMoments | None = None,
     ) -> Self:
         """Of a small table, or where little is kept aside, it is predicted in parts, by a fit to the other parts too.
 
@@ -390,14 +404,14 @@ class _Fold:
         bends in short gaps, which rest on the moments beside, see as much.
         """
         seen, aside = good & ~aside, aside & good
-        rest = np.where(seen, Z, np.nan)
-        parts, expected = Parts.fit(rest, periods, low_rank)
+        others = np.where(seen, Z, np.nan)
+        parts, expected = Parts.fit(others, periods, rest, low_rank)
         moments, series = np.nonzero(aside)
         classes, lengths = _classes(seen, aside), gap_lengths(seen, aside)
         pieces = _pieces(aside, classes)
         enough = len(pieces) >= ENOUGH and Z.size > SMALL
         if enough:
-            F = parts.predict(rest, expected, aside)
+            F = parts.predict(others, expected, aside)
         else:
             F, known = np.zeros((len(pieces), parts.count)), parts.knowing(np.where(good, Z, np.nan))
         for own in _divided(pieces):
