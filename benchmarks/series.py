@@ -7,7 +7,8 @@
 errors and all; LATC also gets them without those that the screening of eia flags, or that were spoilt (`latc,
 flags`). Errors are means over the series of the mean absolute error of what was hidden, in standard deviations of
 the series; the seconds are those of processors in one fit. LATC's truncation, c and ρ (30, 0.02, 0.001) are the best
-of seven tried on the runs of the first year of eia, with flags.
+of seven tried on the runs of the first year of eia, with flags. SAITS (Du, Côté and Liu, 2023), a network of attention,
+is that of PyPOTS, if it is installed (`python -m pip install pypots`; it brings PyTorch).
 
 Coverage is the share of hidden readings inside the bands of 90 %. Precision and recall of bad readings are against
 what was spoilt here, and for eia without spoilt readings against the published categories, which are rules, not
@@ -20,6 +21,7 @@ import argparse
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,7 @@ from .seriesdata import FILES, LOADERS, PATTERNS, SETS, Float, Series, SeriesTas
 OWN = "RobustSeriesImputer"
 REAL = [name for name in SETS if name != "made"]
 LEVEL = 0.9
+SAITS_MOMENTS = 48
 
 
 def straight(task: SeriesTask) -> Float:
@@ -93,6 +96,26 @@ def latc_with_flags(task: SeriesTask) -> Float:
     return _with_levels(np.where(task.flags, np.nan, task.X), lambda Z: latc(Z, task.day or 1))
 
 
+def saits(task: SeriesTask) -> Float:
+    """The sizes of PyPOTS' own example, windows of two days as there (48 moments), and its usual number of epochs."""
+    load("pypots.utils.random").set_random_seed(1)
+    n, step = task.X.shape[1], SAITS_MOMENTS // 2
+    network = load("pypots.imputation").SAITS(
+        SAITS_MOMENTS, n, n_layers=2, d_model=256, n_heads=4, d_k=64, d_v=64, d_ffn=128, dropout=0.1, verbose=False
+    )
+
+    def fill(Z: Float) -> Float:
+        firsts = np.unique(np.append(np.arange(0, len(Z) - SAITS_MOMENTS, step), len(Z) - SAITS_MOMENTS))
+        at = firsts[:, None] + np.arange(SAITS_MOMENTS)  # windows that overlap by half, whose results are averaged
+        network.fit({"X": Z[at]})
+        sums, counts = np.zeros(Z.shape), np.zeros((len(Z), 1))
+        np.add.at(sums, at, network.predict({"X": Z[at]})["imputation"])
+        np.add.at(counts, at, 1.0)
+        return np.where(np.isnan(Z), sums / counts, Z)
+
+    return _with_levels(task.X, fill)
+
+
 def _with_levels(X: Float, fill: Callable[[Float], Float]) -> Float:
     """Fill a table centred at the medians of its columns and scaled by their spreads."""
     known = ~np.isnan(X).all(axis=0)
@@ -111,7 +134,11 @@ PEERS: dict[str, Callable[[SeriesTask], Float]] = {
     "KNNImputer": neighbours,
     "latc": latc_as_given,
     "latc, flags": latc_with_flags,
+    "SAITS": saits,
 }
+
+
+SLOW = ("latc", "latc, flags", "SAITS")
 
 
 def measure_own(task: SeriesTask) -> dict[str, Any]:
@@ -224,7 +251,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--peer", nargs="*", choices=PEERS, dest="peers", help="default: all")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--from-disk", nargs=2, type=int, metavar=("MOMENTS", "SERIES"), help="only fill a made file")
-    parser.add_argument("--quick", action="store_true", help="the set made, without LATC")
+    parser.add_argument("--quick", action="store_true", help="the set made, without LATC and SAITS")
     parser.add_argument("--data", type=Path, default=FOLDER, help="folder of the sets (default: ../shared/data)")
     parser.add_argument("--out", type=Path, default=Path("results"), help="folder for series.csv")
     return parser.parse_args()
@@ -237,8 +264,11 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             print(fill_from_disk(moments, series, Path(folder)))
         return
-    peers = [name for name in PEERS if not (given.quick and name.startswith("latc"))]
+    peers = [name for name in PEERS if not (given.quick and name in SLOW)]
     peers = peers if given.peers is None else given.peers
+    if "SAITS" in peers and find_spec("pypots") is None:
+        print("without SAITS: install pypots\n")
+        peers.remove("SAITS")
     found: list[dict[str, Any]] = []
     for name in given.sets or (["made"] if given.quick else REAL):
         kind, half = SETS[name]

@@ -1,14 +1,17 @@
-"""Who separates a clip into background and foreground: ours, the plain median, and OpenCV's subtractors.
+"""Who separates a clip into background and foreground: ours, the plain median, OpenCV's subtractors, and SuBSENSE.
 
-All run with their defaults. OpenCV's and our stream see every frame once, in order; the median and ours learn from the
-whole clip first. Each takes a scene and returns its masks, of all frames.
+All run with their defaults. OpenCV's, SuBSENSE and our stream see every frame once, in order; the median and ours learn
+from the whole clip first. Each takes a scene and returns its masks, of all frames.
 """
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,6 +53,15 @@ def _of_opencv(name: str, scene: Scene) -> Mask:
     return np.stack([subtractor.apply(frame) > SHADOW for frame in _bgr(scene)])
 
 
+def subsense(scene: Scene) -> Mask:
+    """SuBSENSE (St-Charles, Bilodeau and Bergevin, 2015) as BGSLibrary has it; it wants a folder for settings."""
+    frames = scene.frames if scene.frames.ndim == 3 else _bgr(scene)
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        Path("config").mkdir()
+        subtractor = load("pybgs").SuBSENSE()
+        return np.stack([subtractor.apply(frame) > SHADOW for frame in frames])
+
+
 def _bgr(scene: Scene) -> NDArray[np.uint8]:
     """The frames as OpenCV takes them; GSOC and LSBP in colours only."""
     if scene.frames.ndim == 3:
@@ -72,11 +84,13 @@ SUBTRACTORS: dict[str, Subtractor] = {
     "stream, rank 2": partial(stream, rank=2),
     "median": median,
     **{name: partial(_of_opencv, name) for name in OPENCV},
+    "SuBSENSE": subsense,
 }
 
 
-def missing() -> list[str]:
-    """Those that are not installed: all of OpenCV, or those of its extra modules."""
-    if find_spec("cv2") is None:
-        return list(OPENCV)
-    return [] if hasattr(load("cv2"), "bgsegm") else ["CNT", "GSOC", "LSBP"]
+def missing() -> dict[str, list[str]]:
+    """By the package that is not installed, those that need it: all of OpenCV, or those of its extra modules."""
+    opencv = OPENCV if find_spec("cv2") is None else () if hasattr(load("cv2"), "bgsegm") else ("CNT", "GSOC", "LSBP")
+    others = () if find_spec("pybgs") else ("SuBSENSE",)
+    of_package = {"opencv-contrib-python-headless": list(opencv), "pybgs": list(others)}
+    return {package: absent for package, absent in of_package.items() if absent}

@@ -5,8 +5,9 @@
 Time: the whole process, from vtest.avi to films and report, and a process that decodes the file with PyAV and encodes
 it with libx264 as it is set by default; in turns, the medians count, and the memory is the most a process held.
 Masks: F1 over all frames but the first tenth, in which others learn, on the scenes of `benchmarks.scenes`, for the
-methods of `benchmarks.subtractors`; those of OpenCV need the package opencv-contrib-python-headless. The last line has
-the time that each method took for all scenes, relative to ours.
+methods of `benchmarks.subtractors`; those of OpenCV need the package opencv-contrib-python-headless, SuBSENSE needs
+pybgs, which is compiled and wants OpenCV's C++ headers (Debian's libopencv-dev). The last line has the time of
+processors that each method took for all scenes, relative to ours.
 """
 
 from __future__ import annotations
@@ -70,9 +71,9 @@ def main() -> None:
     elif options.repeat:
         print(f"there is no {options.data / FILM}: no times\n")
     absent = missing()
-    if absent:
-        print(f"without {', '.join(absent)}: install opencv-contrib-python-headless\n")
-    methods = [name for name in options.methods or SUBTRACTORS if name not in absent]
+    for package, names_of in absent.items():
+        print(f"without {', '.join(names_of)}: install {package}\n")
+    methods = [name for name in options.methods or SUBTRACTORS if not any(name in of for of in absent.values())]
     rows = list(scores(names, sources, options.seeds, methods))
     if rows:
         print(summary(rows, methods))
@@ -127,9 +128,9 @@ def scores(
         for name in names:
             scene = make(name, sources, seed)
             for method in methods:
-                began = time.perf_counter()
+                began = time.process_time()
                 masks = SUBTRACTORS[method](scene)
-                seconds = time.perf_counter() - began
+                seconds = time.process_time() - began
                 yield {"scene": name, "seed": seed, "method": method, "f1": f1(masks, scene), "seconds": seconds}
 
 
