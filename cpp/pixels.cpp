@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 namespace lowsparse {
@@ -243,9 +244,49 @@ void fit_blocks(const BlockFitArgs& args, int64_t begin, int64_t end, float* mem
     }
 }
 
+// ---------------------------------------------------------------------- shifts of a picture
+
+constexpr int64_t largest_patch = 2 * largest_reach + 3;
+
+// The luma around a pixel, from top and left on; beyond the border of the picture the nearest.
+const uint8_t* patch_at(const ShiftArgs& args, int64_t top, int64_t left, int64_t side, uint8_t* memory, int64_t& stride) {
+    if (top >= 0 && left >= 0 && top + side <= args.H && left + side <= args.W) {
+        stride = args.W;
+        return args.luma + top * args.W + left;
+    }
+    stride = side;
+    for (int64_t y = 0; y < side; ++y) {
+        const uint8_t* line = args.luma + std::min(std::max<int64_t>(top + y, 0), args.H - 1) * args.W;
+        for (int64_t x = 0; x < side; ++x) memory[y * side + x] = line[std::min(std::max<int64_t>(left + x, 0), args.W - 1)];
+    }
+    return memory;
+}
+
+void shift_sums(const ShiftArgs& args) {
+    const int64_t size = 2 * args.reach + 1, side = size + 2;
+    uint8_t memory[largest_patch * largest_patch];
+    std::fill_n(args.sums, 2 * size * size, 0);
+    for (int64_t k = 0; k < args.n; ++k) {
+        int64_t stride;
+        const uint8_t* patch = patch_at(args, args.rows[k] + args.y - args.reach - 1, args.columns[k] + args.x - args.reach - 1,
+                                        side, memory, stride);
+        const int32_t down = args.expected[2 * k], right = args.expected[2 * k + 1], unit = args.unit, bound = args.bound;
+        int32_t* LS_RESTRICT sums = args.sums + k % 2 * size * size;
+        for (int64_t y = 0; y < size; ++y, sums += size) {
+            const uint8_t *LS_RESTRICT above = patch + y * stride, *LS_RESTRICT line = above + stride,
+                          *LS_RESTRICT below = line + stride;
+            for (int64_t x = 0; x < size; ++x) {
+                const int32_t far = std::abs(unit * (below[x + 1] - above[x + 1]) - down) +
+                                    std::abs(unit * (line[x + 2] - line[x]) - right);
+                sums[x] += std::min(far, bound);
+            }
+        }
+    }
+}
+
 }  // namespace
 
-extern const PixelKernels pixel_kernels = {compare, spread, majority, fit_blocks};
+extern const PixelKernels pixel_kernels = {compare, spread, majority, fit_blocks, shift_sums};
 
 }  // namespace LOWSPARSE_ISA
 }  // namespace lowsparse

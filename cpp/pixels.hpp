@@ -47,6 +47,19 @@ struct BlockFitArgs {
     float *b, *noise;             // values x (end - begin)
 };
 
+// How far the gradients of a picture are from those expected at some pixels, if it is shifted by (y, x); for each
+// y and x of 2 reach + 1 around a shift. All numbers are integers: lowsparse.video.registration explains.
+struct ShiftArgs {
+    const uint8_t* luma;
+    int64_t H, W, n;                // the picture, and how many pixels
+    const int32_t *rows, *columns;  // n, inside the picture
+    const int32_t* expected;        // n x 2: down and to the right, in `unit` parts of a level
+    int32_t unit, bound;            // the bound of each sum of two differences, in such parts
+    int64_t y, x;
+    int reach;
+    int32_t* sums;                  // 2 x (2 reach + 1) x (2 reach + 1): of every other pixel, and of the others
+};
+
 struct PixelKernels {
     void (*compare)(const CompareArgs&);
     // bits (H x W) |= halves, of which each is for 2 x 2 pixels
@@ -54,7 +67,10 @@ struct PixelKernels {
     // Whether most of the pixels within the radius have bit 0; `memory` has 2 (W + 2 radius) numbers.
     void (*majority)(const uint8_t* bits, int64_t H, int64_t W, int radius, uint8_t* mask, uint16_t* memory);
     void (*fit_blocks)(const BlockFitArgs&, int64_t begin, int64_t end, float* memory);
+    void (*shift_sums)(const ShiftArgs&);
 };
+
+constexpr int largest_reach = 30;
 
 // Floats of scratch memory, aligned to 32 bytes, for `fit_blocks`.
 inline int64_t block_fit_memory(int64_t samples, int64_t values) { return 8 * samples * (values + 3); }

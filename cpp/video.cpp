@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstdlib>
 #include <memory>
 #include <optional>
 
@@ -24,6 +25,8 @@ using BytesOut = nb::ndarray<uint8_t, nb::c_contig, nb::device::cpu>;
 using Floats = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
 using FloatsOut = nb::ndarray<float, nb::c_contig, nb::device::cpu>;
 using Indices = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Numbers = nb::ndarray<const int32_t, nb::c_contig, nb::device::cpu>;
+using NumbersOut = nb::ndarray<int32_t, nb::c_contig, nb::device::cpu>;
 
 const PixelKernels& pixel_kernels_for(const std::string& isa) {
     check_instruction_set(isa);
@@ -103,6 +106,26 @@ void fit_blocks(const std::vector<Bytes>& x, Floats v, int64_t begin, Indices ca
     kernels.fit_blocks(args, begin, begin + count, aligned);
 }
 
+// How far the gradients at some pixels are from those expected, for shifts of the picture around one.
+void shift_sums(Bytes luma, Indices rows, Indices columns, Numbers expected, int32_t unit, int32_t bound, int64_t y, int64_t x,
+                NumbersOut sums, const std::string& isa) {
+    constexpr int64_t most = int64_t(1) << 24;  // of shifts, of units and of bounds
+    require(luma.ndim() == 2 && luma.size() > 0 && sums.ndim() == 3 && sums.shape(0) == 2 && sums.shape(1) == sums.shape(2));
+    require(sums.shape(1) % 2 == 1 && sums.shape(1) <= 2 * largest_reach + 1 && std::abs(y) < most && std::abs(x) < most);
+    const int64_t H = int64_t(luma.shape(0)), W = int64_t(luma.shape(1)), n = int64_t(rows.size());
+    require(int64_t(columns.size()) == n && int64_t(expected.size()) == 2 * n);
+    require(unit > 0 && unit <= 1024 && bound >= 0 && bound < most && n * bound < (int64_t(1) << 31));
+    for (int64_t k = 0; k < n; ++k) {
+        require(rows.data()[k] >= 0 && rows.data()[k] < H && columns.data()[k] >= 0 && columns.data()[k] < W);
+        require(std::abs(int64_t(expected.data()[2 * k])) < most && std::abs(int64_t(expected.data()[2 * k + 1])) < most);
+    }
+    const ShiftArgs args{luma.data(), H, W, n, rows.data(), columns.data(), expected.data(), unit, bound, y, x,
+                         int(sums.shape(1) / 2), sums.data()};
+    const PixelKernels& kernels = pixel_kernels_for(isa);
+    const Interpreter::Without unlocked;
+    kernels.shift_sums(args);
+}
+
 }  // namespace
 
 void bind_video(nb::module_& module) {
@@ -117,4 +140,7 @@ void bind_video(nb::module_& module) {
                nb::arg("luma_level"), nb::arg("chroma_level"), nb::arg("constants"), nb::arg("first_fits"), nb::arg("fits"),
                nb::arg("middle"), nb::arg("normal"), nb::arg("b").noconvert(), nb::arg("noise").noconvert(), nb::arg("isa"),
                "Robust regression of blocks of pixels; lowsparse.video.pixel_regression is its user.");
+    module.def("shift_sums", &shift_sums, nb::arg("luma"), nb::arg("rows"), nb::arg("columns"), nb::arg("expected"),
+               nb::arg("unit"), nb::arg("bound"), nb::arg("y"), nb::arg("x"), nb::arg("sums").noconvert(), nb::arg("isa"),
+               "How far a shifted picture is from expected gradients; lowsparse.video.registration is its user.");
 }

@@ -254,6 +254,17 @@ def _core_call(rng):
     track += [1.0, 0, 1.0, 1.8, 1, 5, 1e-7, 1.0, 15.0, 2, 0.1, True, isa]
     loose = {"track": track, "squeeze": [x, bits.copy(), np.zeros(300), isa, threads]}
     loose["expand"] = [bits, x[x != 0], np.zeros(300), threads]
+    places = [rng.integers(side, size=30).astype(np.int32) for side in (20, 25)]
+    loose["shift_sums"] = [rng.integers(256, size=(20, 25)).astype(np.uint8), *places]
+    loose["shift_sums"] += [
+        rng.integers(-999, 999, (30, 2)).astype(np.int32),
+        16,
+        900,
+        2,
+        -3,
+        np.zeros((2, 5, 5), np.int32),
+        isa,
+    ]
     name = one_of(rng, [*calls, *loose])
     arguments = calls.get(name) or loose[name]
     for _ in range(rng.integers(1, 3)):

@@ -74,6 +74,18 @@ def mask_of_bits(
     mask: NDArray[np.uint8],
     isa: str,
 ) -> None: ...
+def shift_sums(
+    luma: NDArray[np.uint8],
+    rows: NDArray[np.int32],
+    columns: NDArray[np.int32],
+    expected: NDArray[np.int32],
+    unit: int,
+    bound: int,
+    y: int,
+    x: int,
+    sums: NDArray[np.int32],
+    isa: str,
+) -> None: ...
 def fit_blocks(
     x: list[NDArray[np.uint8]],
     v: NDArray[np.float32],

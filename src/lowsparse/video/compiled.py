@@ -1,7 +1,7 @@
 """The compiled kernels on the pixels of a video (cpp/pixels.cpp, cpp/regions.hpp); without the core NumPy does it.
 
-The masks have the same bits as those of `foreground`; the regression of blocks is that of `pixel_regression`, but for
-the rounding of its sums.
+The masks have the same bits as those of `foreground`, and so have the sums of `registration`; the regression of blocks
+is that of `pixel_regression`, but for the rounding of its sums.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from ..entries.pictures import Grey
 from ..sweeps import Float, native
 from .sampling import Single
+
+Integers = NDArray[np.int32]
 
 
 def is_available() -> bool:
@@ -43,6 +45,22 @@ def mask_of_bits(
     mask = np.empty(bits.shape, bool)
     native.core().mask_of_bits(bits, chroma, radius, *parts, fine, mask.view(np.uint8), native.instruction_set())
     return mask
+
+
+def shift_sums(
+    luma: Grey,
+    places: tuple[Integers, Integers],
+    expected: Integers,
+    unit: int,
+    bound: int,
+    around: tuple[int, int],
+    reach: int,
+) -> Integers:
+    """For shifts of a picture, how far its gradients are from those expected; see `registration.Level`."""
+    size = 2 * reach + 1
+    sums = np.empty((2, size, size), np.int32)
+    native.core().shift_sums(luma, *places, expected, unit, bound, *around, sums, native.instruction_set())
+    return sums
 
 
 def fit_blocks(

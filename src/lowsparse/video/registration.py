@@ -5,20 +5,24 @@ At some pixels p with a strong gradient g of the reference, the shift s has the 
     Σ_p min(|g'(p + s) - f g(p)|, f bound),
 
 g' the gradient of the frame, f its brightness: what covers some of the pixels adds a constant. It is looked for on
-small pictures first, then on larger ones near the shift that was found.
+small pictures first, then on larger ones near the shift that was found. Differences are counted in whole sixteenths of
+a grey level, so that their sums are the same in whatever order they are taken.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..entries.frames import Frame
 from ..entries.pictures import Grey, Picture
+from ..sweeps import Float
+from . import compiled
+from .compiled import Integers
 
 Shift = tuple[int, int]  # rows down, columns to the right
 Value = TypeVar("Value", bound=np.generic)
@@ -32,6 +36,7 @@ ABOVE_NOISE = 8.0  # times its standard deviation is the least gradient of an ed
 FAINT = 3.0  # and at least this, in grey levels: a plain wall has less in a film that was compressed
 BRIGHTNESS = 0.2, 5.0  # of a picture beside the reference, at the least and at the most
 BOUND = 2.0  # of a difference, in units of the median gradient of the reference at these pixels
+UNIT = 16  # parts of a grey level in which differences are counted
 BETTER = 0.85  # a shift has at most this part of the sum that no shift has
 STEADY, RARELY = 40, 10  # frames without a shift after which one frame in so many is looked at
 SHAKES = 0.05  # share of the frames that have a shift if the camera shakes
@@ -46,8 +51,8 @@ AGREES = 0.7  # a picture that shows the reference has at most this part of the 
 class Level:
     """Pixels with strong gradients in the reference, at one size."""
 
-    rows: NDArray[np.intp]
-    columns: NDArray[np.intp]
+    rows: Integers
+    columns: Integers
     gradient: NDArray[np.float32]  # edges x 2
     bound: float
     luma: float  # the median of the luma there
@@ -57,30 +62,50 @@ class Level:
         """The brightness of a picture beside that of the reference."""
         return float(np.clip(np.median(luma[self.rows, self.columns]) / self.luma, *BRIGHTNESS))
 
-    def sums(self, luma: Grey, factor: float, around: Shift, reach: int) -> NDArray[np.float32]:
+    def sums(self, luma: Grey, factor: float, around: Shift, reach: int) -> Float:
         """The mean difference, at most 1, for each shift up to `reach` around one: a square for each half of the edges.
 
         `factor` is the brightness of the picture.
         """
-        size = 2 * reach + 3
-        offsets = np.arange(size) - reach - 1
-        rows = np.clip(self.rows[:, None] + around[0] + offsets, 0, luma.shape[0] - 1)
-        columns = np.clip(self.columns[:, None] + around[1] + offsets, 0, luma.shape[1] - 1)
-        patches = luma[rows[:, :, None], columns[:, None, :]].astype(np.float32)
-        down = patches[:, 2:, 1:-1] - patches[:, :-2, 1:-1]
-        right = patches[:, 1:-1, 2:] - patches[:, 1:-1, :-2]
-        expected = np.float32(factor) * self.gradient[..., None, None]
-        far = np.abs(down - expected[:, 0]) + np.abs(right - expected[:, 1])
-        far /= np.float32(factor)
-        return np.stack([self._mean(far[::2]), self._mean(far[1::2])])
+        expected = np.rint(UNIT * factor * self.gradient).astype(np.int32)
+        bound = max(1, round(UNIT * factor * self.bound))
+        sums_of = compiled.shift_sums if compiled.is_available() else shift_sums
+        sums = sums_of(luma, (self.rows, self.columns), expected, UNIT, bound, around, reach)
+        halves = np.array([(len(self.rows) + 1) // 2, len(self.rows) // 2])
+        return np.asarray(sums / (bound * halves)[:, None, None])
 
     @property
     def without_edges(self) -> float:
         """The mean difference of a picture without edges."""
-        return float(self._mean(np.abs(self.gradient).sum(axis=1)))
+        return float(np.minimum(np.abs(self.gradient).sum(axis=1) / self.bound, 1).mean())
 
-    def _mean(self, far: NDArray[np.float32]) -> Any:
-        return np.minimum(far / np.float32(self.bound), 1).mean(axis=0)
+
+def shift_sums(
+    luma: Grey, places: tuple[Integers, Integers], expected: Integers, unit: int, bound: int, around: Shift, reach: int
+) -> Integers:
+    """How far a picture is from gradients expected at some places, for each shift up to `reach` around one.
+
+    Differences, and `bound`, of two together, are in so many parts of a grey level; they are summed over every other
+    place, and over the others.
+
+    >>> luma = np.zeros((9, 9), np.uint8)
+    >>> luma[4:] = 10
+    >>> places = np.full(2, 3, np.int32), np.full(2, 4, np.int32)
+    >>> shift_sums(luma, places, np.tile([10, 0], (2, 1)), 1, 99, (1, 0), 1)[0]
+    array([[ 0,  0,  0],
+           [ 0,  0,  0],
+           [10, 10, 10]], dtype=int32)
+    """
+    offsets = np.arange(2 * reach + 3) - reach - 1
+    rows, columns = (
+        np.clip(place[:, None] + by + offsets, 0, side - 1)
+        for place, by, side in zip(places, around, luma.shape, strict=True)
+    )
+    patches = unit * luma[rows[:, :, None], columns[:, None, :]].astype(np.int32)
+    down = patches[:, 2:, 1:-1] - patches[:, :-2, 1:-1]
+    right = patches[:, 1:-1, 2:] - patches[:, 1:-1, :-2]
+    far = np.minimum(sum(np.abs(one - expected[:, k, None, None]) for k, one in enumerate((down, right))), bound)
+    return np.stack([far[::2].sum(axis=0, dtype=np.int32), far[1::2].sum(axis=0, dtype=np.int32)])
 
 
 @dataclass(frozen=True)
@@ -232,7 +257,8 @@ def _level(luma: Grey, noise: float) -> tuple[Level, float]:
     gradient = np.stack([down - up, right - left], axis=1)
     bound, brightness = (float(np.median(one)) if one.size else 1.0 for one in (found, luma[rows, columns]))
     cells = len(np.unique(4 * (4 * rows // luma.shape[0]) + 4 * columns // luma.shape[1]))
-    return Level(rows, columns, gradient, BOUND * bound, max(brightness, 1.0), cells), float(is_edge.mean())
+    places = rows.astype(np.int32), columns.astype(np.int32)
+    return Level(*places, gradient, BOUND * bound, max(brightness, 1.0), cells), float(is_edge.mean())
 
 
 def _strongest(luma: Grey, tile: int, top: int) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
@@ -279,5 +305,9 @@ def move(plane: NDArray[Value], shift: Shift) -> NDArray[Value]:
     """A plane moved down and to the right; its border is repeated."""
     if shift == (0, 0):
         return plane
-    rows, columns = (np.clip(np.arange(side) - by, 0, side - 1) for side, by in zip(plane.shape, shift, strict=True))
-    return np.asarray(plane[rows[:, None], columns])
+    kept, border = [], []
+    for side, by in zip(plane.shape, shift, strict=True):
+        down, up = min(max(by, 0), side - 1), min(max(-by, 0), side - 1)
+        kept.append(slice(up, side - down))
+        border.append((down, up))
+    return np.pad(plane[tuple(kept)], border, mode="edge")
