@@ -15,7 +15,6 @@ is dark. Leaves and water go farther by themselves, in small spots: how far is l
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -27,27 +26,23 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from ..entries.frames import Frame
-from ..entries.observed import ObservedMatrix
 from ..entries.pictures import NEUTRAL, Grey, Picture, doubled, levels
 from ..result import Result
-from ..robust.regression import EFFICIENT, WILD, SubspaceRegression
 from ..support.checks import check_count, check_positive
-from ..sweeps import Float, host_backend
+from ..sweeps import Float
 from ..sweeps.native import num_threads
 from . import compiled
 from .foreground import FINE, Bounds, Separated, compiled_mask, foreground_mask, majority, max_of_block
 from .ghosts import Sightings, outline_ratio
 from .light import NO_LIGHT, share_lit
 from .planes import combined, far_from, whole_levels
+from .probes import PROBES, Probe
 from .registration import Aligned, Registration, move, shifted
 from .sampling import Single
 from .shadows import without_light
-from .signs import (
-    Signs,
-    edges_waver,
-)
-from .tint import NO_TINT, TintProbe, tinted, too_bright, untinted
-from .tone import KNOTS, ToneProbe, curve, inverse, toned
+from .signs import Signs, edges_waver
+from .tint import tinted, too_bright, untinted
+from .tone import KNOTS, curve, inverse, toned
 
 THRESHOLD = 1.5
 INVISIBLE = 10.0  # differences of luma that nobody sees,
@@ -57,16 +52,7 @@ COLOURED = 0.5  # times these are those of chroma
 WITNESSES = 24  # whole frames from which the flicker is learnt
 REACH = 3  # side of the square of blocks around a spot in which it flickers as well
 BEYOND = 1.3  # times the flicker: what is in front goes that far
-PROBES = 4096  # pixels that determine v of a frame, for each rank
-# Times the median noise, up to which a pixel may be one of these: the quieter half may all be behind something large,
-# and then none of what is seen determines v.
-QUIET = 1.5
-TONED, TINTED = 1024, 2048  # of them determine the curve of tones, and the tint
 BATCH = 4  # frames whose v is computed together
-EXPLAINED = 0.25  # of the probes: a frame with fewer gets the usual v
-# Share of the probes below which something large may be in front: then v near the usual one is likelier than another,
-# by which a dark object is taken for the background without light, unless that explains three times as many.
-COVERED = 0.6
 PARTLY = 0.85  # of the usual share of pixels that are explained: with less, a part of a frame may have another light,
 LIT = 0.2  # if this share of the pixels is in such a part;
 SWITCHED, OFTEN = 0.9, 0.1  # lights may be switched if so much less is explained of such a share of the frames,
@@ -223,70 +209,12 @@ class Background:
             The coefficients of each picture (n x r, and the numbers of its curve of tones and of its tint, see `tone`
             and `tint`), and the share of the probed pixels that agree with them.
         """
-        v, explained = self._light_of(pictures)
-        if self._tint_probe is None:
-            tints = np.zeros((len(pictures), NO_TINT.size))
-            v, explained = self._with_tones(pictures, v, explained)
-        else:
-            light = np.where((v @ self.brightness > NO_LIGHT)[:, None], v, self.usual)
-            tints = np.stack([self._tint_probe.fit(one, own) for one, own in zip(pictures, light, strict=True)])
-            even = [tinted(one, -a) if a.any() else one for one, a in zip(pictures, tints, strict=True)]
-            v, explained = self._with_tones(even, *(self._light_of(even) if tints.any() else (v, explained)))
-        return np.concatenate([v, tints], axis=1), explained
-
-    def _light_of(self, pictures: Sequence[Picture]) -> tuple[Float, Float]:
-        """The r coefficients of each picture, and the share of the probed pixels that agree with them."""
-        pixels, regression, to_v, usual = self._probe
-        X = np.stack([picture.luma.ravel()[pixels] for picture in pictures], axis=1).astype(np.float32)
-        M, backend = ObservedMatrix.from_dense(X), host_backend(self.result.backend)
-        found, near = regression.coefficients(M, backend), regression.coefficients_near(usual, M, backend)
-        explained, near_explained = (
-            (np.abs(regression.B @ C.T - X) <= regression.c).mean(axis=0) for C in (found, near)
-        )
-        covered = (explained < COVERED) & (near_explained > explained / 3)
-        takes_near = covered | (near_explained > explained)
-        v = np.where(takes_near[:, None], near, found) @ to_v.T
-        explained = np.where(takes_near, near_explained, explained)
-        v[explained < EXPLAINED] = self.usual
-        return v, explained
-
-    def _with_tones(self, pictures: Sequence[Picture], v: Float, explained: Float) -> tuple[Float, Float]:
-        """The same, with the curves of tones of those pictures that have one of their own."""
-        probe, c = self._tone_probe, self._probe[1].c
-        bright = np.maximum(v @ self.brightness, NO_LIGHT)
-        even = v * (self.usual @ self.brightness / bright)[:, None]  # as it is, and as bright as usual
-        found = [probe.fit(one.luma, light, base, c) for one, light, base in zip(pictures, v, even, strict=True)]
-        tones, shares = np.stack([tone for tone, _ in found]), np.array([share for _, share in found])
-        has_tone: NDArray[np.bool_] = np.any(tones != 0, axis=1)
-        v, explained = np.where(has_tone[:, None], even, v), np.where(has_tone, shares, explained)
-        return np.concatenate([v, tones], axis=1), explained
+        return self._probe.coefficients_of(pictures)
 
     @cached_property
-    def _tone_probe(self) -> ToneProbe:
-        """Some of the pixels that determine v, for the curve of tones."""
-        pixels = self._probe[0][:: max(1, self._probe[0].size // TONED)]
-        return ToneProbe.at(pixels, self.luma)
-
-    @cached_property
-    def _tint_probe(self) -> TintProbe | None:
-        """Some of the pixels that determine v, for the tint; none without colours."""
-        pixels = self._probe[0][:: max(1, self._probe[0].size // TINTED)]
-        return None if self.chroma is None else TintProbe.at(pixels, self.luma, self.chroma)
-
-    @cached_property
-    def _probe(self) -> tuple[NDArray[np.int32], SubspaceRegression, Float, Float]:
-        """Pixels with little noise, an orthonormal basis of their b, the map from it to v, and the usual v on it."""
-        quiet = np.flatnonzero(self.noise.ravel() <= QUIET * np.median(self.noise)).astype(np.int32)
-        rng = np.random.default_rng(0x70726F6265)
-        pixels = np.sort(rng.permutation(quiet)[: PROBES * self.rank])
-        b = self.luma.reshape(self.rank, -1)[:, pixels].T.astype(np.float64)
-        Q, R = np.linalg.qr(b)
-        unit = float(np.median(np.abs(b @ self.usual))) or 1.0
-        usual = R @ self.usual
-        regression = SubspaceRegression(
-            Q, EFFICIENT * self.noise_level[0], unit, WILD * float(np.linalg.norm(usual)) or math.inf
-        )
-        return pixels, regression, np.linalg.pinv(R), usual
+    def _probe(self) -> Probe:
+        light, level, backend = (self.usual, self.brightness), self.noise_level[0], self.result.backend
+        return Probe.of(self.luma, self.chroma, self.noise, level, *light, backend)
 
     def spread(self) -> tuple[Single, Single | None]:
         """The unit of a difference from the background, for each pixel.
