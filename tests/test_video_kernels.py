@@ -1,4 +1,4 @@
-"""The compiled kernels on pixels against NumPy: the same masks to the bit, the same regression but for rounding."""
+"""The compiled kernels on pixels against NumPy: masks and shifts to the bit, the same regression but for rounding."""
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ from lowsparse.video.fitting import _at_samples
 from lowsparse.video.foreground import Bounds, compiled_mask, foreground_mask
 from lowsparse.video.pixel_regression import fit_samples, fit_samples_compiled
 from lowsparse.video.planes import combined
+from lowsparse.video.registration import shift_sums
 from lowsparse.video.sampling import PixelSampler
 
 
@@ -84,3 +85,15 @@ def test_arrays_that_do_not_fit_are_refused(isa):
         compiled.compare(np.zeros((1, 4, 6), np.float32), np.ones(1), 0, pixels, bounds, bounds)
     with pytest.raises(ValueError, match="do not fit"):
         compiled.mask_of_bits(pixels, np.zeros((9, 9), np.uint8), 1, (50, 2000, 500, 25), 10)
+
+
+@pytest.mark.parametrize("reach", [0, 2, 8])
+@pytest.mark.parametrize("n", [0, 1, 300])
+def test_sums_over_shifts_have_the_same_bits(reach, n, isa):
+    rng = np.random.default_rng([35, reach, n])
+    luma = rng.integers(256, size=(40, 57)).astype(np.uint8)
+    places = tuple(rng.integers(side, size=n).astype(np.int32) for side in luma.shape)
+    expected = rng.integers(-20400, 20401, (n, 2)).astype(np.int32)
+    for around in ((0, 0), (5, -3), (-90, 70)):  # the last is beyond the border
+        found = compiled.shift_sums(luma, places, expected, 16, 30_000, around, reach)
+        np.testing.assert_array_equal(found, shift_sums(luma, places, expected, 16, 30_000, around, reach))
