@@ -12,6 +12,7 @@ pytest.importorskip("sklearn")
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
 
+from benchmarks.seriesdata import spoil  # noqa: E402
 from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
 import lowsparse as ls  # noqa: E402
@@ -860,6 +861,18 @@ def test_rare_readings_in_doubt_count_as_events_and_many_as_errors():
     weights = model._doubt_weights(doubtful)
     assert weights[:600] == pytest.approx(model.EVENTS / 0.06)
     assert (weights[600:] == 1.0).all()
+
+
+@pytest.mark.parametrize("seed", [7, 9])
+def test_bad_readings_are_found_where_whole_days_are_missing(seed):
+    """Days that nobody read hardly say how readings must be judged: single readings are kept aside for that."""
+    _, X = demand(seed, days=60)
+    rng = np.random.default_rng([9, seed])
+    X.reshape(60, DAY, SERIES)[rng.choice(60, 6, replace=False)] = np.nan
+    spoilt = spoil(X, 0.05, rng)
+    wrong = ~np.isnan(X) & (spoilt != X)
+    cleaned = ls.RobustSeriesImputer(clean=True).fit_transform(spoilt)
+    assert np.mean(cleaned[wrong] != spoilt[wrong]) > 0.9
 
 
 @pytest.mark.parametrize("together", [0.0, 0.3])

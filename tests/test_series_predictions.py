@@ -48,21 +48,35 @@ def test_readings_that_are_too_far_apart_for_their_correlation_to_be_known_do_no
     assert np.abs(bridge.fill(R)).max() <= 1.01
 
 
-@pytest.mark.parametrize(("power", "others"), [(1, 0), (-1, 0), (3, 0), (1, 3)])
-def test_a_sixth_of_a_series_in_another_unit_is_found_unless_others_have_it_too(power, others):
-    rng = np.random.default_rng([33, power + 5])
+def _in_another_unit(power, n_series, seed):
+    """Series of which some are in another unit for a sixth of the time, and one is 0 for a while; and the truth."""
+    rng = np.random.default_rng([33, seed])
     t = np.arange(24 * 16)[:, None]
     truth = 100 + 10 * np.sin(2 * np.pi * t / 24) * rng.uniform(0.8, 1.2, 5) + rng.standard_normal((len(t), 5))
     X = truth.copy()
     X[rng.random(X.shape) < 0.05] = np.nan
-    X[100:170, : 1 + others] *= 10.0**power
+    X[100:170, :n_series] *= 10.0**power
     X[300:303, 0] = 0.0
+    return truth, X
+
+
+def test_what_most_series_do_for_a_sixth_of_the_time_is_no_error():
+    """They are ten times as noisy then, so that on some draws single readings are called bad."""
+    found = []
+    for seed in range(6, 16):
+        _, X = _in_another_unit(1, 4, seed)
+        _, good = SeriesModel.fit(X, (24,))
+        found.append(np.mean(~good[100:170, :4] & ~np.isnan(X[100:170, :4])))
+    assert np.mean(found) < 0.02
+    assert np.count_nonzero(found) <= 3
+
+
+@pytest.mark.parametrize("power", [1, -1, 3])
+def test_a_sixth_of_a_series_in_another_unit_is_found(power):
+    truth, X = _in_another_unit(power, 1, power + 5)
     wrong = (truth != X) & ~np.isnan(X)
     model, good = SeriesModel.fit(X, (24,))
     found = ~good & ~np.isnan(X)
-    if others:
-        assert not found[100:170, : 1 + others].any()
-        return
     assert (found == wrong).all()
     filled = model.fill(X, good=good)
     listed, _ = find_anomalies(model, X, filled)

@@ -2,7 +2,8 @@
 
 The mask of what is missing is moved in time and laid over the readings, the runs that begin in some windows of time,
 until a share of them is kept aside. Where little is missing, or moved by whole periods the mask meets no reading, runs
-of random lengths are: of single series, or of all where what is missing are moments that nobody read.
+of random lengths are: of single series, or of all where what is missing are moments that nobody read. Single readings
+are kept aside to see how bad ones matter to those beside them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ LONGEST = 8  # a run is a period, or the data's length divided by this, at most
 MOVES = 8  # of the mask
 WHOLE = 0.5  # share of the missing entries at moments that nobody read, from which on all series are drawn together
 LENGTHS = (1, 2, 4, 8, 16, 32)  # moments of drawn runs
+SINGLES, LEAST_SHARE, MOST_SHARE = 2000, 0.05, 0.2  # readings kept aside one by one, within these shares of all
 
 
 def keep_aside(read: Bool, period: int, rng: np.random.Generator, before: Bool | None = None) -> Bool:
@@ -38,6 +40,22 @@ def keep_aside(read: Bool, period: int, rng: np.random.Generator, before: Bool |
     if np.count_nonzero(~read) > LEAST * read.size:
         _copy_pattern(read, free, aside, wanted, period, rng)
     _draw_runs(read, free, aside, wanted, rng)
+    return _leave_one(read, aside)
+
+
+def keep_single_aside(free: Bool, rng: np.random.Generator) -> Bool:
+    """A mask of single readings of those that are free; at least one of every series stays.
+
+    >>> aside = keep_single_aside(np.ones((20_000, 3), bool), np.random.default_rng(1))
+    >>> bool(0.04 < aside.mean() < 0.06)
+    True
+    """
+    share = np.clip(SINGLES / max(1, int(np.count_nonzero(free))), LEAST_SHARE, MOST_SHARE)
+    return _leave_one(free, free & (rng.random(free.shape) < share))
+
+
+def _leave_one(read: Bool, aside: Bool) -> Bool:
+    """The mask without the first reading of every series that has no other."""
     kept = read & ~aside
     for j in np.flatnonzero(~kept.any(axis=0) & read.any(axis=0)):
         aside[np.argmax(read[:, j]), j] = False

@@ -40,7 +40,7 @@ from .bridging import Bridge, Gaps
 from .correlation import column_medians, column_scales, count_pairs, largest_lag
 from .folding import Folding, Lines
 from .judging import Expectation, GoodCells, Judge, KnownMoments, LowRankMoments, closest
-from .keeping import keep_aside
+from .keeping import keep_aside, keep_single_aside
 from .lengths import gap_lengths, length_weights
 from .mixing import Mixture
 from .normal import FURTHER, Normal
@@ -63,7 +63,8 @@ LINES = 4  # periods that the data must have to be folded
 CAUTIONS = (1.0, 2.0, 4.0)  # in judging readings: the one is taken with which what was kept aside is predicted best
 # Entries of the stretch of time of a large table in which it is chosen, and its least moments.
 STRETCH, SHORTEST = 150_000, 1000
-LARGEST = 30.0  # error, in usual ones of the series, that counts in this choice: a reading kept aside may be bad
+LARGEST = 20.0  # error, in usual ones of the series, that counts in this choice: a reading kept aside may be bad
+EQUAL = 0.002  # part by which means of errors differ that say nothing: of these judges the least cautious is taken
 EVENTS = 0.003  # share of the readings that are real events, however unusual: so many doubtful readings may be good
 ALMOST_NONE = 0.005  # share of bad readings that do not matter to a robust fit
 ENOUGH, FOLDS = 15_000, 3  # readings kept aside are enough for the weights; times that some are, at most
@@ -314,11 +315,16 @@ def _choose_judge(
 ) -> tuple[Judge, Bool]:
     """The caution with which what was kept aside is predicted best, in a stretch of time, and the good readings of all.
 
-    Errors are of the readings that the most cautious judge calls good: the same ones for all, and without gross errors.
-    One that another judge calls bad is doubtful: an event, which is to be predicted as others are, or an error of which
-    its neighbours are a part. Events are rare, so it counts the less the more of them there are.
+    Bad readings hardly matter to a day that nobody read: such moments do not count here, and single readings are kept
+    aside besides. Errors are of the readings that the most cautious judge calls good: the same ones for all, and
+    without gross errors. One that another judge calls bad is doubtful: an event, which is to be predicted as others
+    are, or an error of which its neighbours are a part. Events are rare, so it counts the less the more of them there
+    are.
     """
+    aside = aside | keep_single_aside(~np.isnan(Z) & ~aside, rng.spawn(1)[0])
     given = np.where(aside, np.nan, Z)
+    counted = aside.copy()
+    counted[aside] = _classes(~np.isnan(given), aside) < UNSEEN
     moments = LowRankMoments.fit(given, rng) if Z.size <= SMALL else GoodCells.fit(given)
     shape = Shape.fit(given, periods, rest)
     robust = (moments, shape)
@@ -331,12 +337,13 @@ def _choose_judge(
     for caution in CAUTIONS:
         start = judged[-1][0].closer if judged else None
         judged.append(Judge.fit(Z[own], expected[own], robust, aside[own], caution, start))
-    scored = aside[own] & judged[-1][1]
+    scored = counted[own] & judged[-1][1]
     errors = np.stack([_errors(judge, Z[own], good & ~aside[own], scored, periods) for judge, good in judged])
     series = np.nonzero(scored)[1]
     sizes = usual_sizes(errors.min(axis=0), series, Z.shape[1])[series]
     doubtful = ~np.all([good[scored] for _, good in judged], axis=0)
-    judge, good = judged[int(np.argmin(np.minimum(errors / sizes, LARGEST) @ _doubt_weights(doubtful)))]
+    means = np.minimum(errors / sizes, LARGEST) @ _doubt_weights(doubtful)
+    judge, good = judged[int(np.argmax(means <= (1 + EQUAL) * means.min()))]
     return (judge, good) if length == len(Z) else Judge.fit(Z, expected, robust, aside, judge.caution, judge.closer)
 
 
