@@ -37,7 +37,7 @@ def batch(scene: Scene, rank: int | None = None) -> Mask:
     return np.stack([one.mask for one in found.separate(frames)])
 
 
-def stream(scene: Scene, rank: int = 1) -> Mask:
+def stream(scene: Scene, rank: int | None = None) -> Mask:
     return np.stack([one.mask for one in Follower(rank=rank).follow(scene.as_frames())])
 
 

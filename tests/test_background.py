@@ -1392,6 +1392,7 @@ def test_rank_2_is_light_if_it_explains_every_picture_better(monkeypatch, plain,
         return SimpleNamespace(rank=rank, result=result, shares_explained=lambda _: np.array(shares))
 
     monkeypatch.setattr(learning, "fit_background", lambda *_: fitted(2, lit))
+    monkeypatch.setattr(learning, "with_local_light", lambda plain, *_: plain)
     assert learning._with_lights(fitted(1, plain), None, [], "auto", None).rank == rank
 
 

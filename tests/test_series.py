@@ -240,7 +240,7 @@ def test_constant_and_empty_series():
 def test_series_that_begin_late_are_noted():
     _, X = demand()
     X[:200, 3] = np.nan
-    with pytest.warns(UserWarning, match="x3 have no reading at the begin"):
+    with pytest.warns(UserWarning, match="x3 have no reading at the beginning"):
         imputer = ls.RobustSeriesImputer().fit(X)
     assert "x3" in imputer.notes_[0]
 

@@ -37,7 +37,7 @@ def video(
         typer.Option(
             min=1,
             help="Rank of the background: 1 follows the brightness, more also lights that are switched. [default: 1, "
-            "or 2 if lights are switched; with --stream 1]",
+            "or 2 if light changes in a part of the picture; with --stream not for switched ones]",
         ),
     ] = None,
     observe: Annotated[

@@ -416,7 +416,7 @@ def _notes(grid: Float, names: NDArray[Any]) -> list[str]:
     said = {
         "no reading, and stay empty": ~some,
         "one value, and gaps are filled with it": some & (np.fmin.reduce(grid) == np.fmax.reduce(grid)),
-        "no reading at the begin: filled there by what other series and the period determine, no more": late,
+        "no reading at the beginning: filled there by what other series and the period determine, no more": late,
         "no reading at the end: filled there by what other series and the period determine, no more": early & ~late,
     }
     return [f"{_listed(names[which])} have {what}" for what, which in said.items() if which.any()]

@@ -72,7 +72,7 @@ class Background:
     >>> clip = moving_blocks(60, 40, 48, random_state=2)
     >>> found = learn([Frame(Picture(one), t, t, t / 25) for t, one in enumerate(clip.frames)], observe=0.5)
     >>> found.rank, found.still.luma.shape, found.coefficients.shape
-    (1, (40, 48), (60, 1))
+    (2, (40, 48), (60, 2))
     """
 
     luma: Single  # (r, H, W)
@@ -516,19 +516,34 @@ class Background:
         array
             For each picture, the share of some of its pixels; of all kinds, unlike those that determine v.
         """
-        pixels = _some_pixels(self.noise.size)
-        bound, shares = THRESHOLD * self.spread()[0].ravel()[pixels], []
+        pixels = some_pixels(self.noise.size)
+        bound = THRESHOLD * self.spread()[0].ravel()[pixels]
+        return np.array([np.mean(np.abs(far) <= bound) for far in self.leftovers(pictures, pixels)])
+
+    def leftovers(self, pictures: Sequence[Picture], pixels: NDArray[np.int32]) -> Iterator[Single]:
+        """What each picture has at these pixels, less what the background has there in its light.
+
+        Parameters
+        ----------
+        pictures
+            As `align` gives them.
+        pixels
+            Numbers of pixels.
+
+        Yields
+        ------
+        array
+            Grey levels, for one picture after the other.
+        """
         b = self.luma.reshape(self.rank, 1, -1)[..., pixels]
         for picture, v in zip(pictures, self.coefficients_of(pictures)[0], strict=True):
             plain = not v[self.rank :].any()
             seen = combined(v[: self.rank], b)[0] if plain else self.picture(v).luma.ravel()[pixels]
-            far = seen.astype(np.float32) - picture.luma.ravel()[pixels]
-            shares.append(np.mean(np.abs(far) <= bound))
-        return np.array(shares)
+            yield picture.luma.ravel()[pixels] - seen.astype(np.float32)
 
 
 @lru_cache(maxsize=1)
-def _some_pixels(size: int) -> NDArray[np.int32]:
+def some_pixels(size: int) -> NDArray[np.int32]:
     """Numbers of some pixels of a picture with so many."""
     every = np.arange(size, dtype=np.int32)
     return np.random.default_rng(0x616C6C).permutation(every)[:PROBES].copy()

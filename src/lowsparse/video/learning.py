@@ -13,6 +13,7 @@ from ..support.checks import check_count
 from ..support.memory import release_memory
 from .background import WITNESSES, Background, is_uneven
 from .fitting import OnProgress, fit_background
+from .local_light import with_local_light
 from .registration import Steadiness, share_lost
 from .relearning import complete, learn_behind
 from .sampling import TARGET, EvenlySpaced, PixelSampler, default_share
@@ -109,16 +110,21 @@ def most_witnesses(picture: Picture) -> int:
 def _with_lights(
     plain: Background, sampler: PixelSampler, pictures: list[Picture], backend: str, on_progress: OnProgress | None
 ) -> Background:
-    """The background of rank 1, or of rank 2 if that explains more of these pictures, and all of them.
+    """The background of rank 1, or of rank 2 if lights are switched, or light changes in a part of these pictures.
 
-    Something large in front is no light: rank 2 explains the pictures with it less than the others. So it may be by
-    what is in front if rank 2 explains almost any picture better than rank 1 almost all.
+    Lights are switched if rank 2 explains more of the pictures, and all of them. Something large in front is no light:
+    rank 2 explains the pictures with it less than the others. So it may be by what is in front if rank 2 explains
+    almost any picture better than rank 1 almost all.
     """
+
+    def fit() -> Background:
+        return fit_background(sampler, 2, backend, on_progress, plain)
+
     shares = plain.shares_explained(pictures)
     is_known = plain.result.diagnostics.recovered or shares.mean() >= 1 - LITTLE
     if is_known and np.median(shares) > MOSTLY and not is_uneven(shares):
-        return plain
-    lit = fit_background(sampler, 2, backend, on_progress, plain)
+        return with_local_light(plain, pictures, fit)
+    lit = fit()
     lit_shares = lit.shares_explained(pictures)
     better = np.quantile(lit_shares, 0.1) > np.quantile(shares, 0.9)
     is_light = lit_shares.mean() > shares.mean() + GAIN and (better or not is_uneven(lit_shares))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..entries.clips.media import import_av
 from ..entries.clips.reader import NoVideoError
@@ -63,7 +64,7 @@ class Separation:
     numbers: list[int]  # of the frames in the source, from 0
     times: Float  # seconds
     shares: Float  # of the pixels of each frame that are in front
-    coefficients: Float  # T x r: for rank 1 the brightness
+    coefficients: Float  # T x r: for rank 1 the brightness; 0 where a scene has a lower rank
     explained: Float  # share of the probed pixels of each frame that agree with the background
     scenes: list[int]  # numbers of their first frames
     background: Background  # of a stream the last one
@@ -181,7 +182,7 @@ def separate_video(
     with frames, _naming(frames), _output_folder(Path(folder)) as out:
         if stream:
             follower = Follower(
-                rank=rank or 1,
+                rank=rank,
                 observe=SHARE if observe is None else observe,
                 absorb=absorb,
                 threshold=threshold,
@@ -298,7 +299,7 @@ def _write(
 ) -> Separation:
     """Write everything, and collect the figures of every frame."""
     frames, numbers, labels = outputs.frames, array("q"), array("q")
-    rows = array("d")  # of each frame time, share, explained and v: a stream may be long
+    rows, v, ranks = array("d"), array("d"), array("H")  # of each frame time, share, explained: a stream may be long
     with outputs:
         for one in video.frames:
             if not numbers:
@@ -306,7 +307,9 @@ def _write(
             outputs.write(one)
             numbers.append(one.frame.number)
             labels.append(one.frame.label)
-            rows.extend((one.frame.time, one.share, one.explained, *one.coefficients))
+            rows.extend((one.frame.time, one.share, one.explained))
+            v.extend(one.coefficients)
+            ranks.append(len(one.coefficients))
             if one.frame.label in scores.truth.masks:
                 scores.add(one, video.background().distance(one.frame.picture, one.background))
             if watch is not None:
@@ -314,7 +317,7 @@ def _write(
             clock.report("writing", len(numbers), video.length)
         still = video.background().still
         outputs.finish(still)
-        times, shares, explained, *coefficients = np.array(rows).reshape(len(numbers), -1).T
+        times, shares, explained = np.array(rows).reshape(len(numbers), -1).T
         tracks = outputs.write_tracks(numbers, labels, times, still.shape)
     return Separation(
         files=outputs.paths,
@@ -327,7 +330,7 @@ def _write(
         numbers=numbers.tolist(),
         times=times,
         shares=shares,
-        coefficients=np.stack(coefficients, axis=1),
+        coefficients=_rows_of(np.array(v), np.array(ranks)),
         explained=explained,
         scenes=list(video.scenes) or numbers.tolist()[:1],
         background=video.background(),
@@ -335,6 +338,18 @@ def _write(
         scores=scores.summary(still),
         seconds=clock.stop(),
     )
+
+
+def _rows_of(numbers: Float, counts: NDArray[np.uint16]) -> Float:
+    """A matrix of which each row has so many of the numbers, and zeros behind: scenes may differ in rank.
+
+    >>> _rows_of(np.array([1.0, 2.0, 3.0]), np.array([1, 2]))
+    array([[1., 0.],
+           [2., 3.]])
+    """
+    rows = np.zeros((len(counts), counts.max()))
+    rows[np.arange(rows.shape[1]) < counts[:, None]] = numbers
+    return rows
 
 
 def _check_sound(source: str | os.PathLike[str], fps: float | None, files: Iterable[str]) -> None:

@@ -60,7 +60,7 @@ class BackgroundSubtractor:
     def __init__(
         self,
         *,
-        rank: int = 1,
+        rank: int | None = None,
         observe: float = SHARE,
         threshold: float = THRESHOLD,
         clean: int = 1,

@@ -19,7 +19,7 @@ first of them on. Otherwise they are separated as they are, with much in front.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
@@ -39,6 +39,7 @@ from .ghosts import blocks_of_things
 from .hindsight import Hindsight
 from .learning import most_witnesses
 from .light import MOSTLY, TILES, same_tiles, split_changes
+from .local_light import with_local_light
 from .registration import Aligned, Steadiness, move, share_lost
 from .relearning import FEW, complete, fitter, judged, learn_behind
 from .sampling import MIN_SAMPLES, Layout, PixelSampler, PixelSamples, Single, check_fraction
@@ -74,7 +75,9 @@ class Follower:
 
     Parameters
     ----------
-    rank, threshold, clean, backend, stabilise
+    rank
+        Of the background; without, 1, or 2 for a scene in which light changes in a part of the picture.
+    threshold, clean, backend, stabilise
         As for a background that is learnt once: see `learn` and `Background.separate`.
     observe
         Share of the pixels of each frame to sample; the background depends on the latest 30 / observe frames, of which
@@ -99,7 +102,7 @@ class Follower:
     def __init__(
         self,
         *,
-        rank: int = 1,
+        rank: int | None = None,
         observe: float = SHARE,
         absorb: float = ABSORB,
         threshold: float = THRESHOLD,
@@ -110,9 +113,11 @@ class Follower:
     ) -> None:
         check_fraction("observe", observe)
         check_absorb(absorb)
-        check_count("rank", rank)
+        if rank is not None:
+            check_count("rank", rank)
         check_separation(threshold, clean)
-        self.rank, self.observe, self.absorb, self.backend = rank, observe, absorb, backend
+        self.rank, self.follows_light = rank or 1, rank is None
+        self.observe, self.absorb, self.backend = observe, absorb, backend
         self.threshold, self.clean, self.stabilise = threshold, clean, stabilise
         self.rng = np.random.default_rng(random_state)
         self._noise = np.random.default_rng(0x6E6F697365)  # another one, so that what is sampled does not depend on it
@@ -339,7 +344,7 @@ class Follower:
         self._due = len(first) + min(len(first) // PART, REFRESH)
         stride = -(-len(first) // most_witnesses(first[0].picture))
         some, at = first.pictures(every=stride), range(0, len(first), stride)
-        found, spots = learn_behind(self._fit_first(fitted), some, at, self._sampler.samples(at_end=True))
+        found, spots = learn_behind(self._fit_scene(fitted, some), some, at, self._sampler.samples(at_end=True))
         self._recognise(found.still)
         self._use(judged(found, found, some))
         del found, some  # the frames below are dropped one by one
@@ -351,6 +356,13 @@ class Follower:
         release_memory()
         for v, explained in lights:
             yield self._separate_one(first.take(), v, explained)
+
+    def _fit_scene(self, fitted: bool, pictures: Sequence[Picture]) -> Background:
+        """The background fitted to the first frames, and to light that changes in a part of these pictures of them."""
+        plain = self._fit_first(fitted)
+        if not self.follows_light:
+            return plain
+        return with_local_light(plain, pictures, lambda: fit_background(self._sampler, 2, self.backend, plain=plain))
 
     def _fit_first(self, fitted: bool) -> Background:
         """The background fitted to the first frames of a scene, unless it was; it is not known any more here."""
@@ -511,7 +523,7 @@ def check_absorb(absorb: float) -> None:
 def follow(
     frames: Iterable[Frame],
     *,
-    rank: int = 1,
+    rank: int | None = None,
     observe: float = SHARE,
     absorb: float = ABSORB,
     threshold: float = THRESHOLD,
