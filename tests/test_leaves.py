@@ -9,6 +9,7 @@ from lowsparse.entries.pictures import Picture
 from lowsparse.video import learning, metrics
 from lowsparse.video.background import THRESHOLD
 from lowsparse.video.flicker import HIDDEN
+from lowsparse.video.foreground import FINE
 from lowsparse.video.relearning import fitter
 from lowsparse.video.sampling import PixelSampler
 from lowsparse.video.spells import things_before_leaves
@@ -64,6 +65,18 @@ def test_samples_of_what_is_calm_are_left_out_only_if_it_comes_before_what_is_ne
         shares.append(samples.uncover(things_before_leaves(learning.fit_background(sampler, 1, "auto"), samples)))
     assert shares[0] > 0.7 * moving.mean()
     assert shares[1:] == [0, 0]
+
+
+def test_who_is_calm_before_leaves_is_found_in_a_large_picture():
+    levels, moving = clip(100, lambda t: 25 <= t < 75)
+    large = levels.repeat(19, axis=1).repeat(12, axis=2)
+    sampler = PixelSampler(0.3)
+    for frame in as_frames(large):
+        sampler.add(frame.picture)
+    samples = sampler.samples(at_end=True)
+    share = samples.uncover(things_before_leaves(learning.fit_background(sampler, 1, "auto"), samples))
+    assert large[0].size > 4 * FINE
+    assert share > 0.6 * moving.mean()
 
 
 def test_the_noise_of_leaves_does_not_grow_when_they_are_learnt_again():

@@ -47,6 +47,11 @@ def outline_ratio(mask: Mask, frame: Grey, background: Grey) -> Single:
     """
     if mask.size > FINE:
         mask, frame, background = max_of_block(mask), frame[::2, ::2], background[::2, ::2]
+    return ratio_of_steps(mask, frame, background)
+
+
+def ratio_of_steps(mask: Mask, frame: Grey, background: Grey) -> Single:
+    """The same, of a picture of any size as it is."""
     labels, areas = label_regions(mask, corners=True)
     border = np.where(ndimage.grey_erosion(labels, size=(3, 3)) > 0, 0, labels)
     in_frame, in_background = _mean_steps(mask, border, (frame, background), len(areas))

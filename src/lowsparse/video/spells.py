@@ -22,7 +22,7 @@ from ..robust.regression import EFFICIENT
 from ..sweeps import Float
 from .background import Background
 from .foreground import Mask, label_regions, majority
-from .ghosts import PERHAPS, outline_ratio
+from .ghosts import PERHAPS, ratio_of_steps
 from .light import NO_LIGHT
 from .sampling import UNCOVERED, PixelSamples, Single
 from .witnesses import SPOT
@@ -74,7 +74,7 @@ def things_before_leaves(found: Background, samples: PixelSamples) -> Callable[[
     has_both = majority((share >= BOTH) & (share <= 1 - BOTH), 1)
     still = found.still.luma[::2, ::2]
     one, other = (np.where(has_both, levels(look).reshape(sides), still) for look in looks)
-    hides = (outline_ratio(has_both, other, one) > PERHAPS) & _amid(has_both, share < BOTH, spells)
+    hides = (ratio_of_steps(has_both, other, one) > PERHAPS) & _amid(has_both, share < BOTH, spells)
     covered = np.concatenate(bits) & -hides.reshape(-1, 1).view(np.uint8)
     return lambda tile, frames: np.unpackbits(covered[tile], axis=1, count=len(frames)).view(bool).T
 
