@@ -190,23 +190,17 @@ def _quantile(ratios: Float, level: float, pieces: Index, weights: Float) -> flo
 def _independent(beyond: NDArray[np.bool_], pieces: Index, weights: Float) -> float:
     """N, at which p (1 - p) / N is the variance of the share p of errors beyond, by its sums over pieces.
 
-    It is n if every error is a piece and weighs the same, and 1 if there is one piece, of which nothing is known. A few
-    pieces may agree by chance: to what is seen of m pieces one is added that counts as one error, 1 / m.
+    It is n if every error is a piece and weighs the same, and 1 if there is one piece, of which nothing is known.
 
     >>> last, one = np.arange(100) >= 90, np.ones(100)
     >>> [round(_independent(last, pieces, one), 6) for pieces in (np.arange(100), np.arange(100) // 10, np.zeros(100))]
     [100.0, 10.0, 1.0]
-    >>> few = np.tile(np.arange(50) >= 45, 2)  # as many are beyond in both of two pieces
-    >>> round(_independent(few, np.arange(100) // 50, one), 2)
-    3.92
     """
     total, most = float(weights.sum()), float(weights.sum()) ** 2 / float(weights @ weights)
     share = float(weights @ beyond) / total
     found, piece = np.unique(pieces, return_inverse=True)
+    sums = np.bincount(piece, weights * (beyond - share))
     if len(found) == 1:
         return 1.0
-    sums = np.bincount(piece, weights * (beyond - share))
-    of_pieces = np.bincount(piece, weights)
-    m = total**2 / float(of_pieces @ of_pieces)
-    seen = max(float(sums @ sums) / max(share * (1.0 - share) * total**2, np.finfo(float).tiny), 1.0 / most)
-    return m / (1.0 / m + (m - 1.0) * seen)
+    varies = float(sums @ sums)
+    return most if varies * most <= share * (1.0 - share) * total**2 else share * (1.0 - share) * total**2 / varies
