@@ -111,7 +111,8 @@ void shift_sums(Bytes luma, Indices rows, Indices columns, Numbers expected, int
                 NumbersOut sums, const std::string& isa) {
     constexpr int64_t most = int64_t(1) << 24;  // of shifts, of units and of bounds
     require(luma.ndim() == 2 && luma.size() > 0 && sums.ndim() == 3 && sums.shape(0) == 2 && sums.shape(1) == sums.shape(2));
-    require(sums.shape(1) % 2 == 1 && sums.shape(1) <= 2 * largest_reach + 1 && std::abs(y) < most && std::abs(x) < most);
+    require(sums.shape(1) % 2 == 1 && sums.shape(1) <= 2 * largest_reach + 1);
+    require(-most < y && y < most && -most < x && x < most);  // the least number has no absolute value
     const int64_t H = int64_t(luma.shape(0)), W = int64_t(luma.shape(1)), n = int64_t(rows.size());
     require(int64_t(columns.size()) == n && int64_t(expected.size()) == 2 * n);
     require(unit > 0 && unit <= 1024 && bound >= 0 && bound < most && n * bound < (int64_t(1) << 31));
