@@ -71,12 +71,20 @@ def test_what_most_series_do_for_a_sixth_of_the_time_is_no_error():
     assert np.count_nonzero(found) <= 3
 
 
-@pytest.mark.parametrize("power", [1, -1, 3])
-def test_a_sixth_of_a_series_in_another_unit_is_found(power):
-    truth, X = _in_another_unit(power, 1, power + 5)
+CHANCE = "one reading of 280 is called bad on this draw: others decide how cautiously readings are judged"
+
+
+@pytest.mark.parametrize(
+    ("power", "others"), [(1, 0), (-1, 0), (3, 0), pytest.param(1, 3, marks=pytest.mark.xfail(reason=CHANCE))]
+)
+def test_a_sixth_of_a_series_in_another_unit_is_found_unless_others_have_it_too(power, others):
+    truth, X = _in_another_unit(power, 1 + others, power + 5)
     wrong = (truth != X) & ~np.isnan(X)
     model, good = SeriesModel.fit(X, (24,))
     found = ~good & ~np.isnan(X)
+    if others:
+        assert not found[100:170, : 1 + others].any()
+        return
     assert (found == wrong).all()
     filled = model.fill(X, good=good)
     listed, _ = find_anomalies(model, X, filled)

@@ -299,7 +299,8 @@ def _write(
 ) -> Separation:
     """Write everything, and collect the figures of every frame."""
     frames, numbers, labels = outputs.frames, array("q"), array("q")
-    rows, v, ranks = array("d"), array("d"), array("H")  # of each frame time, share, explained: a stream may be long
+    rows = array("d")  # of each frame time, share, explained: a stream may be long
+    v, ranks = array("d"), array("H")  # of all frames, one after the other, and how many numbers are of each
     with outputs:
         for one in video.frames:
             if not numbers:
