@@ -574,6 +574,27 @@ def test_whole_days_are_kept_aside_of_a_week_and_another_one_each_time():
         before |= aside
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_stretches_that_nobody_read_are_kept_aside_whole_beside_runs_of_single_series(seed):
+    """Nothing is left at such a moment to tell the rest of it by, and none is cut or beside a missing one."""
+    rng = np.random.default_rng(seed)
+    read = np.ones((500, 60), bool)
+    for j, first, length in zip(
+        rng.integers(60, size=120), rng.integers(500, size=120), rng.integers(1, 20, 120), strict=True
+    ):
+        read[first : first + length, j] = False
+    read[140:164] = read[300:324] = False
+    before = np.zeros(read.shape, bool)
+    for _ in range(3):
+        aside = keep_aside(read, 1, rng, before)
+        whole = np.flatnonzero(2 * aside.sum(axis=1) > read.sum(axis=1))
+        stretches = np.split(whole, np.flatnonzero(np.diff(whole) > 1) + 1)
+        assert [len(stretch) for stretch in stretches] == [24] * len(stretches)
+        assert np.array_equal(aside[whole], read[whole])
+        assert not (aside & before & ~np.isin(np.arange(500), whole)[:, None]).any()
+        before |= aside
+
+
 def test_bad_readings_on_both_sides_of_a_gap_are_one_anomaly():
     X = np.zeros((12, 3))
     X[3:5, 0] = np.nan

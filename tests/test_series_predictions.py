@@ -71,12 +71,7 @@ def test_what_most_series_do_for_a_sixth_of_the_time_is_no_error():
     assert np.count_nonzero(found) <= 3
 
 
-CHANCE = "one reading of 280 is called bad on this draw: others decide how cautiously readings are judged"
-
-
-@pytest.mark.parametrize(
-    ("power", "others"), [(1, 0), (-1, 0), (3, 0), pytest.param(1, 3, marks=pytest.mark.xfail(reason=CHANCE))]
-)
+@pytest.mark.parametrize(("power", "others"), [(1, 0), (-1, 0), (3, 0), (1, 3)])
 def test_a_sixth_of_a_series_in_another_unit_is_found_unless_others_have_it_too(power, others):
     truth, X = _in_another_unit(power, 1 + others, power + 5)
     wrong = (truth != X) & ~np.isnan(X)

@@ -17,7 +17,7 @@ MOST = 20_000  # readings: each is missing beside the others that are kept aside
 LEAST = 0.002  # share of the entries that are missing, below which runs are drawn
 WINDOWS = 40  # whose runs of the moved mask are used or not
 LONGEST = 8  # a run is a period, or the data's length divided by this, at most
-MOVES = 8  # of the mask
+MOVES, SEVERAL = 8, 4  # of the mask; as many times that are tried where moments are missing
 WHOLE = 0.5  # share of the missing entries at moments that nobody read, from which on all series are drawn together
 LENGTHS = (1, 2, 4, 8, 16, 32)  # moments of drawn runs
 SINGLES, LEAST_SHARE, MOST_SHARE = 2000, 0.05, 0.2  # readings kept aside one by one, within these shares of all
@@ -26,7 +26,8 @@ SINGLES, LEAST_SHARE, MOST_SHARE = 2000, 0.05, 0.2  # readings kept aside one by
 def keep_aside(read: Bool, period: int, rng: np.random.Generator, before: Bool | None = None) -> Bool:
     """A mask of readings to be kept aside; at least one reading of every series stays.
 
-    The mask of what is missing is moved by whole periods: days stay days. Others are kept aside than those before.
+    The mask of what is missing is moved by whole periods: days stay days. Others are kept aside than those before, but
+    at moments that are kept aside as a whole.
 
     >>> read = np.ones((200, 3), bool)
     >>> read[50:60] = False
@@ -40,6 +41,8 @@ def keep_aside(read: Bool, period: int, rng: np.random.Generator, before: Bool |
     if np.count_nonzero(~read) > LEAST * read.size:
         _copy_pattern(read, free, aside, wanted, period, rng)
     _draw_runs(read, free, aside, wanted, rng)
+    whole = (2 * aside.sum(axis=1) > read.sum(axis=1)) & ~(free & ~aside).any(axis=1)
+    aside[whole] = read[whole]  # a few series that were kept aside before would say what all others are
     return _leave_one(read, aside)
 
 
@@ -65,17 +68,35 @@ def _leave_one(read: Bool, aside: Bool) -> Bool:
 def _copy_pattern(read: Bool, free: Bool, aside: Bool, wanted: float, period: int, rng: np.random.Generator) -> None:
     T = len(read)
     width, longest = max(1, T // WINDOWS), max(1, T // LONGEST, period)
-    for _ in range(MOVES):
-        moved = Runs.of(np.roll(~read, period * int(rng.integers(1, max(2, T // period))), axis=0))
-        moved = Runs(moved.series, moved.begin, np.minimum(moved.end, moved.begin + longest))
+    for move in _moves(read, free, period, rng):
+        moved = np.roll(~read, move, axis=0)
+        whole = np.broadcast_to(
+            moved.all(axis=1, keepdims=True), moved.shape
+        )  # of every series, wherever its run began
+        patterns = [Runs.of(moved), Runs.of(whole)] if whole.any() else [Runs.of(moved)]
         for window in rng.permutation(-(-T // width)):
             if np.count_nonzero(aside) >= wanted:
                 return
             first = window * width
-            own = moved.take(moved.begin // width == window)
             inside = slice(first, first + width + longest)
             shape = len(aside[inside]), read.shape[1]
-            aside[inside] |= Runs(own.series, own.begin - first, own.end - first).mask(shape) & free[inside]
+            for runs in patterns:
+                own = runs.take(runs.begin // width == window)
+                end = np.minimum(own.end, own.begin + longest)
+                aside[inside] |= Runs(own.series, own.begin - first, end - first).mask(shape) & free[inside]
+
+
+def _moves(read: Bool, free: Bool, period: int, rng: np.random.Generator) -> list[int]:
+    """Moves of the mask by whole periods; of several, those that lay what nobody read on readings.
+
+    There it is as it was: not cut, not beside what is missing, and between readings.
+    """
+    unread = ~read.any(axis=1)
+    several = MOVES * SEVERAL if unread.any() else MOVES
+    moves = [period * int(rng.integers(1, max(2, len(read) // period))) for _ in range(several)]
+    filled = np.concatenate([[False], free.any(axis=1), [False]])
+    inside = filled[:-2] & filled[1:-1] & filled[2:]
+    return sorted(moves, key=lambda move: np.count_nonzero(np.roll(unread, move) & ~inside))[:MOVES]
 
 
 def _draw_runs(read: Bool, free: Bool, aside: Bool, wanted: float, rng: np.random.Generator) -> None:
