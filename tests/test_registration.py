@@ -61,6 +61,13 @@ def test_shifts_are_found_exactly_whatever_the_light_and_what_is_in_front(size, 
         assert registration.find(one.picture) == ((dy, dx), True)
 
 
+@pytest.mark.parametrize("shift", [(0, 9), (-3, 10), (12, -16), (9, 0), (-15, 14)])
+def test_shifts_beyond_those_that_are_tried_first_are_found(shift):
+    picture = place(140, 180, 3)
+    first, moved = film([window(picture, 20, 20), window(picture, 20 - shift[0], 20 - shift[1])])
+    assert Registration.of(first.picture).find(moved.picture) == (shift, True)
+
+
 def test_a_still_camera_has_no_shift_and_a_picture_without_edges_none_either():
     frames = film([window(place(120, 160, 4), 12, 16)] * 150)
     camera = Steadiness()

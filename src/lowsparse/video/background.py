@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from itertools import islice
+from itertools import islice, repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,7 @@ from .ghosts import Sightings, outline_ratio
 from .light import NO_LIGHT, share_lit
 from .planes import combined, far_from, whole_levels
 from .probes import PROBES, Probe
-from .registration import Aligned, Registration, move, shifted
+from .registration import Aligned, Registration, Shift, move_mask, shifted
 from .sampling import Single
 from .shadows import without_light
 from .signs import Signs, edges_waver
@@ -180,20 +180,22 @@ class Background:
             return Picture(luma)
         return Picture(luma, noisy(picture.chroma, self.chroma_noise))
 
-    def align(self, frame: Frame) -> Aligned:
+    def align(self, frame: Frame, latest: Shift = (0, 0)) -> Aligned:
         """A frame and its picture as the camera would have taken it had it not moved.
 
         Parameters
         ----------
         frame
             A frame of the scene.
+        latest
+            The shift of a frame before, for a camera that pans.
 
         Returns
         -------
         Aligned
             The frame, its picture, and how far the camera had moved.
         """
-        return Aligned.of(frame, self.registration)
+        return Aligned.of(frame, self.registration, latest)
 
     def coefficients_of(self, pictures: Sequence[Picture]) -> tuple[Float, Float]:
         """How the background looks in these pictures, from a sample of their pixels.
@@ -309,7 +311,9 @@ class Background:
         separator = self.separator(threshold, clean, stabilise)
         remaining = iter(frames)
         with ThreadPoolExecutor(num_threads()) as threads:
-            while batch := [*threads.map(self.align, islice(remaining, BATCH))]:
+            latest: Shift = (0, 0)  # a camera that pans is followed
+            while batch := [*threads.map(self.align, islice(remaining, BATCH), repeat(latest))]:
+                latest = next((one.shift for one in reversed(batch) if one.shift != (0, 0)), latest)
                 yield from threads.map(separator, batch, *self.coefficients_of([one.picture for one in batch]))
 
     def separator(
@@ -339,9 +343,8 @@ class Background:
                 return Separated(
                     replace(one.frame, picture=one.picture), v[: self.rank], background, mask, float(explained)
                 )
-            return Separated(
-                one.frame, v[: self.rank], shifted(background, one.shift), move(mask, one.shift), float(explained)
-            )
+            behind, mask = shifted(background, one.shift, one.frame.picture), move_mask(mask, one.shift)
+            return Separated(one.frame, v[: self.rank], behind, mask, float(explained))
 
         return separate
 

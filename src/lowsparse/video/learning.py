@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from array import array
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..entries.frames import Frame
 from ..entries.pictures import Picture
@@ -13,6 +15,7 @@ from ..support.checks import check_count
 from ..support.memory import release_memory
 from .background import WITNESSES, Background, is_uneven
 from .fitting import OnProgress, fit_background
+from .foreground import Mask
 from .local_light import with_local_light
 from .registration import Steadiness, share_lost
 from .relearning import complete, learn_behind
@@ -74,8 +77,11 @@ def learn(
     share, most = (default_share(length), 2 * TARGET) if observe is None else (observe, None)
     sampler = PixelSampler(share, most=most, random_state=random_state)
     witnesses, camera = EvenlySpaced[tuple[int, Picture]](MANY_WITNESSES), Steadiness()
+    shifts = array("i")
     for frame in frames:
-        picture = camera.align(frame).picture
+        aligned = camera.align(frame)
+        picture = aligned.picture
+        shifts.extend(aligned.shift)
         witnesses.most = most_witnesses(picture)
         witnesses.add((sampler.frames, picture))
         sampler.add(picture)
@@ -83,6 +89,9 @@ def learn(
             on_progress("reading", sampler.frames, length)
     at, some = [t for t, _ in witnesses.kept], [picture for _, picture in witnesses.kept]
     del witnesses
+    if camera.shakes and len(sampled := sampler.samples(at_end=True)):
+        sampled.uncover(_unseen(np.reshape(shifts, (-1, 2)), sampled.layout.shape))
+        del sampled
     found = fit_background(sampler, rank or 1, backend, on_progress)
     if rank is None and found.n_samples >= 4:
         found = _with_lights(found, sampler, some, backend, on_progress)
@@ -100,6 +109,18 @@ def learn(
     release_memory()
     registration = camera.registration if camera.shakes else None
     return replace(found, registration=registration, drift=camera.drift)
+
+
+def _unseen(shifts: NDArray[np.intc], shape: tuple[int, int]) -> Callable[[slice, NDArray[np.int64]], Mask]:
+    """Which blocks of 2 x 2 pixels were beyond the border of frames with these shifts; for `PixelSamples.uncover`."""
+    H, W = (2 * -(-side // 2) for side in shape)
+
+    def unseen(blocks: slice, frames: NDArray[np.int64]) -> Mask:
+        row, column = np.divmod(np.arange(blocks.start, blocks.stop), W // 2)
+        y, x = 2 * row + shifts[frames, 0], 2 * column + shifts[frames, 1]
+        return np.asarray((y < 0) | (y > H - 2) | (x < 0) | (x > W - 2))
+
+    return unseen
 
 
 def most_witnesses(picture: Picture) -> int:

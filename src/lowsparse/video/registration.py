@@ -29,7 +29,8 @@ Value = TypeVar("Value", bound=np.generic)
 
 SMALLEST = 16  # shortest side of a picture in which shifts are looked for
 COARSE = 160  # longest side of the smallest picture in which shifts are looked for
-FAR, NEAR = 8, 2  # pixels: shifts to try on the smallest picture, and around the shift found before on larger ones
+FAR, FARTHER = 8, 16  # pixels: shifts to try on the smallest picture, and if none of them, or an outermost one, fits
+NEAR = 2  # pixels: shifts to try on larger pictures, around the one found before
 EDGES = 1500  # pixels with a strong gradient that are compared
 MIN_EDGES, MIN_CELLS = 30, 10
 ABOVE_NOISE = 8.0  # times its standard deviation is the least gradient of an edge,
@@ -38,6 +39,7 @@ BRIGHTNESS = 0.2, 5.0  # of a picture beside the reference, at the least and at 
 BOUND = 2.0  # of a difference, in units of the median gradient of the reference at these pixels
 UNIT = 16  # parts of a grey level in which differences are counted
 BETTER = 0.85  # a shift has at most this part of the sum that no shift has
+ONWARDS = 4  # pixels beyond the border of a picture in which a mask is as at the border
 STEADY, RARELY = 40, 10  # frames without a shift after which one frame in so many is looked at
 SHAKES = 0.05  # share of the frames that have a shift if the camera shakes
 WINDOW = 25  # shifts whose median says where the camera is, but for its shaking
@@ -73,6 +75,14 @@ class Level:
         sums = sums_of(luma, (self.rows, self.columns), expected, UNIT, bound, around, reach)
         halves = np.array([(len(self.rows) + 1) // 2, len(self.rows) // 2])
         return np.asarray(sums / (bound * halves)[:, None, None])
+
+    def best(self, luma: Grey, factor: float, around: Shift, reach: int) -> tuple[Shift, float, bool]:
+        """The shift with the least mean difference, this, and whether halves of the edges disagree on it."""
+        halves = self.sums(luma, factor, around, reach)
+        both = halves.mean(axis=0)
+        one, other, (y, x) = (np.array(divmod(int(sums.argmin()), 2 * reach + 1)) - reach for sums in (*halves, both))
+        shift = around[0] + int(y), around[1] + int(x)
+        return shift, float(both.min()), bool(np.abs(one - other).max() > 1)
 
     @property
     def without_edges(self) -> float:
@@ -118,6 +128,7 @@ class Registration:
     (2, -5)
     """
 
+    reference: Picture
     levels: tuple[Level, ...]  # from coarse to fine; none if the reference has no edges
     edges: float = 0.0  # share of the parts of the smallest picture that have one
 
@@ -125,31 +136,32 @@ class Registration:
     def of(cls, reference: Picture, noise: float = 0.0) -> Self:
         """Against this picture; `noise` is that of the pictures to be registered, if they have more."""
         if min(reference.shape) < SMALLEST:
-            return cls(())
+            return cls(reference, ())
         levels = [_level(luma, noise / 2**k) for k, luma in enumerate(reversed(_sizes(reference)))][::-1]
         if any(len(level.rows) < MIN_EDGES or level.cells < MIN_CELLS for level, _ in levels):
-            return cls((), levels[0][1])
-        return cls(tuple(level for level, _ in levels), levels[0][1])
+            return cls(reference, (), levels[0][1])
+        return cls(reference, tuple(level for level, _ in levels), levels[0][1])
 
-    def find(self, picture: Picture) -> tuple[Shift, bool]:
-        """The shift of a picture, none if it is hardly better; and whether the picture shows the reference at all."""
+    def find(self, picture: Picture, before: Shift = (0, 0)) -> tuple[Shift, bool]:
+        """The shift of a picture, none if it is hardly better; and whether the picture shows the reference at all.
+
+        Where those near none do not fit, those near the shift `before` are tried.
+        """
         if not self.levels:
             return (0, 0), True
-        y = x = 0
-        sizes = _sizes(picture)
-        factor = self.levels[0].brightness(sizes[0])
-        for k, (level, luma) in enumerate(zip(self.levels, sizes, strict=True)):
-            reach = NEAR if k else FAR
-            halves = level.sums(luma, factor, (2 * y, 2 * x), reach)
-            found = [np.array(divmod(int(sums.argmin()), 2 * reach + 1)) for sums in (*halves, halves.mean(axis=0))]
-            if k == 0:
-                is_chance = np.abs(found[0] - found[1]).max() > 1
-            y, x = (2 * one + int(step) - reach for one, step in zip((y, x), found[-1], strict=True))
-        least, still = float(halves.mean(axis=0).min()), float(level.sums(luma, factor, (0, 0), 0).mean())
+        (luma, *larger), level = _sizes(picture), self.levels[0]
+        factor = level.brightness(luma)
+        shift, least, is_chance = level.best(luma, factor, (0, 0), FAR)
+        if is_chance or least > AGREES * level.without_edges or max(map(abs, shift)) == FAR:
+            y, x = (round(one / 2 ** len(larger)) for one in before)
+            shift, least, is_chance = level.best(luma, factor, (y, x), FARTHER)
+        for level, luma in zip(self.levels[1:], larger, strict=True):
+            shift, least, _ = level.best(luma, factor, (2 * shift[0], 2 * shift[1]), NEAR)
         bound = AGREES * level.without_edges
+        still = float(level.sums(luma, factor, (0, 0), 0).mean())
         if is_chance or least > min(BETTER * still, bound):
             return (0, 0), still < bound
-        return (y, x), True
+        return shift, True
 
 
 @dataclass(frozen=True)
@@ -159,14 +171,19 @@ class Aligned:
     frame: Frame
     picture: Picture
     shift: Shift = (0, 0)  # of the frame against the picture
+    reference: Picture | None = None  # which the picture shows where the frame does not
 
     @classmethod
-    def of(cls, frame: Frame, registration: Registration | None) -> Self:
-        """With the shift that is found, if it is looked for."""
+    def of(cls, frame: Frame, registration: Registration | None, before: Shift = (0, 0)) -> Self:
+        """With the shift that is found, if it is looked for; one near that of a frame before may be larger."""
         if registration is None:
             return cls(frame, frame.picture)
-        y, x = registration.find(frame.picture)[0]
-        return cls(frame, shifted(frame.picture, (-y, -x)), (y, x))
+        return cls.at(frame, registration.find(frame.picture, before)[0], registration.reference)
+
+    @classmethod
+    def at(cls, frame: Frame, shift: Shift, reference: Picture | None) -> Self:
+        """With a shift that is known."""
+        return cls(frame, shifted(frame.picture, (-shift[0], -shift[1]), reference), shift, reference)
 
 
 class Steadiness:
@@ -177,6 +194,7 @@ class Steadiness:
 
     def __init__(self) -> None:
         self.registration: Registration | None = None  # None before the first frame
+        self._latest: Shift = (0, 0)  # that was found
         self._frames = self._steady = 0  # in all, and since the last shift
         self._seen = self._moved = 0  # that were looked at, and of these with a shift
         self._window: list[Shift] = []  # of the latest of these
@@ -195,8 +213,9 @@ class Steadiness:
         self._frames += 1
         if self._steady >= STEADY and self._frames % RARELY:
             return Aligned(frame, frame.picture)
-        aligned = Aligned.of(frame, self.registration)
+        aligned = Aligned.of(frame, self.registration, self._latest)
         moved = aligned.shift != (0, 0)
+        self._latest = aligned.shift if moved else self._latest
         self._steady = 0 if moved else self._steady + 1
         self._seen, self._moved = self._seen + 1, self._moved + moved
         self._window.append(aligned.shift)
@@ -286,28 +305,50 @@ def _noise(luma: Grey) -> float:
     return float(middle.mean()) / (0.6745 * 6)
 
 
-def shifted(picture: Picture, shift: Shift) -> Picture:
-    """A picture moved down and to the right; its border is repeated.
+def shifted(picture: Picture, shift: Shift, beyond: Picture | None = None) -> Picture:
+    """A picture moved down and to the right; beyond its border another one is seen, or the border is repeated.
 
     >>> shifted(Picture(np.arange(6, dtype=np.uint8).reshape(2, 3)), (0, 1)).luma.tolist()
     [[0, 0, 1], [3, 3, 4]]
     """
     if shift == (0, 0):
         return picture
-    luma = move(picture.luma, shift)
+    luma = move(picture.luma, shift, None if beyond is None else beyond.luma)
     if picture.chroma is None:
         return Picture(luma)
     halves = (round(shift[0] / 2), round(shift[1] / 2)) if picture.halved else shift
-    return Picture(luma, np.stack([move(plane, halves) for plane in picture.chroma]))
+    others = [None, None] if beyond is None or beyond.chroma is None else beyond.chroma
+    planes = [move(plane, halves, other) for plane, other in zip(picture.chroma, others, strict=True)]
+    return Picture(luma, np.stack(planes))
 
 
-def move(plane: NDArray[Value], shift: Shift) -> NDArray[Value]:
-    """A plane moved down and to the right; its border is repeated."""
+def move(plane: NDArray[Value], shift: Shift, beyond: NDArray[Value] | None = None) -> NDArray[Value]:
+    """A plane moved down and to the right; beyond its border another one is seen, or the border is repeated."""
     if shift == (0, 0):
         return plane
-    kept, border = [], []
+    kept, border, inside = [], [], []
     for side, by in zip(plane.shape, shift, strict=True):
         down, up = min(max(by, 0), side - 1), min(max(-by, 0), side - 1)
         kept.append(slice(up, side - down))
+        inside.append(slice(down, side - up))
         border.append((down, up))
-    return np.pad(plane[tuple(kept)], border, mode="edge")
+    if beyond is None:
+        return np.pad(plane[tuple(kept)], border, mode="edge")
+    moved = beyond.copy()
+    moved[tuple(inside)] = plane[tuple(kept)]
+    return moved
+
+
+def move_mask(mask: NDArray[np.bool_], shift: Shift) -> NDArray[np.bool_]:
+    """A mask moved down and to the right; what is at its border goes on beyond it for a few pixels, and no farther.
+
+    >>> move_mask(np.array([[False, True]]).repeat(5, axis=1), (0, -7)).astype(int)
+    array([[1, 1, 1, 1, 1, 1, 1, 0, 0, 0]])
+    """
+    moved = move(mask, shift)
+    for lines, by in zip((moved, moved.T), shift, strict=True):
+        if by > ONWARDS:
+            lines[: by - ONWARDS] = False
+        elif by < -ONWARDS:
+            lines[by + ONWARDS :] = False
+    return moved

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..entries.frames import Frame
 from ..entries.pictures import Grey, Picture
-from .registration import Aligned, Shift, shifted
+from .registration import Aligned, Shift
 
 MOST = 5_000_000  # bytes of pictures in memory
 NOTHING = Picture(np.empty((0, 0), np.uint8))
@@ -28,6 +28,7 @@ class _Stored:
 
     frame: Frame  # without its picture
     shift: Shift
+    reference: Picture | None
     offset: int  # in the file
     shapes: list[tuple[int, ...]]  # of luma and chroma
 
@@ -102,7 +103,9 @@ class Shelf:
         for plane in planes:
             plane.tofile(self._file)
         self._end = max(self._end, self._file.tell())
-        return _Stored(replace(one.frame, picture=NOTHING), one.shift, offset, [plane.shape for plane in planes])
+        return _Stored(
+            replace(one.frame, picture=NOTHING), one.shift, one.reference, offset, [plane.shape for plane in planes]
+        )
 
     def _loaded(self, one: Aligned | _Stored) -> Aligned:
         if isinstance(one, Aligned):
@@ -111,7 +114,7 @@ class Shelf:
         self._file.seek(one.offset)
         planes = [np.fromfile(self._file, np.uint8, math.prod(shape)).reshape(shape) for shape in one.shapes]
         frame = replace(one.frame, picture=Picture(*planes))
-        return Aligned(frame, shifted(frame.picture, (-one.shift[0], -one.shift[1])), one.shift)
+        return Aligned.at(frame, one.shift, one.reference)
 
 
 @dataclass(frozen=True)

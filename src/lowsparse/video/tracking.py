@@ -40,7 +40,7 @@ from .hindsight import Hindsight
 from .learning import most_witnesses
 from .light import MOSTLY, TILES, same_tiles, split_changes
 from .local_light import with_local_light
-from .registration import Aligned, Steadiness, move, share_lost
+from .registration import Aligned, Steadiness, move_mask, share_lost
 from .relearning import FEW, complete, fitter, judged, learn_behind
 from .sampling import MIN_SAMPLES, Layout, PixelSampler, PixelSamples, Single, check_fraction
 from .shelf import Shelf
@@ -413,7 +413,7 @@ class Follower:
 
     def _aligned_mask(self, one: Aligned, mask: Mask) -> Mask:
         """A mask as it is in the aligned picture."""
-        return mask if self.stabilise else move(mask, (-one.shift[0], -one.shift[1]))
+        return mask if self.stabilise else move_mask(mask, (-one.shift[0], -one.shift[1]))
 
     def _fit(self, frames: list[Aligned]) -> list[Fitted]:
         if not frames:
