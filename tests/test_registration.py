@@ -7,7 +7,7 @@ from scipy import ndimage
 from lowsparse.entries.frames import Frame
 from lowsparse.entries.pictures import Picture
 from lowsparse.video.learning import learn
-from lowsparse.video.registration import Registration, Steadiness, move, share_lost, shifted
+from lowsparse.video.registration import Registration, Steadiness, move, move_mask, share_lost, shifted
 from lowsparse.video.tracking import Follower
 
 
@@ -97,6 +97,36 @@ def test_the_shaking_of_a_camera_is_undone():
     assert [background.align(frame).shift for frame in frames] == shifts
 
 
+@pytest.mark.parametrize("stream", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_slow_pan_is_followed_and_said(stream):
+    picture, T = place(120, 200, 6), 150
+    views, masks = [], np.zeros((T, 96, 128), bool)
+    for t in range(T):
+        view = window(picture, 10, 10 + t // 4).copy()
+        left = (20 + 2 * t) % 90
+        masks[t, 30:60, left : left + 16] = True
+        view[masks[t]] = 250
+        views.append(view)
+    frames = film(views)
+    if stream:
+        follower = Follower()
+        found, background = np.stack([one.mask for one in follower.follow(frames)]), follower.background
+    else:
+        background = learn(frames, length=T)
+        found = np.stack([one.mask for one in background.separate(frames)])
+    assert 2 * (found & masks).sum() / (found.sum() + masks.sum()) > 0.9
+    assert background.moves
+    assert background.drift > 20
+
+
+def test_a_mask_goes_on_beyond_its_border_for_a_few_pixels_only():
+    mask = np.zeros((8, 20), bool)
+    mask[3, -1] = mask[-1, 4] = True
+    assert np.flatnonzero(move_mask(mask, (0, -9))[3]).tolist() == list(range(10, 15))
+    assert np.flatnonzero(move_mask(mask, (-6, 0))[:, 4]).tolist() == [1, 2, 3, 4, 5]
+    assert np.array_equal(move_mask(mask, (0, 0)), mask)
+
+
 @pytest.mark.slow
 def test_the_shaking_of_a_camera_is_undone_in_a_stream():
     frames, masks, _ = shaking(T=180)
@@ -164,3 +194,16 @@ def test_pictures_are_moved_with_their_border_repeated_however_far():
             np.clip(np.arange(side) - by, 0, side - 1) for side, by in zip(plane.shape, shift, strict=True)
         )
         np.testing.assert_array_equal(move(plane, shift), plane[rows[:, None], columns])
+
+
+def test_beyond_the_border_of_a_picture_that_is_moved_another_one_is_seen():
+    rng = np.random.default_rng(37)
+    picture, other = (
+        Picture(*(rng.integers(256, size=s).astype(np.uint8) for s in ((8, 12), (2, 4, 6)))) for _ in "ab"
+    )
+    moved = shifted(picture, (-2, 4), other)
+    assert np.array_equal(moved.luma[:-2, 4:], picture.luma[2:, :-4])
+    assert np.array_equal(moved.luma[-2:], other.luma[-2:])
+    assert np.array_equal(moved.luma[:, :4], other.luma[:, :4])
+    assert np.array_equal(moved.chroma[:, :-1, 2:], picture.chroma[:, 1:, :-2])
+    assert np.array_equal(moved.chroma[:, :, :2], other.chroma[:, :, :2])

@@ -17,7 +17,9 @@ MOST = 20_000  # readings: each is missing beside the others that are kept aside
 LEAST = 0.002  # share of the entries that are missing, below which runs are drawn
 WINDOWS = 40  # whose runs of the moved mask are used or not
 LONGEST = 8  # a run is a period, or the data's length divided by this, at most
-MOVES, SEVERAL = 8, 4  # of the mask; as many times that are tried where moments are missing
+MOVES, MANY_MOVES = 8, 32  # of the mask; that are tried where nobody read
+FEW = 10  # stretches of time
+LOST = 0.1  # share of these that may be laid on no readings
 WHOLE = 0.5  # share of the missing entries at moments that nobody read, from which on all series are drawn together
 LENGTHS = (1, 2, 4, 8, 16, 32)  # moments of drawn runs
 SINGLES, LEAST_SHARE, MOST_SHARE = 2000, 0.05, 0.2  # readings kept aside one by one, within these shares of all
@@ -87,16 +89,21 @@ def _copy_pattern(read: Bool, free: Bool, aside: Bool, wanted: float, period: in
 
 
 def _moves(read: Bool, free: Bool, period: int, rng: np.random.Generator) -> list[int]:
-    """Moves of the mask by whole periods; of several, those that lay what nobody read on readings.
+    """Moves of the mask by whole periods.
 
-    There it is as it was: not cut, not beside what is missing, and between readings.
+    Where nobody read in a few stretches of time, moves that cut one, or lay much of them on no readings, come last.
     """
-    unread = ~read.any(axis=1)
-    several = MOVES * SEVERAL if unread.any() else MOVES
-    moves = [period * int(rng.integers(1, max(2, len(read) // period))) for _ in range(several)]
-    filled = np.concatenate([[False], free.any(axis=1), [False]])
-    inside = filled[:-2] & filled[1:-1] & filled[2:]
-    return sorted(moves, key=lambda move: np.count_nonzero(np.roll(unread, move) & ~inside))[:MOVES]
+    unread, filled = np.asarray(~read.any(axis=1)), np.asarray(free.any(axis=1))
+    few = 0 < len(Runs.of(unread[:, None])) <= FEW
+    tried = MANY_MOVES if few else MOVES
+    moves = [period * int(rng.integers(1, max(2, len(read) // period))) for _ in range(tried)]
+
+    def harms(move: int) -> bool:
+        moved = unread[np.arange(len(unread)) - move]
+        lost = np.count_nonzero(moved & ~filled) > LOST * np.count_nonzero(moved)
+        return bool(lost or (moved[0] and moved[-1]))
+
+    return sorted(moves, key=harms)[:MOVES] if few else moves
 
 
 def _draw_runs(read: Bool, free: Bool, aside: Bool, wanted: float, rng: np.random.Generator) -> None:

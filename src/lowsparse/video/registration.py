@@ -5,14 +5,15 @@ At some pixels p with a strong gradient g of the reference, the shift s has the 
     Σ_p min(|g'(p + s) - f g(p)|, f bound),
 
 g' the gradient of the frame, f its brightness: what covers some of the pixels adds a constant. It is looked for on
-small pictures first, then on larger ones near the shift that was found. Differences are counted in whole sixteenths of
+small pictures first, then on larger ones near the shift that was found: near none, and if none fits, near that of a
+frame before, as a camera that pans moves on. Differences are counted in whole sixteenths of
 a grey level, so that their sums are the same in whatever order they are taken.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self, TypeVar
 
 import numpy as np
@@ -84,6 +85,12 @@ class Level:
         shift = around[0] + int(y), around[1] + int(x)
         return shift, float(both.min()), bool(np.abs(one - other).max() > 1)
 
+    def seen(self, shift: Shift, shape: tuple[int, ...]) -> Level:
+        """Those of the pixels that a picture of this shape has if it is shifted so."""
+        y, x = self.rows + shift[0], self.columns + shift[1]
+        inside = (y > 0) & (y < shape[0] - 1) & (x > 0) & (x < shape[1] - 1)
+        return replace(self, rows=self.rows[inside], columns=self.columns[inside], gradient=self.gradient[inside])
+
     @property
     def without_edges(self) -> float:
         """The mean difference of a picture without edges."""
@@ -145,7 +152,8 @@ class Registration:
     def find(self, picture: Picture, before: Shift = (0, 0)) -> tuple[Shift, bool]:
         """The shift of a picture, none if it is hardly better; and whether the picture shows the reference at all.
 
-        Where those near none do not fit, those near the shift `before` are tried.
+        Where those near none do not fit, those near the shift `before` are tried; if none does, the
+        best one next to it is taken if it is better than none.
         """
         if not self.levels:
             return (0, 0), True
@@ -159,9 +167,14 @@ class Registration:
             shift, least, _ = level.best(luma, factor, (2 * shift[0], 2 * shift[1]), NEAR)
         bound = AGREES * level.without_edges
         still = float(level.sums(luma, factor, (0, 0), 0).mean())
-        if is_chance or least > min(BETTER * still, bound):
-            return (0, 0), still < bound
-        return shift, True
+        if least > bound:  # what is beyond the border of the picture cannot agree
+            seen = level.seen(shift, luma.shape)
+            least = float(seen.sums(luma, factor, shift, 0).mean()) if len(seen.rows) >= MIN_EDGES else least
+        if not is_chance and least <= min(BETTER * still, bound):
+            return shift, True
+        if before != (0, 0):
+            shift, least, _ = level.best(luma, factor, before, NEAR)
+        return shift if before != (0, 0) and least <= BETTER * still else (0, 0), still < bound
 
 
 @dataclass(frozen=True)
