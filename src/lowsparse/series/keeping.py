@@ -72,9 +72,7 @@ def _copy_pattern(read: Bool, free: Bool, aside: Bool, wanted: float, period: in
     width, longest = max(1, T // WINDOWS), max(1, T // LONGEST, period)
     for move in _moves(read, free, period, rng):
         moved = np.roll(~read, move, axis=0)
-        whole = np.broadcast_to(
-            moved.all(axis=1, keepdims=True), moved.shape
-        )  # of every series, wherever its run began
+        whole = np.broadcast_to(moved.all(axis=1, keepdims=True), moved.shape)  # wherever the run of a series began
         patterns = [Runs.of(moved), Runs.of(whole)] if whole.any() else [Runs.of(moved)]
         for window in rng.permutation(-(-T // width)):
             if np.count_nonzero(aside) >= wanted:

@@ -6,8 +6,8 @@ At some pixels p with a strong gradient g of the reference, the shift s has the 
 
 g' the gradient of the frame, f its brightness: what covers some of the pixels adds a constant. It is looked for on
 small pictures first, then on larger ones near the shift that was found: near none, and if none fits, near that of a
-frame before, as a camera that pans moves on. Differences are counted in whole sixteenths of
-a grey level, so that their sums are the same in whatever order they are taken.
+frame before, as a camera that pans moves on. Differences are counted in whole sixteenths of a grey level, so that their
+sums are the same in whatever order they are taken.
 """
 
 from __future__ import annotations
