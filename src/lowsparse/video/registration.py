@@ -39,6 +39,7 @@ FAINT = 3.0  # and at least this, in grey levels: a plain wall has less in a fil
 BRIGHTNESS = 0.2, 5.0  # of a picture beside the reference, at the least and at the most
 BOUND = 2.0  # of a difference, in units of the median gradient of the reference at these pixels
 UNIT = 16  # parts of a grey level in which differences are counted
+SEEN = 0.5  # share of them that must be inside a shifted picture for the others not to count
 BETTER = 0.85  # a shift has at most this part of the sum that no shift has
 ONWARDS = 4  # pixels beyond the border of a picture in which a mask is as at the border
 STEADY, RARELY = 40, 10  # frames without a shift after which one frame in so many is looked at
@@ -152,8 +153,7 @@ class Registration:
     def find(self, picture: Picture, before: Shift = (0, 0)) -> tuple[Shift, bool]:
         """The shift of a picture, none if it is hardly better; and whether the picture shows the reference at all.
 
-        Where those near none do not fit, those near the shift `before` are tried; if none does, the
-        best one next to it is taken if it is better than none.
+        Where those near none do not fit, those near the shift `before` are tried.
         """
         if not self.levels:
             return (0, 0), True
@@ -169,12 +169,11 @@ class Registration:
         still = float(level.sums(luma, factor, (0, 0), 0).mean())
         if least > bound:  # what is beyond the border of the picture cannot agree
             seen = level.seen(shift, luma.shape)
-            least = float(seen.sums(luma, factor, shift, 0).mean()) if len(seen.rows) >= MIN_EDGES else least
-        if not is_chance and least <= min(BETTER * still, bound):
-            return shift, True
-        if before != (0, 0):
-            shift, least, _ = level.best(luma, factor, before, NEAR)
-        return shift if before != (0, 0) and least <= BETTER * still else (0, 0), still < bound
+            enough = len(seen.rows) >= max(MIN_EDGES, SEEN * len(level.rows))
+            least = float(seen.sums(luma, factor, shift, 0).mean()) if enough else least
+        if is_chance or least > min(BETTER * still, bound):
+            return (0, 0), still < bound
+        return shift, True
 
 
 @dataclass(frozen=True)
