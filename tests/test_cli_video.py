@@ -404,7 +404,8 @@ def test_nothing_on_standard_input(here):
 def test_the_region_must_be_inside(folder, here, command):
     assert_failed(command("video", folder / "colour.mp4", "--region", "40,0,30,10"), 1, "region", "64 x 48")
     assert_failed(command("video", folder / "colour.mp4", "--shrink", "99"), 1, "too small")
-    assert_failed(command("video", folder / "colour.mp4", "--start", "99"), 1, "colour.mp4", "no frame")
+    for stream in ([], ["--stream"]):
+        assert_failed(command("video", folder / "colour.mp4", "--start", "99", *stream), 1, "colour.mp4", "no frame")
     assert_failed(command("video", folder / "colour.mp4", "--observe", "0.001"), 1, "observe 0.0")
     assert names(here) == []
 

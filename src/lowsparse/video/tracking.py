@@ -341,6 +341,8 @@ class Follower:
         It has many pictures in it: each is dropped before the next one is learnt.
         """
         first, self._first = self._first, Shelf()
+        if not len(first):
+            self._fit_first(fitted)  # raises: there is no frame
         self._due = len(first) + min(len(first) // PART, REFRESH)
         stride = -(-len(first) // most_witnesses(first[0].picture))
         some, at = first.pictures(every=stride), range(0, len(first), stride)
