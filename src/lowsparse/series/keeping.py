@@ -17,9 +17,8 @@ MOST = 20_000  # readings: each is missing beside the others that are kept aside
 LEAST = 0.002  # share of the entries that are missing, below which runs are drawn
 WINDOWS = 40  # whose runs of the moved mask are used or not
 LONGEST = 8  # a run is a period, or the data's length divided by this, at most
-MOVES, MANY_MOVES = 8, 32  # of the mask; that are tried where nobody read
-FEW = 10  # stretches of time
-LOST = 0.1  # share of these that may be laid on no readings
+MOVES, FEW, TRIED = 8, 10, 32  # of the mask; if nobody read in few stretches of time, the best of more that are tried
+LOST = 0.1  # share of the moments of such stretches that a good move may lay on no readings
 WHOLE = 0.5  # share of the missing entries at moments that nobody read, from which on all series are drawn together
 LENGTHS = (1, 2, 4, 8, 16, 32)  # moments of drawn runs
 SINGLES, LEAST_SHARE, MOST_SHARE = 2000, 0.05, 0.2  # readings kept aside one by one, within these shares of all
@@ -93,8 +92,7 @@ def _moves(read: Bool, free: Bool, period: int, rng: np.random.Generator) -> lis
     """
     unread, filled = np.asarray(~read.any(axis=1)), np.asarray(free.any(axis=1))
     few = 0 < len(Runs.of(unread[:, None])) <= FEW
-    tried = MANY_MOVES if few else MOVES
-    moves = [period * int(rng.integers(1, max(2, len(read) // period))) for _ in range(tried)]
+    moves = [period * int(rng.integers(1, max(2, len(read) // period))) for _ in range(TRIED if few else MOVES)]
 
     def harms(move: int) -> bool:
         moved = unread[np.arange(len(unread)) - move]

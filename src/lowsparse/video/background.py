@@ -188,7 +188,7 @@ class Background:
         frame
             A frame of the scene.
         latest
-            The shift of a frame before, for a camera that pans.
+            The shift of the latest frame that had one, for a camera that pans.
 
         Returns
         -------

@@ -41,7 +41,7 @@ BOUND = 2.0  # of a difference, in units of the median gradient of the reference
 UNIT = 16  # parts of a grey level in which differences are counted
 SEEN = 0.5  # share of them that must be inside a shifted picture for the others not to count
 BETTER = 0.85  # a shift has at most this part of the sum that no shift has
-ONWARDS = 4  # pixels beyond the border of a picture in which a mask is as at the border
+BEYOND = 4  # pixels beyond the border of a picture in which a mask is as at the border
 STEADY, RARELY = 40, 10  # frames without a shift after which one frame in so many is looked at
 SHAKES = 0.05  # share of the frames that have a shift if the camera shakes
 WINDOW = 25  # shifts whose median says where the camera is, but for its shaking
@@ -150,10 +150,10 @@ class Registration:
             return cls(reference, (), levels[0][1])
         return cls(reference, tuple(level for level, _ in levels), levels[0][1])
 
-    def find(self, picture: Picture, before: Shift = (0, 0)) -> tuple[Shift, bool]:
+    def find(self, picture: Picture, latest: Shift = (0, 0)) -> tuple[Shift, bool]:
         """The shift of a picture, none if it is hardly better; and whether the picture shows the reference at all.
 
-        Where those near none do not fit, those near the shift `before` are tried.
+        Where those near none do not fit, those near the `latest` shift are tried.
         """
         if not self.levels:
             return (0, 0), True
@@ -161,7 +161,7 @@ class Registration:
         factor = level.brightness(luma)
         shift, least, is_chance = level.best(luma, factor, (0, 0), FAR)
         if is_chance or least > AGREES * level.without_edges or max(map(abs, shift)) == FAR:
-            y, x = (round(one / 2 ** len(larger)) for one in before)
+            y, x = (round(one / 2 ** len(larger)) for one in latest)
             shift, least, is_chance = level.best(luma, factor, (y, x), FARTHER)
         for level, luma in zip(self.levels[1:], larger, strict=True):
             shift, least, _ = level.best(luma, factor, (2 * shift[0], 2 * shift[1]), NEAR)
@@ -186,11 +186,11 @@ class Aligned:
     reference: Picture | None = None  # which the picture shows where the frame does not
 
     @classmethod
-    def of(cls, frame: Frame, registration: Registration | None, before: Shift = (0, 0)) -> Self:
-        """With the shift that is found, if it is looked for; one near that of a frame before may be larger."""
+    def of(cls, frame: Frame, registration: Registration | None, latest: Shift = (0, 0)) -> Self:
+        """With the shift that is found, if it is looked for; near the latest one it may be large."""
         if registration is None:
             return cls(frame, frame.picture)
-        return cls.at(frame, registration.find(frame.picture, before)[0], registration.reference)
+        return cls.at(frame, registration.find(frame.picture, latest)[0], registration.reference)
 
     @classmethod
     def at(cls, frame: Frame, shift: Shift, reference: Picture | None) -> Self:
@@ -359,8 +359,8 @@ def move_mask(mask: NDArray[np.bool_], shift: Shift) -> NDArray[np.bool_]:
     """
     moved = move(mask, shift)
     for lines, by in zip((moved, moved.T), shift, strict=True):
-        if by > ONWARDS:
-            lines[: by - ONWARDS] = False
-        elif by < -ONWARDS:
-            lines[by + ONWARDS :] = False
+        if by > BEYOND:
+            lines[: by - BEYOND] = False
+        elif by < -BEYOND:
+            lines[by + BEYOND :] = False
     return moved
